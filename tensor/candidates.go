@@ -5,13 +5,13 @@ import (
 	"container/heap"
 )
 
-// candidate is a matrix that may leave, by what its place among the others depends on.
+// candidate is a matrix that may leave, with the values that its order among the others depends on.
 type candidate struct {
-	used, number uint64 // as in rest
+	used, number uint64 // fields of rest
 	m            *Matrix
 }
 
-// candidates are a heap, the next one to leave at the top.
+// candidates are a heap, with the next one to leave at the top.
 type candidates []candidate
 
 func (c candidates) Len() int      { return len(c) }
@@ -31,7 +31,7 @@ func (c candidates) Less(i, j int) bool {
 		cmp.Compare(a.number, b.number)) < 0
 }
 
-// mayLeave returns the matrix as a candidate of a turn, if it is one.
+// mayLeave returns the matrix as a candidate, if it may leave in this turn.
 func (m *Matrix) mayLeave(turn uint64) (c candidate, may bool) {
 	r := m.rest
 	if r == nil || r.state != here && r.state != cleaning && (r.state != coming || !r.ahead) {
@@ -41,9 +41,9 @@ func (m *Matrix) mayLeave(turn uint64) (c candidate, may bool) {
 	return c, c.used != turn
 }
 
-// next returns the matrix that leaves next; nil if none may. All candidates are listed once in a turn: what
-// the turn uses may not leave any more, and what it says to be unused leaves last, so that it is enough to
-// list that when no other is left.
+// next returns the matrix that leaves next; nil if none may. All candidates are listed once in a turn. A
+// matrix that the turn uses later may not leave any more. A matrix that the turn has declared unused leaves
+// last, so these are listed when no other candidate is left.
 func (o *offload) next() *Matrix {
 	turn := o.turn.Load()
 	for {

@@ -11,11 +11,12 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Common is memory that several workers of a machine have in common. Their Meters make the same matrices in
-// it, in the same order (NewCommon). One worker writes the elements, and is charged. Other processes map them
-// read-only.
+// Common is memory that several workers of a machine share. Their Meters make the same matrices in it, in the
+// same order (NewCommon). One worker writes the elements, and its Meter charges them. Other processes map the
+// memory read-only.
 type Common struct {
-	file *os.File // in memory, without a name; nil: the system has none, and no other process can map it
+	// in memory, without a name; nil: the system refused it, and no other process can map the memory
+	file *os.File
 	ours bool     // this process made it
 
 	mu     sync.Mutex
@@ -23,13 +24,13 @@ type Common struct {
 	mapped map[int64]span // by offset in the file
 }
 
-// commonName is the name of the files to the system.
+// commonName is the name under which the system lists the files.
 const commonName = "weft"
 
-// commons are those that this process made, by Path: it maps their matrices once for all its workers.
+// commons are the Commons that this process made, by Path. It maps their matrices once for all its workers.
 var commons sync.Map
 
-// NewCommon returns memory without matrices, for the worker that writes and, by OpenCommon, others.
+// NewCommon returns memory without matrices, for the worker that writes. Others open it by OpenCommon.
 func NewCommon() *Common {
 	c := &Common{ours: true, users: 1, mapped: map[int64]span{}}
 	if fd, err := unix.MemfdCreate(commonName, unix.MFD_CLOEXEC); err == nil {
@@ -39,7 +40,7 @@ func NewCommon() *Common {
 	return c
 }
 
-// Path is where processes of the machine open it.
+// Path returns the path by which other processes of the machine open the memory.
 func (c *Common) Path() string {
 	if c.file == nil {
 		return fmt.Sprintf("%p", c)
@@ -70,8 +71,8 @@ func OpenCommon(path string) (*Common, error) {
 	return &Common{file: f, users: 1, mapped: map[int64]span{}}, nil
 }
 
-// memory returns the bytes from an offset on. They are not there before the process that made the file has
-// asked for them, too.
+// memory returns size bytes from an offset on. Other processes must wait until the process that made the file
+// has asked for them.
 func (c *Common) memory(offset int64, size int) (unsafe.Pointer, error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -129,8 +130,8 @@ type sharing struct {
 	offset int64   // of the next matrix
 }
 
-// Share has NewCommon make matrices in c, which Close closes; nil in a plan. others says that another worker
-// writes their elements. A Meter shares with one group of workers.
+// Share makes NewCommon take memory from c; nil in a plan. The Meter's Close closes c. others says that
+// another worker writes the elements. A Meter shares with one group of workers.
 func (t *Meter) Share(c *Common, others bool) { t.sharing = &sharing{with: c, others: others} }
 
 // Shares reports whether Share was called.
@@ -139,8 +140,8 @@ func (t *Meter) Shares() bool { return t.sharing != nil }
 // Writes reports whether this worker writes the elements of matrices of NewCommon.
 func (t *Meter) Writes() bool { return t.sharing == nil || !t.sharing.others }
 
-// NewCommon makes a matrix that the workers which Share a Common have once. All of them make the same
-// matrices, in the same order. A Meter that does not share makes one of its own. A matrix in common lives
+// NewCommon makes a matrix, of which the workers that Share a Common have one copy. All of them make the same
+// matrices, in the same order. A Meter that does not share makes a matrix of its own. A shared matrix lives
 // until Close: Release does nothing.
 func (t *Meter) NewCommon(kind Kind, element Element, rows, cols int) *Matrix {
 	s := t.sharing

@@ -15,7 +15,7 @@ import (
 	"weft/tensor"
 )
 
-// protections are those with which this process maps memory that workers have in common.
+// protections are the protections with which this process maps memory that workers share.
 func protections(t *testing.T) []string {
 	t.Helper()
 	mapped, err := os.ReadFile("/proc/self/maps")
@@ -29,8 +29,8 @@ func protections(t *testing.T) []string {
 	return slices.Sorted(maps.Keys(all))
 }
 
-// TestCommon: workers of a process have one copy of a matrix, which another process maps read-only. The one
-// that writes is charged, as in a plan. The last that closes gives the memory back.
+// TestCommon: workers of a process have one copy of a matrix, and another process maps it read-only. The
+// worker that writes is charged, as in a plan. The last worker that closes gives the memory back.
 func TestCommon(t *testing.T) {
 	made := tensor.NewCommon()
 	beside, err := tensor.OpenCommon(made.Path())
@@ -82,8 +82,8 @@ func TestCommon(t *testing.T) {
 	assert.Len(t, protections(t), 0)
 }
 
-// TestCommonWithoutFile: where the system refuses a file in memory, workers of this process have the memory
-// in common, and no path leads other processes to it.
+// TestCommonWithoutFile: if the system refuses a file in memory, workers of this process still share the
+// memory, and no path leads other processes to it.
 func TestCommonWithoutFile(t *testing.T) {
 	var limit unix.Rlimit
 	require.NoError(t, unix.Getrlimit(unix.RLIMIT_NOFILE, &limit))
@@ -109,7 +109,7 @@ func TestCommonWithoutFile(t *testing.T) {
 	assert.ErrorIs(t, err, os.ErrNotExist)
 }
 
-// TestCommonOfAnEndedWorker: what has another file's name is not opened.
+// TestCommonOfAnEndedWorker: a path that leads to another file is refused.
 func TestCommonOfAnEndedWorker(t *testing.T) {
 	f, err := os.Open("/dev/null")
 	require.NoError(t, err)

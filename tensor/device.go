@@ -12,57 +12,58 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// A Meter may have the elements of its matrices on a device. Then a matrix has an extent of the device's
-// memory, and addresses of the host without pages, which are its name: kernels take these, and ToDevice
-// finds the extent. The elements are valid on the host, on the device, or on both. A kernel has its operands
-// moved to the device, and what it writes is valid there alone. An accessor moves them back. No code above
-// knows about it.
+// A Meter may have the elements of its matrices on a device. Then a matrix has an extent, which is a range of
+// the device's memory. It also has addresses of the host without pages, which serve as its name: kernels take
+// these, and ToDevice finds the extent. The elements are valid on the host, on the device, or on both. Before
+// a kernel, its operands are moved to the device; its results are valid there alone. An accessor moves
+// elements back. No code above knows about it.
 
-// Mover is a device's memory, and copies beside its kernels. Addresses are the device's. A mark is a moment
-// of one of its queues; 0: long ago.
+// Mover is a device's memory, with copies that run beside its kernels. Addresses are the device's. A mark is
+// a moment of one of its queues; 0 is a moment that has passed.
 type Mover interface {
 	Alloc(bytes int64) (address uint64, err error)
-	// ToDevice returns when from may change.
+	// ToDevice copies to the device. It returns when from may change.
 	ToDevice(to uint64, from []byte) error
-	// ToHost returns when the elements are there.
+	// ToHost copies to the host. It returns when the bytes are there.
 	ToHost(to []byte, from uint64) error
 	// Copy copies between ranges that do not overlap.
 	Copy(to, from uint64, bytes int64) error
 
-	// Pinned returns memory of the host that copies beside kernels are from and to.
+	// Pinned returns memory of the host that Up copies from and Down copies to.
 	Pinned(bytes int64) ([]byte, error)
-	// Mark marks what the queue of kernels was asked so far.
+	// Mark returns a mark that passes when the queue of kernels has done all it was asked so far.
 	Mark() (mark uint64, err error)
-	// Up begins to copy to the device after a mark, and returns one at the end. from must not change before.
+	// Up begins to copy to the device, after a mark. It returns a mark of the end, before which from must not
+	// change.
 	Up(to uint64, from []byte, after uint64) (mark uint64, err error)
-	// Down begins to copy from the device in the same way, after some marks.
+	// Down begins to copy from the device, after all of the marks. It returns a mark of the end.
 	Down(to []byte, from uint64, after ...uint64) (mark uint64, err error)
-	// After has the queue of kernels wait for a mark.
+	// After makes the queue of kernels wait for a mark.
 	After(mark uint64) error
 	// Wait waits for a mark.
 	Wait(mark uint64) error
-	// Sync waits for all that the queue of kernels was asked.
+	// Sync waits until the queue of kernels has done all it was asked.
 	Sync() error
-	// Graphs counts the graphs of kernels that were launched so far.
+	// Graphs returns the number of graphs of kernels that were launched so far.
 	Graphs() Graphs
 }
 
-// Graphs counts launches of CUDA graphs: lists of kernels that a device had launched before, and launched as
-// one.
+// Graphs counts launches of CUDA graphs. A list of kernels that a device has launched before becomes a graph,
+// which is launched as one.
 type Graphs struct {
-	Launches int `json:"launches"` // of lists
-	Kernels  int `json:"kernels"`  // in these
-	Changed  int `json:"changed"`  // of these: kernels with other arguments than the time before
+	Launches int `json:"launches"` // lists that were launched as graphs
+	Kernels  int `json:"kernels"`  // kernels in these lists
+	Changed  int `json:"changed"`  // of these kernels: those with other arguments than the time before
 }
 
-// Plus returns the sum, or with times −1 the difference.
+// Plus returns g + times·more: with times −1 it is the difference.
 func (g Graphs) Plus(more Graphs, times int) Graphs {
 	return Graphs{
 		g.Launches + times*more.Launches, g.Kernels + times*more.Kernels, g.Changed + times*more.Changed,
 	}
 }
 
-// DeviceFailure is the panic value of a use of a matrix for which the device failed.
+// DeviceFailure is the panic value when the device fails during the use of a matrix.
 type DeviceFailure struct{ Err error }
 
 func (e DeviceFailure) Error() string { return e.Err.Error() }
@@ -70,16 +71,16 @@ func (e DeviceFailure) Error() string { return e.Err.Error() }
 // Unwrap returns the error of the device.
 func (e DeviceFailure) Unwrap() error { return e.Err }
 
-// DeviceUse is what the matrices of a worker took of a device, and what moved.
+// DeviceUse counts the device memory that the matrices of a worker took, and the bytes that moved.
 type DeviceUse struct {
-	PeakBytes        int64 // the graph's structure among them
-	HostBytes        int64 // the most that was valid on the host at a time; not known to a plan
-	StagedBytes      int64 // pinned memory for messages, of HostBytes
-	ToDevice, ToHost int64 // bytes
-	Waits            int   // for all that the device was asked
-	Launches         int   // of kernels
+	PeakBytes        int64 // the largest number of bytes on the device, with the graph's structure
+	HostBytes        int64 // the largest number of bytes valid on the host at a time; a plan does not know it
+	StagedBytes      int64 // the part of HostBytes that is pinned memory for messages
+	ToDevice, ToHost int64 // bytes that were copied
+	Waits            int   // how often the host waited for all that the device was asked
+	Launches         int   // kernels that were launched
 	Graphs           Graphs
-	// OnCPU has the kernels that ran on the CPU, by name, and the bytes that each had brought back.
+	// OnCPU has, by the name of a kernel that ran on the CPU, the bytes that were copied to the host for it.
 	OnCPU map[string]int64
 }
 
@@ -87,22 +88,22 @@ type DeviceUse struct {
 type onDevice struct {
 	mover   Mover // nil: a plan
 	use     DeviceUse
-	onHost  int64  // those that are valid on the host
-	base    uint64 // of the arena
+	onHost  int64  // bytes that are valid on the host
+	base    uint64 // the address of the arena
 	size    int64
-	extents []*extent // by offset
-	names   []*extent // by address of the host
+	extents []*extent // in the order of their offsets
+	names   []*extent // the same in the order of their host addresses, with those of matrices at rest
 	watch   func(Moving) (end func())
-	asked   int64    // of the queue of kernels so far: launches and copies
-	awaited int64    // of these, what the host has waited for
-	marks   []marked // of the queue of kernels, the last ones
+	asked   int64    // how many launches and copies the queue of kernels was asked for
+	awaited int64    // how many of these the host has waited for
+	marks   []marked // the last marks of the queue of kernels
 	down    uint64   // a mark after the last copy down
 	ram     *ram     // nil: no matrix rests
 	staging staging
 	direct  bool // transports take addresses of the device
 }
 
-// marked is a mark after the queue of kernels was asked so often.
+// marked is a mark, and onDevice.asked when it was made.
 type marked struct {
 	asked int64
 	mark  uint64
@@ -113,29 +114,30 @@ type Moving struct {
 	Matrix   *Matrix
 	Bytes    int
 	ToDevice bool
-	Message  bool // beside kernels, of a message between workers
+	Message  bool // the copy runs beside kernels, for a message between workers
 }
 
-// extent is where the elements of a matrix are.
+// extent is the range of the device's memory with the elements of a matrix.
 type extent struct {
 	m      *Matrix
-	offset int64 // in the arena; nowhere: it has no extent, as the matrix rests
+	offset int64 // in the arena; nowhere: the matrix rests, and has no range
 	valid  atomic.Uint32
-	used   int64  // onDevice.asked, at the last use
-	coming uint64 // a mark after the copy that brings the elements, where no kernel waits for that yet
-	fixed  bool   // a transport has its addresses
+	used   int64  // onDevice.asked at the last use
+	// a mark after a copy to the extent, which the queue of kernels does not wait for yet; 0: none
+	coming uint64
+	fixed  bool   // a transport has its addresses, so it does not slide
 }
 
 const nowhere = -1
 
-// What place.valid has: neither for undefined elements.
+// The bits of extent.valid. Undefined elements have neither.
 const (
 	onTheHost   = 1
 	onTheDevice = 2
 )
 
-// On has the elements of all matrices on a device, in an arena of so many bytes; a plan has no Mover. It must
-// be called before the first allocation.
+// On puts the elements of all matrices on a device, in an arena of so many bytes. In a plan d is nil. It must
+// be called before the first allocation. An error is the device's.
 func (t *Meter) On(d Mover, bytes int64) error {
 	size := bytes + bytes*guard/PageSize // with room for a gap behind each page
 	t.device = &onDevice{
@@ -153,7 +155,7 @@ func (t *Meter) On(d Mover, bytes int64) error {
 // OnDevice reports whether matrices have their elements on a device.
 func (t *Meter) OnDevice() bool { return t.device != nil }
 
-// DeviceUse returns what was used so far.
+// DeviceUse returns the counts so far.
 func (t *Meter) DeviceUse() DeviceUse {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -172,8 +174,8 @@ func (t *Meter) DeviceUse() DeviceUse {
 	return use
 }
 
-// WatchMoves has f called before a matrix is copied, and what f returns after that. f must not use the Meter.
-// Where matrices are on the host it does nothing.
+// WatchMoves makes the Meter call f before it copies a matrix, and end after the copy. f must not use the
+// Meter. If matrices are on the host it does nothing.
 func (t *Meter) WatchMoves(f func(Moving) (end func())) {
 	if t.device != nil {
 		t.mu.Lock()
@@ -195,7 +197,7 @@ func (t *account) takeExtent(m *Matrix) {
 	m.extent = p
 }
 
-// leaveExtent ends takeExtent. The caller holds mu.
+// leaveExtent gives back what takeExtent took. The caller holds mu.
 func (t *account) leaveExtent(m *Matrix) {
 	d, p := t.device, m.extent
 	if d != nil {
@@ -210,12 +212,12 @@ func (t *account) leaveExtent(m *Matrix) {
 	m.extent = nil
 }
 
-// vacate takes the extent of a place, and the pages of the host's copy.
+// vacate frees an extent's range, and the pages of the host's copy.
 func (d *onDevice) vacate(p *extent) {
 	if p.offset == nowhere {
 		return
 	}
-	_ = d.await(p) // the next wait for the device says what fails
+	_ = d.await(p) // the next wait for the device returns the error
 	d.leaveHost(p)
 	d.mustBeBlank(p)
 	protectHost(p.m, true)
@@ -225,7 +227,7 @@ func (d *onDevice) vacate(p *extent) {
 	p.valid.Store(0)
 }
 
-// shrinkExtent says that a matrix will have fewer bytes. The caller holds mu.
+// shrinkExtent prepares the extent for a matrix that will have fewer bytes. The caller holds mu.
 func (t *account) shrinkExtent(m *Matrix, bytes int) {
 	p := m.extent
 	if p == nil {
@@ -250,21 +252,21 @@ func (t *Meter) leaveExtents() {
 	}
 }
 
-// named returns where in names the matrix of an address is, or would be.
+// named returns the index in names of the matrix that begins at an address, or the index where it would be.
 func (d *onDevice) named(p unsafe.Pointer) (at int, found bool) {
 	return slices.BinarySearchFunc(d.names, uintptr(p), func(p *extent, address uintptr) int {
 		return cmp.Compare(uintptr(p.m.data), address)
 	})
 }
 
-// at returns the number of the first extent from an offset on.
+// at returns the index of the first extent that begins at an offset or behind it.
 func (d *onDevice) at(offset int64) int {
 	k, _ := slices.BinarySearchFunc(d.extents, offset,
 		func(p *extent, offset int64) int { return cmp.Compare(p.offset, offset) })
 	return k
 }
 
-// end returns where the k-th extent ends, and 0 before the first.
+// end returns the offset at which the k-th extent ends; 0 before the first.
 func (d *onDevice) end(k int) int64 {
 	if k < 0 {
 		return 0
@@ -273,11 +275,11 @@ func (d *onDevice) end(k int) int64 {
 	return p.offset + p.size()
 }
 
-// size is how many bytes an extent has, with the gap behind it.
+// size returns the bytes of an extent, with the gap behind it.
 func (p *extent) size() int64 { return int64(p.m.bytes) + guard }
 
-// extend takes the smallest range of the arena that is large enough. If there is none though enough is free,
-// extents slide together.
+// extend gives an extent the smallest range of the arena that is large enough. If there is none, extents
+// slide together to make one.
 func (d *onDevice) extend(p *extent) error {
 	need := p.size()
 	find := func() (best int, found bool) {
@@ -303,13 +305,13 @@ func (d *onDevice) extend(p *extent) error {
 		}
 	}
 	p.offset = d.end(k - 1)
-	p.used = d.asked // in which the extent may be another's
+	p.used = d.asked // until then another matrix may have used the range
 	d.extents = slices.Insert(d.extents, k, p)
 	d.blank(p, 0)
 	return nil
 }
 
-// slide moves extents to the front, when what is copied beside kernels is there.
+// slide moves all extents to the front of the arena, after the copies beside kernels that have begun.
 func (d *onDevice) slide() error {
 	d.asked++
 	if err := d.mover.After(d.down); err != nil {
@@ -345,7 +347,7 @@ func (d *onDevice) check(err error) {
 	}
 }
 
-// ofDevice is a DeviceFailure of an error that does not say yet what has failed; nil stays none.
+// ofDevice wraps an error in a DeviceFailure, unless the error is one already, is OutOfMemory, or is nil.
 func ofDevice(err error) error {
 	if err == nil || saysWhat(err) {
 		return err
@@ -353,36 +355,37 @@ func ofDevice(err error) error {
 	return DeviceFailure{err}
 }
 
-// saysWhat reports whether an error says already what has failed.
+// saysWhat reports whether an error already says what has failed.
 func saysWhat(err error) bool {
 	return errors.As(err, &OutOfMemory{}) || errors.As(err, &DeviceFailure{})
 }
 
 func (d *onDevice) addressOf(p *extent) uint64 { return d.base + uint64(p.offset) }
 
-// Operand says what a kernel does with a matrix. What it writes, it may read before.
+// Operand says what a kernel does with a matrix. A kernel may also read a matrix that it writes.
 type Operand struct {
-	Address unsafe.Pointer // of the host, within the matrix
+	Address unsafe.Pointer // an address of the host, within the matrix
 	Written bool
 }
 
-// ToDevice has the operands of a kernel be valid on the device, and what it writes there alone. It calls
-// launch with the addresses of the device, which no other goroutine moves before the kernel is launched. It
-// returns false, without calling it, where an address is of no matrix of the worker.
+// ToDevice makes the operands of a kernel valid on the device, and those that it writes valid there alone. It
+// then calls launch with their addresses on the device; no other goroutine moves them before launch returns.
+// It returns false, and does not call launch, if an address belongs to no matrix of the worker. It panics if
+// the device fails.
 func (t *Meter) ToDevice(operands []Operand, launch func(addresses []uint64) error) (ok bool) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	places, ok := t.device.places(operands)
+	all, ok := t.device.extentsOf(operands)
 	if !ok {
 		return false
 	}
 	var addresses []uint64
-	for k, p := range places {
+	for k, p := range all {
 		t.device.toDevice(p)
 		addresses = append(addresses,
 			t.device.addressOf(p)+uint64(uintptr(operands[k].Address)-uintptr(p.m.data)))
 	}
-	for k, p := range places {
+	for k, p := range all {
 		if operands[k].Written {
 			t.device.written(p)
 		}
@@ -392,8 +395,8 @@ func (t *Meter) ToDevice(operands []Operand, launch func(addresses []uint64) err
 	return true
 }
 
-// ToHost has the operands of a kernel that runs on the CPU be valid on the host, and what it writes there
-// alone.
+// ToHost makes the operands of a kernel that runs on the CPU valid on the host, and those that it writes
+// valid there alone. kernel is its name in DeviceUse.OnCPU.
 func (t *Meter) ToHost(kernel string, operands []Operand) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -406,8 +409,8 @@ func (t *Meter) ToHost(kernel string, operands []Operand) {
 	t.device.use.OnCPU[kernel] += t.device.use.ToHost - before
 }
 
-// WaitForDevice returns when the device has done what it was asked. It does nothing where the host has waited
-// for that, and where matrices are on the host.
+// WaitForDevice returns when the device has done all it was asked. It does nothing if the host has waited for
+// that already, or if matrices are on the host.
 func (t *Meter) WaitForDevice() {
 	d := t.device
 	if d == nil || d.mover == nil {
@@ -422,14 +425,14 @@ func (t *Meter) WaitForDevice() {
 	}
 }
 
-// Holds reports whether an address is of a matrix of the worker, on a device.
+// Holds reports whether an address belongs to a matrix of the worker on the device.
 func (t *Meter) Holds(address unsafe.Pointer) bool {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	return t.device.extentOf(address) != nil
 }
 
-func (d *onDevice) places(operands []Operand) (places []*extent, ok bool) {
+func (d *onDevice) extentsOf(operands []Operand) (all []*extent, ok bool) {
 	for _, o := range operands {
 		p := d.extentOf(o.Address)
 		if p == nil {
@@ -438,12 +441,12 @@ func (d *onDevice) places(operands []Operand) (places []*extent, ok bool) {
 		if p.offset == nowhere {
 			panic(fmt.Sprintf("tensor: a kernel takes a matrix of %d×%d that rests", p.m.Rows, p.m.Cols))
 		}
-		places = append(places, p)
+		all = append(all, p)
 	}
-	return places, true
+	return all, true
 }
 
-// extentOf returns the place of the matrix that has an address; nil: none has.
+// extentOf returns the extent of the matrix that an address belongs to; nil: there is none.
 func (d *onDevice) extentOf(address unsafe.Pointer) *extent {
 	at, found := d.named(address)
 	if !found {
@@ -455,7 +458,7 @@ func (d *onDevice) extentOf(address unsafe.Pointer) *extent {
 	return d.names[at]
 }
 
-// toDevice has the elements be valid on the device for what the queue of kernels is asked next.
+// toDevice makes the elements valid on the device, for the next launch in the queue of kernels.
 func (d *onDevice) toDevice(p *extent) {
 	d.check(d.await(p))
 	d.asked++
@@ -512,7 +515,7 @@ func (d *onDevice) move(p *extent, toDevice bool, copy func() error) {
 	d.check(copy())
 }
 
-// begin tells whoever watches of a copy.
+// begin tells the function of WatchMoves that a copy begins. It returns the function to call at the end.
 func (d *onDevice) begin(m Moving) (end func()) {
 	if d.watch == nil {
 		return func() {}
@@ -520,10 +523,10 @@ func (d *onDevice) begin(m Moving) (end func()) {
 	return d.watch(m)
 }
 
-// recent is how many marks are kept.
+// recent is the number of marks that are kept.
 const recent = 32
 
-// since returns the first mark after what the queue of kernels was asked up to a number.
+// since returns the first mark at or after a value of asked. It makes one if there is none.
 func (d *onDevice) since(asked int64) (uint64, error) {
 	for _, m := range d.marks {
 		if m.asked >= asked {
@@ -538,7 +541,7 @@ func (d *onDevice) since(asked int64) (uint64, error) {
 	return mark, nil
 }
 
-// copyUp begins to copy elements of a place after what used it last. The caller holds mu.
+// copyUp begins to copy elements to an extent, after its last use. The caller holds mu.
 func (d *onDevice) copyUp(p *extent, to uint64, from []byte) error {
 	mark, err := d.since(p.used)
 	if err != nil {
@@ -558,7 +561,7 @@ func (d *onDevice) copyDown(to []byte, from uint64, after ...uint64) (mark uint6
 	return d.down, ofDevice(err)
 }
 
-// await has the queue of kernels wait for the elements of a place that come.
+// await makes the queue of kernels wait for the copy that is coming to an extent, if there is one.
 func (d *onDevice) await(p *extent) error {
 	if p.coming == 0 {
 		return nil
@@ -572,7 +575,7 @@ func (d *onDevice) await(p *extent) error {
 // wait waits for a mark.
 func (d *onDevice) wait(mark uint64) error { return ofDevice(d.mover.Wait(mark)) }
 
-// leaveHost says that the elements are not valid on the host any more, whose pages go.
+// leaveHost says that the elements are not valid on the host any more. It gives the host's pages back.
 func (d *onDevice) leaveHost(p *extent) {
 	if p.valid.Load()&onTheHost == 0 {
 		return
@@ -585,10 +588,10 @@ func (d *onDevice) leaveHost(p *extent) {
 	}
 }
 
-// content is the bytes of the elements.
+// content returns the bytes of the elements.
 func (m *Matrix) content() []byte { return unsafe.Slice((*byte)(m.data), m.Len()*m.Element.Size()) }
 
-// host has a matrix be valid on the host, where an accessor reads or, with written, changes elements.
+// host makes a matrix valid on the host for an accessor, and with written valid there alone.
 func (m *Matrix) host(written bool) {
 	p := m.extent
 	if m.of != nil {

@@ -13,23 +13,24 @@ import (
 	"weft/tensor"
 )
 
-// memory is a device that is a slice, whose fresh bytes are 0xff. Its addresses begin at 1 << 40.
+// memory is a device in a slice. Its fresh bytes are 0xff. Its addresses begin at 1 << 40.
 type memory struct {
 	bytes  []byte
-	copies []int64 // by Copy
+	copies []int64 // the bytes of each Copy
 	fail   error
 
 	mu      sync.Mutex
-	pending []func()      // copies beside kernels: each is made when its mark, or a later one, is waited for
+	// copies beside kernels. Each is made when somebody waits for its mark, or for a later one.
+	pending []func()
 	last    [2]uint64     // the marks of the last copies up and down
-	up      uint64        // where the last one up copies to
-	marks   uint64        // of the queue of kernels, below firstMark
-	after   []uint64      // which marks the last copy waits for
+	up      uint64        // the target of the last copy up
+	marks   uint64        // the number of marks of the queue of kernels; they are below firstMark
+	after   []uint64      // the marks that the last copy waits for
 	waits   []uint64      // the marks that the host waited for
-	kernels int           // that the test says were launched
-	before  []int         // of these, by mark
-	reached int           // of these, the last that somebody has waited for
-	late    chan struct{} // until it is closed the host waits; nil: it need not
+	kernels int           // how many the test says were launched
+	before  []int         // by mark: how many kernels were launched before it
+	reached int           // how many kernels somebody has waited for
+	late    chan struct{} // the host waits until it is closed; nil: it does not wait
 }
 
 const firstAddress, firstMark = 1 << 40, 1 << 20
@@ -136,7 +137,7 @@ func (d *memory) Wait(mark uint64) error {
 	return d.After(mark)
 }
 
-// kernel has the device read from, and write to, matrices. It returns their addresses.
+// onDevice uses matrices as the operands of a kernel. It returns their addresses on the device.
 func onDevice(t *testing.T, m *tensor.Meter, written bool, of ...*tensor.Matrix) []uint64 {
 	t.Helper()
 	var operands []tensor.Operand
@@ -162,11 +163,12 @@ func newOnDevice(t *testing.T, pages int64) (*tensor.Meter, *memory) {
 	return m, d
 }
 
-// TestWaitForDevice: the host waits for what the device was asked since it has waited, by a copy or before.
+// TestWaitForDevice: the host waits only if the device was asked for something since the host's last wait,
+// which may have been a copy's.
 func TestWaitForDevice(t *testing.T) {
 	m, d := newOnDevice(t, 8)
 	x := m.New(tensor.Activations, 2, 3)
-	m.WaitForDevice() // in a debug build for the numbers in x
+	m.WaitForDevice() // in a debug build there are numbers in x to wait for
 	before := m.DeviceUse().Waits
 	waited := func(reached, waits int) {
 		t.Helper()
@@ -178,7 +180,7 @@ func TestWaitForDevice(t *testing.T) {
 	onDevice(t, m, true, x)
 	d.kernels = 1
 	waited(1, 1)
-	d.kernels = 2 // that the device was not asked for
+	d.kernels = 2 // the device was not asked for them
 	waited(1, 1)
 	onDevice(t, m, true, x)
 	x.ReadFloats()
@@ -192,7 +194,7 @@ func TestWaitForDevice(t *testing.T) {
 	planned.WaitForDevice()
 }
 
-// TestValid: a copy is made where the elements are used where they are not valid, and nowhere else.
+// TestValid: elements are copied when they are used where they are not valid, and at no other time.
 func TestValid(t *testing.T) {
 	m, d := newOnDevice(t, 8)
 	x := m.New(tensor.Activations, 2, 3)
@@ -219,13 +221,13 @@ func TestValid(t *testing.T) {
 	onDevice(t, m, true, x)
 	assert.Equal(t, []float32{1, 7, 3}, row(0))
 	moved(24, 48, 2)
-	x.Floats()[0] = 2 // changes what is valid in both
+	x.Floats()[0] = 2 // changes elements that are valid in both
 	onDevice(t, m, false, x)
 	moved(48, 48, 2)
 	assert.Equal(t, int64(tensor.PageSize), m.DeviceUse().HostBytes)
 }
 
-// TestDeviceFails: what a device refuses is the panic of the use.
+// TestDeviceFails: the error of a device is the panic of the use that it refuses.
 func TestDeviceFails(t *testing.T) {
 	m, d := newOnDevice(t, 2)
 	x := m.New(tensor.Activations, 1, 1)
@@ -258,8 +260,8 @@ func TestPlanOnDevice(t *testing.T) {
 	assert.Equal(t, int64(24576+102400), peak(run))
 }
 
-// TestBeside: what is copied beside kernels is what they wrote, wherever extents slide meanwhile, and a copy
-// that comes late changes nothing that they write.
+// TestBeside: a copy beside kernels has the numbers that the kernels before it wrote, wherever extents slide
+// meanwhile. A copy that comes late changes nothing that later kernels write.
 func TestBeside(t *testing.T) {
 	const four = tensor.LeastResting
 	mem, d := newOnDevice(t, 3*four/tensor.PageSize)
@@ -275,7 +277,7 @@ func TestBeside(t *testing.T) {
 		at := onDevice(t, mem, false, m)[0]
 		assert.Equal(t, bytes.Repeat([]byte{want}, m.Len()), d.at(at, m.Len()))
 		for mark := range d.pending {
-			require.NoError(t, d.After(firstMark+uint64(mark))) // also those that nobody waits for
+			require.NoError(t, d.After(firstMark+uint64(mark))) // also the copies that nobody waits for
 		}
 		assert.Equal(t, bytes.Repeat([]byte{want}, m.Len()), d.at(at, m.Len()))
 	}
@@ -284,13 +286,13 @@ func TestBeside(t *testing.T) {
 	a := of(1, 1)
 	a.SetReadOnly()
 	next()
-	e, b, c := of(1, 2), of(1, 3), of(1, 4) // for the last a leaves
+	e, b, c := of(1, 2), of(1, 3), of(1, 4) // a leaves to make room for the last
 	require.Equal(t, true, a.Rests(), "it rests")
 	e.Release()
 	a.Ahead()
 	b.Release()
 	c.Release()
-	f := of(2, 5) // for which a slides, that comes
+	f := of(2, 5) // to make room for it a slides, which is coming
 	holds(a, 1)
 	holds(f, 5)
 	f.Release()
@@ -312,7 +314,7 @@ func TestBeside(t *testing.T) {
 	d.late = make(chan struct{})
 	next() // m is copied down
 	c.Release()
-	f = of(2, 11) // for which m slides
+	f = of(2, 11) // to make room for it m slides
 	close(d.late)
 	holds(f, 11)
 	next()
@@ -340,13 +342,13 @@ func TestBeside(t *testing.T) {
 	m.Ahead()
 	next()
 	d.fail = errors.New("the card fell off")
-	err := failure(func() { of(3, 16) }) // m leaves, which still comes
+	err := failure(func() { of(3, 16) }) // m leaves while it is still coming
 	assert.ErrorIs(t, err, d.fail)
 	assert.Equal(t, true, errors.As(err, &tensor.DeviceFailure{}), "the device failed")
 }
 
-// TestRestsBeyond: what the planned memory of the host has no room for rests beside it, also where a larger
-// matrix comes to its place.
+// TestRestsBeyond: a matrix for which the planned memory of the host has no room rests beside it, also if a
+// larger matrix comes to its slot.
 func TestRestsBeyond(t *testing.T) {
 	const four = tensor.LeastResting
 	mem, d := newOnDevice(t, 16*four/tensor.PageSize)
@@ -362,7 +364,7 @@ func TestRestsBeyond(t *testing.T) {
 		}
 		mem.EndTurn()
 		mem.BeginTurn(false)
-		other := mem.NewElement(tensor.Activations, tensor.Byte, 4, four) // for which they leave
+		other := mem.NewElement(tensor.Activations, tensor.Byte, 4, four) // they leave to make room for it
 		for _, m := range ms {
 			require.Equal(t, true, m.Rests(), "it rests")
 		}
@@ -378,7 +380,7 @@ func TestRestsBeyond(t *testing.T) {
 	}
 }
 
-// TestGathersMuch: more rows than a pinned buffer holds come in pieces.
+// TestGathersMuch: rows that exceed a pinned buffer come in pieces.
 func TestGathersMuch(t *testing.T) {
 	const rows, columns = 1300, 16 << 10 // 21 MB
 	mem, d := newOnDevice(t, 3*rows*columns/tensor.PageSize)
@@ -395,15 +397,16 @@ func TestGathersMuch(t *testing.T) {
 	whole := mem.NewElement(tensor.Buffers, tensor.Byte, 1+rows, columns)
 	whole.WriteBytes()[0] = 7
 	into := whole.RowRange(1, 1+rows)
-	mem.NewElement(tensor.Buffers, tensor.Byte, rows, columns) // for which m leaves
+	mem.NewElement(tensor.Buffers, tensor.Byte, rows, columns) // m leaves to make room for it
 	require.Equal(t, true, m.GatherAtRest(into, list), "it rests")
 	got := d.at(onDevice(t, mem, false, into)[0], len(want))
 	assert.Equal(t, true, bytes.Equal(want, got), "the rows are there")
 	assert.Equal(t, byte(7), whole.ReadBytes()[0], "beside them")
 }
 
-// TestGathersBeside: of two buffers one gets rows while a kernel uses those in the other, and the host waits
-// for none of the two copies before. What leaves to where rows came from waits for their copies.
+// TestGathersBeside: one of two buffers is filled with rows while a kernel uses the rows in the other. The
+// host waits for neither of the two copies before. A matrix that leaves to the memory that rows came from
+// waits for their copies.
 func TestGathersBeside(t *testing.T) {
 	const four = tensor.LeastResting
 	mem, d := newOnDevice(t, 8*four/tensor.PageSize)
@@ -416,7 +419,7 @@ func TestGathersBeside(t *testing.T) {
 	other := mem.NewElement(tensor.Activations, tensor.Byte, 1, four)
 	onDevice(t, mem, true, other)
 	var into []*tensor.Matrix
-	for range 2 { // for which m leaves
+	for range 2 { // m leaves to make room for it
 		into = append(into, mem.NewElement(tensor.Buffers, tensor.Byte, 1, four/4))
 	}
 	d.waits = nil

@@ -9,15 +9,16 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Disk is where matrices rest, in pages of PageSize bytes. Several goroutines may use it, each other pages.
+// Disk is a store in which matrices rest, in pages of PageSize bytes. Several goroutines may use it at a
+// time, for different pages.
 type Disk interface {
 	// Write writes pages at an offset, and returns the checksum of each.
 	Write(pages []byte, offset int64) (sums []uint32, err error)
-	// Read reads pages at an offset, which must have these checksums.
+	// Read reads pages at an offset. It is an error if they do not have these checksums.
 	Read(pages []byte, offset int64, sums []uint32) error
 }
 
-// DiskFailure is the panic value of an allocation or a use of a matrix for which the Disk failed.
+// DiskFailure is the panic value when the Disk fails during an allocation, or during the use of a matrix.
 type DiskFailure struct{ Err error }
 
 func (e DiskFailure) Error() string { return e.Err.Error() }
@@ -25,11 +26,11 @@ func (e DiskFailure) Error() string { return e.Err.Error() }
 // Unwrap returns the error of the Disk.
 func (e DiskFailure) Unwrap() error { return e.Err }
 
-// onDisk is the tier below memory. The pages of a matrix that has left go to others.
+// onDisk is the tier below memory. When a matrix has left, other matrices get its pages.
 type onDisk struct {
 	*account
 	disk   Disk
-	scratches sync.Pool // of scratch
+	scratches sync.Pool // buffers of scratch
 }
 
 func (d *onDisk) write(m *Matrix) (end func() error) {
@@ -62,7 +63,7 @@ func (d *onDisk) leave(m *Matrix) error {
 	return err
 }
 
-func (d *onDisk) holds(m *Matrix) {
+func (d *onDisk) mustHold(m *Matrix) {
 	saved := make([]byte, m.bytes)
 	if err := d.disk.Read(saved, m.rest.offset, m.rest.sums); err != nil || !bytes.Equal(saved, m.memory()) {
 		panic(fmt.Sprintf("tensor: a read-only matrix of %d×%d of %v was changed, or is not read (%v)", m.Rows,
@@ -79,7 +80,7 @@ func (d *onDisk) gather(m, into *Matrix, rows []int32) error {
 	return inParts(len(all), func(from, to int) error { return d.gatherSome(m, into, rows, all[from:to]) })
 }
 
-// gatherSome copies the rows that begin in some runs of pages.
+// gatherSome copies the listed rows that begin in these runs of pages.
 func (d *onDisk) gatherSome(m, into *Matrix, rows []int32, some []run) error {
 	to := into.Bytes()
 	row := m.Cols * m.Element.Size()

@@ -97,8 +97,8 @@ func resident(t *testing.T, m *Matrix) (n int) {
 	return n
 }
 
-// TestPagesOfReleased: a new matrix gets the pages of one of another size that was released, and those of one
-// that left.
+// TestPagesOfReleased: a new matrix gets the pages of a released matrix of another size, and the pages of a
+// matrix that left.
 func TestPagesOfReleased(t *testing.T) {
 	if guard > 0 {
 		t.Skip("memory between guard pages stays where it is")
@@ -130,9 +130,9 @@ func TestPagesOfReleased(t *testing.T) {
 	}
 }
 
-// TestPagesOfIdle: where idle memory would raise the peak beside a new matrix, its pages go to that, in
-// memory as well. No page is fresh when three matrices of different sizes come and go in turn, and those that
-// are left over are no more than the peak allows.
+// TestPagesOfIdle: if idle memory beside a new matrix would raise the peak, its pages go to the matrix, also
+// without a disk. No page is fresh when three matrices of different sizes come and go one after the other,
+// and no more pages are left over than the peak allows.
 func TestPagesOfIdle(t *testing.T) {
 	if guard > 0 {
 		t.Skip("memory between guard pages stays where it is")
@@ -154,7 +154,7 @@ func TestPagesOfIdle(t *testing.T) {
 		m.Release()
 	}
 	last := mem.New(Activations, 3*hugePage/4, 1)
-	small := mem.New(Activations, PageSize/4, 1) // whose page is a fresh one
+	small := mem.New(Activations, PageSize/4, 1) // its page is fresh
 	if all := mem.charged() + mem.spares.bytes; all > mem.peak {
 		t.Errorf("%d bytes with spares, a peak of %d", all, mem.peak)
 	}
@@ -179,7 +179,7 @@ func sparesOf(t *Meter) int64 {
 	return t.spares.bytes
 }
 
-// TestSparesBesideCommon: spares make room for a matrix that workers have in common, too.
+// TestSparesBesideCommon: spares also make room for a matrix that workers share.
 func TestSparesBesideCommon(t *testing.T) {
 	if guard > 0 {
 		t.Skip("memory between guard pages stays where it is")
@@ -188,19 +188,19 @@ func TestSparesBesideCommon(t *testing.T) {
 	defer mem.Close()
 	mem.Share(NewCommon(), false)
 	assert.Equal(t, int64(4*hugePage), sparesOf(mem), "spares")
-	mem.NewCommon(Graph, Float32, hugePage/4, 1) // beside what the peak is of
+	mem.NewCommon(Graph, Float32, hugePage/4, 1) // the peak does not count it
 	assert.Equal(t, int64(4*hugePage), mem.spares.bytes, "spares beside a graph's structure")
 	mem.NewCommon(Features, Float32, 2*hugePage/4, 1)
 	assert.Equal(t, int64(2*hugePage), mem.spares.bytes, "spares beside five huge pages")
 }
 
-// TestAreasOfAllMeters: the Meters of a process move pages while all of them together have few enough areas,
-// and one that is closed leaves its own to others.
+// TestAreasOfAllMeters: the Meters of a process move pages while the process has few enough areas, and a
+// closed Meter leaves its areas to the others.
 func TestAreasOfAllMeters(t *testing.T) {
 	if guard > 0 {
 		t.Skip("memory between guard pages stays where it is")
 	}
-	others := mostAreas - areas.Load() - 12 // the room is for one Meter, of 7
+	others := mostAreas - areas.Load() - 12 // they leave enough for one Meter with 7
 	areas.Add(others)
 	defer areas.Add(-others)
 	before := areas.Load()
@@ -214,7 +214,7 @@ func TestAreasOfAllMeters(t *testing.T) {
 	}
 }
 
-// TestDrained: Drain leaves no pages of what nobody has, or of what rests.
+// TestDrained: after Drain, neither idle memory nor a matrix at rest has pages.
 func TestDrained(t *testing.T) {
 	mem := NewMeter()
 	defer mem.Close()
@@ -235,8 +235,8 @@ func TestDrained(t *testing.T) {
 	}
 }
 
-// TestAreas: pages that move from matrix to matrix leave the system as many areas of memory as there are huge
-// pages within the limit, and a few for each matrix, however much rests.
+// TestAreas: moved pages make no more areas of memory than there are huge pages within the limit, and a few
+// for each matrix, however much rests.
 func TestAreas(t *testing.T) {
 	if guard > 0 {
 		t.Skip("memory between guard pages stays where it is")
@@ -293,8 +293,8 @@ func TestUsedSinceChosen(t *testing.T) {
 	}
 }
 
-// TestPlanTakesAddressesAgain: what a plan gave back has the addresses of its next small matrices, also what
-// rested, and is charged as before.
+// TestPlanTakesAddressesAgain: a plan's next small matrices get the addresses of released ones, also of those
+// that rested, and are charged as before.
 func TestPlanTakesAddressesAgain(t *testing.T) {
 	if guard > 0 {
 		t.Skip("between guard pages no memory is divided")
@@ -306,10 +306,10 @@ func TestPlanTakesAddressesAgain(t *testing.T) {
 	first := of(8)
 	at := first.data
 	first.Release()
-	second := of(9) // the first one's memory is given back for it
+	second := of(9) // to make room for it the first one's memory is given back
 	assert.Equal(t, int64(8*PageSize), mem.addresses.bytes, "addresses that a plan keeps")
 	mem.BeginTurn(true)
-	third := of(8) // the second one leaves for it
+	third := of(8) // the second one leaves to make room for it
 	if third.data != at || !second.Rests() || mem.charged() != 8*PageSize || mem.peak != 9*PageSize {
 		t.Errorf("at %p, want %p; %d bytes, at most %d", third.data, at, mem.charged(), mem.peak)
 	}
@@ -322,8 +322,8 @@ func TestPlanTakesAddressesAgain(t *testing.T) {
 	assert.Equal(t, int64(0), mem.addresses.bytes, "addresses of a closed plan")
 }
 
-// TestResetResidency: after Level the same matrices of two ranks rest, and later turns move the same, in whichever
-// order the ranks made them, and whatever has left before.
+// TestResetResidency: after ResetResidency the same matrices of two ranks rest, and later turns move the
+// same. Neither the order in which the ranks made them nor earlier moves matter.
 func TestResetResidency(t *testing.T) {
 	moved := func(first int, frozen bool) (m Moved) {
 		mem := NewMeter()
@@ -362,8 +362,8 @@ func TestResetResidency(t *testing.T) {
 	}
 }
 
-// TestLeavesInTheSameTurn: where all that earlier turns used has left, the turn at work finds what may leave
-// yet: what it does not need, once, and after Level all matrices.
+// TestLeavesInTheSameTurn: when all matrices of earlier turns have left, the turn at work finds others that
+// may leave: those that it does not need any more, once, and after ResetResidency all matrices.
 func TestLeavesInTheSameTurn(t *testing.T) {
 	mem := NewMeter()
 	defer mem.Close()

@@ -10,7 +10,8 @@ import (
 	"weft/tensor"
 )
 
-// TestExtents: matrices have the smallest range that is large enough, and slide together where none is.
+// TestExtents: a matrix gets the smallest range that is large enough. If there is none, extents slide
+// together.
 func TestExtents(t *testing.T) {
 	m, d := newOnDevice(t, 10)
 	pages := func(n int) *tensor.Matrix {
@@ -36,7 +37,7 @@ func TestExtents(t *testing.T) {
 	assert.Equal(t, []int{0, 1, 2, 6}, []int{page(b), page(c), page(e), page(g)})
 	assert.Equal(t, []int64{tensor.PageSize, tensor.PageSize, 3 * tensor.PageSize, tensor.PageSize}, d.copies)
 	for _, x := range []*tensor.Matrix{b, c, e, g} {
-		onDevice(t, m, true, x) // so that the host's are not valid
+		onDevice(t, m, true, x) // so that the host's elements are not valid
 		for i, v := range x.ReadFloats() {
 			require.Equal(t, float32(x.Rows*10_000+i), v)
 		}

@@ -2,19 +2,20 @@ package tensor
 
 import "iter"
 
-// run is consecutive pages of a matrix at rest, as bytes from lo to hi−1, and the first of the listed rows
-// that they are read for.
+// run is consecutive pages of a matrix at rest: bytes lo to hi−1. They are read for listed rows, from number
+// first on.
 type run struct{ lo, hi, first int }
 
 const (
-	// joined: runs with at most so many bytes between them are read as one, which costs less than a further
-	// read.
+	// joined is the largest gap, in bytes, between runs that are read as one: reading the gap costs less than
+	// a further read.
 	joined = 4 * PageSize
-	// longestRun is the most that is read at a time, so that a processor's cache has it until it is copied.
+	// longestRun is the most bytes that are read at a time, so that a processor's cache holds them until they
+	// are copied.
 	longestRun = 64 * PageSize
 )
 
-// runs are those of the pages that hold some rows, ascending, of so many bytes each.
+// runs returns the runs of pages that hold the rows, which ascend and have row bytes each.
 func runs(rows []int32, row int) iter.Seq[run] {
 	return func(yield func(run) bool) {
 		var r run
@@ -36,8 +37,8 @@ func runs(rows []int32, row int) iter.Seq[run] {
 }
 
 // GatherAtRest copies the listed rows, which ascend, of a matrix at rest into those of another one, and
-// leaves it at rest. It reports false, and does nothing, if the matrix does not rest, or if memory has
-// room for it.
+// leaves it at rest. It does nothing and returns false if the matrix does not rest, or if memory has room for
+// it.
 func (m *Matrix) GatherAtRest(into *Matrix, rows []int32) bool {
 	if !m.AtRest() {
 		return false
@@ -47,11 +48,11 @@ func (m *Matrix) GatherAtRest(into *Matrix, rows []int32) bool {
 	return true
 }
 
-// PlansGathers reports whether a plan must know the rows of GatherAtRest, as what a disk reads depends on
-// them.
+// PlansGathers reports whether a plan must know the rows of GatherAtRest, because the bytes that a disk reads
+// depend on them.
 func (t *Meter) PlansGathers() bool { return t.plan && t.offload != nil && t.device == nil }
 
-// gathers is how many bytes the tier below reads to gather rows.
+// gathers returns how many bytes the tier below reads to gather rows.
 func (t *account) gathers(m *Matrix, rows []int32) (n int) {
 	row := m.Cols * m.Element.Size()
 	if t.device != nil {
@@ -63,18 +64,18 @@ func (t *account) gathers(m *Matrix, rows []int32) (n int) {
 	return n
 }
 
-// CopyAtRest copies a matrix for which AtRest holds into the memory of another one, of at least m.Memory()
-// bytes. It returns the copy.
+// CopyAtRest copies a matrix for which AtRest is true into the memory of into, which has at least m.Memory()
+// bytes. It returns the copy, a view of into.
 func (m *Matrix) CopyAtRest(into *Matrix) *Matrix {
 	m.meter.readAtRest(m.bytes, func(below tier) error { return below.copy(m, into) })
 	return into.Prefix(1, m.Len()*m.Element.Size()).As(m.Element, m.Rows, m.Cols)
 }
 
-// Memory is the number of bytes that the matrix takes, whole pages.
+// Memory returns the number of bytes that the matrix takes, in whole pages.
 func (m *Matrix) Memory() int { return m.bytes }
 
-// AtRest reports whether the matrix rests and memory has no room for it. What is on its way is waited for, so
-// that the answer is that of a plan.
+// AtRest reports whether the matrix rests and memory has no room for it. It waits for a move that is under
+// way, so that the answer is the same in a plan.
 func (m *Matrix) AtRest() bool {
 	if m.rest == nil {
 		return false
@@ -88,7 +89,7 @@ func (m *Matrix) AtRest() bool {
 	return m.rest.state == away && t.metered()-t.idleBytes()+int64(m.bytes) > o.limit && o.err == nil
 }
 
-// readAtRest counts so many bytes that read reads of a matrix that is away, and calls it; in a plan it only
+// readAtRest calls read, and counts the bytes that read reads of a matrix that is away. In a plan it only
 // counts.
 func (t *account) readAtRest(bytes int, read func(tier) error) {
 	o := t.offload

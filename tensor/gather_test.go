@@ -9,19 +9,19 @@ import (
 	"weft/tensor"
 )
 
-// TestGatherAtRest: rows of a matrix that rests are copied from the pages that hold them, and those between
-// them where fewer than five are not needed; it stays at rest. A plan counts the same bytes. A matrix in
-// memory, or with room there, is left to the kernel.
+// TestGatherAtRest: rows of a matrix at rest are copied from the pages that hold them. Up to four unneeded
+// pages between two of these are read, too. The matrix stays at rest. A plan counts the same bytes. A matrix
+// in memory, or with room there, is left to the kernel.
 func TestGatherAtRest(t *testing.T) {
-	const columns, pages = 256, 40 // four rows a page
+	const columns, pages = 256, 40 // a page has four rows
 	for _, c := range []struct {
 		rows []int32
-		want int64 // pages read of a disk
+		want int64 // pages that are read of a disk
 	}{
 		{[]int32{0}, 1},
 		{[]int32{3, 4}, 2},
 		{[]int32{0, 20}, 6},             // four pages between them
-		{[]int32{0, 24}, 2},             // five
+		{[]int32{0, 24}, 2},             // five pages between them
 		{[]int32{1, 2, 30, 33, 159}, 4}, // pages 0; 7 and 8; 39
 		{[]int32{}, 0},
 	} {
@@ -43,7 +43,7 @@ func TestGatherAtRest(t *testing.T) {
 				t.Error("rows of a matrix in memory are read")
 			}
 			mem.BeginTurn(false)
-			other := mem.New(tensor.Activations, 4*pages, columns) // in its place
+			other := mem.New(tensor.Activations, 4*pages, columns) // takes m's memory
 			require.Equal(t, true, m.AtRest(), "it rests")
 			before := mem.OnDisk()
 			require.Equal(t, true, m.GatherAtRest(into, c.rows), "it gathers")
@@ -71,7 +71,7 @@ func TestGatherAtRest(t *testing.T) {
 	}
 }
 
-// numbersFrom are so many numbers from one on.
+// numbersFrom returns n consecutive numbers from first on.
 func numbersFrom(first, n int) []float32 {
 	list := make([]float32, n)
 	for i := range list {
@@ -94,7 +94,7 @@ func TestGatherFails(t *testing.T) {
 			mem := offloaded(t, d, 4*rows*int64(columns)+unit)
 			m, into := mem.New(tensor.Activations, rows, columns), mem.New(tensor.Buffers, reads, columns)
 			mem.BeginTurn(false)
-			mem.New(tensor.Activations, rows, columns) // in its place
+			mem.New(tensor.Activations, rows, columns) // takes m's memory
 			require.Equal(t, true, m.AtRest(), "it rests")
 			d.calls, d.fails = 0, fails
 			for _, use := range []func(){func() { m.GatherAtRest(into, list) }, func() { m.Pointer() }} {

@@ -10,8 +10,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// guard is the size of the inaccessible page at each end of every matrix in a debug build: a kernel that
-// reads or writes past its matrix faults there.
+// guard is the size of the page at each end of every matrix that a debug build makes inaccessible. A kernel
+// that reads or writes past its matrix faults there.
 const guard = PageSize
 
 func protect(p unsafe.Pointer, size int) unsafe.Pointer {
@@ -21,7 +21,7 @@ func protect(p unsafe.Pointer, size int) unsafe.Pointer {
 	return unsafe.Add(p, guard)
 }
 
-// forbidWrites lets memory be read alone.
+// forbidWrites makes memory read-only.
 func forbidWrites(p unsafe.Pointer, size int) { allow(p, size, unix.PROT_READ) }
 
 func allow(p unsafe.Pointer, size, protection int) {
@@ -30,7 +30,7 @@ func allow(p unsafe.Pointer, size, protection int) {
 	}
 }
 
-// protectHost lets the host's copy of a matrix be read, and with writable be changed.
+// protectHost makes the host's copy of a matrix readable, and with writable also writable.
 func protectHost(m *Matrix, writable bool) {
 	protection := unix.PROT_READ
 	if writable {
@@ -39,14 +39,14 @@ func protectHost(m *Matrix, writable bool) {
 	allow(m.data, m.bytes, protection)
 }
 
-// hideHost has a use of the host's copy fault: the elements are on the device alone.
+// hideHost makes any use of the host's copy fault, because the elements are valid on the device alone.
 func hideHost(m *Matrix) { allow(m.data, m.bytes, unix.PROT_NONE) }
 
-// blanks are what a kernel finds where it must not read: each word is NaN, or as a number of a row far too
-// large.
+// blanks are the bytes where a kernel must not read. As a float each word is NaN, and as the number of a row
+// it is far too large.
 var blanks = bytes.Repeat([]byte{0xff, 0xff, 0xff, 0x7f}, PageSize/4)
 
-// blank fills the bytes of an extent from one on, and the gap behind it.
+// blank fills the bytes of an extent from an offset on, and the gap behind it, with blanks.
 func (d *onDevice) blank(p *extent, from int) {
 	d.asked++
 	for at := int64(from); at < p.size(); {
@@ -56,7 +56,8 @@ func (d *onDevice) blank(p *extent, from int) {
 	}
 }
 
-// mustBeBlank panics where a kernel wrote behind the elements of a matrix. A device that failed is not asked.
+// mustBeBlank panics if a kernel wrote behind the elements of a matrix. It says nothing if the device has
+// failed.
 func (d *onDevice) mustBeBlank(p *extent) {
 	from := len(p.m.content())
 	behind := make([]byte, int(p.size())-from)

@@ -37,7 +37,7 @@ func TestGuardPages(t *testing.T) {
 	}
 }
 
-// TestPlanFaults: in a debug build who writes to a plan's matrix faults. Who reads it finds zeros.
+// TestPlanFaults: in a debug build a write to a plan's matrix faults. A read finds zeros.
 func TestPlanFaults(t *testing.T) {
 	debug.SetPanicOnFault(true)
 	defer debug.SetPanicOnFault(false)
@@ -56,8 +56,8 @@ func TestPlanFaults(t *testing.T) {
 	m.Floats()[0] = 1
 }
 
-// TestExtentsAreBlank: in a debug build a kernel finds numbers that show in a new matrix and behind one, and
-// must not write there.
+// TestExtentsAreBlank: in a debug build a new matrix, and the gap behind each, hold numbers that show in
+// results. A kernel must not write to the gap.
 func TestExtentsAreBlank(t *testing.T) {
 	m, d := newOnDevice(t, 8)
 	for written, want := range map[uint64]any{

@@ -6,13 +6,13 @@ import (
 	"unsafe"
 )
 
-// idle is memory of a Meter that no matrix has. Memory of large matrices is kept for matrices of the same
-// size, so that huge pages stay whole. Smaller memory is divided and joined: the chunks of a pipeline differ
-// in size, and fresh pages for each of them cost more than the kernels.
+// idle is memory of a Meter that belongs to no matrix. Memory of large matrices is kept for matrices of the
+// same size, so that huge pages stay whole. Smaller memory is divided and joined: the chunks of a pipeline
+// differ in size, and fresh pages for each would cost more than its kernels.
 type idle struct {
 	bytes int64
 	large map[int][]unsafe.Pointer // by size
-	// the rest: ranges that do not touch each other, of which there may be thousands
+	// smaller memory: ranges that do not touch each other, perhaps thousands
 	ranges  spans
 	sizes   map[unsafe.Pointer]int // by start
 	endings map[unsafe.Pointer]int // sizes, by end
@@ -25,7 +25,7 @@ func newIdle() idle {
 	}
 }
 
-// whole reports whether memory of that size is neither divided nor joined. Between guard pages none is.
+// whole reports whether memory of that size is never divided nor joined. With guard pages no memory is.
 func whole(size int) bool { return size >= hugePage || guard > 0 }
 
 // put adds memory.
@@ -47,8 +47,8 @@ func (d *idle) put(s span) {
 	d.add(s)
 }
 
-// take returns memory of that size, nil if there is none: of the smallest range that has it, and of the first
-// in memory among equal ones.
+// take returns memory of that size; nil: there is none. It takes it from the smallest range that is large
+// enough, and among equal ones from the first in memory.
 func (d *idle) take(size int) unsafe.Pointer {
 	if whole(size) {
 		if len(d.large[size]) == 0 {
@@ -62,8 +62,8 @@ func (d *idle) take(size int) unsafe.Pointer {
 	return nil
 }
 
-// cut returns some memory that is to be given back, if there is any: bytes of the smallest range, which is of
-// least use, or else the largest memory that is not divided.
+// cut takes out memory to be given back, if there is any: up to so many bytes of the smallest range, which is
+// of least use, or else the largest whole memory.
 func (d *idle) cut(bytes int) (s span, found bool) {
 	if s, found = d.ranges.smallest(0); found {
 		size := min(bytes, s.size)
@@ -77,7 +77,7 @@ func (d *idle) cut(bytes int) (s span, found bool) {
 	return s, false
 }
 
-// divide takes the first bytes of a range.
+// divide takes size bytes from the start of a range, and keeps the others.
 func (d *idle) divide(s span, size int) unsafe.Pointer {
 	d.bytes -= int64(size)
 	d.remove(s)
@@ -100,7 +100,7 @@ func (d *idle) remove(s span) {
 	delete(d.endings, s.end())
 }
 
-// last takes the memory of a size that came last.
+// last takes whole memory of a size: the one that was put last.
 func (d *idle) last(size int) unsafe.Pointer {
 	d.bytes -= int64(size)
 	free := d.large[size]

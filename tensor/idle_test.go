@@ -38,8 +38,8 @@ func TestIdleMemoryIsDivided(t *testing.T) {
 	}
 }
 
-// TestWatch: whoever watches is told what is charged after each change, and the most is the peak, also where
-// it was only reserved.
+// TestWatch: the function of Watch is told after each change what is charged. The largest value is the peak,
+// also if it was only reserved.
 func TestWatch(t *testing.T) {
 	m := tensor.NewMeter()
 	defer m.Close()

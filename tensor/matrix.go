@@ -1,17 +1,18 @@
 // Package tensor holds matrices outside Go's heap. Their memory comes from the operating system and is given
-// back explicitly, so that a worker's peak is what the algorithm needs and not what a garbage collector left
-// over. Every byte is charged to a Meter by what it is for.
+// back explicitly, so that a worker's peak is the need of the algorithm, without what a garbage collector
+// leaves over. A Meter charges every byte, by its purpose (Kind).
 //
 // A Meter of a plan makes matrices without elements: it charges their bytes, and touches no memory. A Meter
-// with a limit (Offload) moves matrices to a Disk when others need their memory, and back when they are used.
-// One on a device (On) may move them to the host's memory in the same way.
+// with a limit (Offload) moves matrices to a Disk when other matrices need their memory, and back when they
+// are used. A Meter on a device (On) may move them to the host's memory in the same way.
 //
 // Reading order: matrix.go, and meter.go, which makes matrices. memory.go asks the operating system. idle.go,
 // with spans.go, and spare.go use released memory again. offload.go says which matrices leave, rest.go moves
-// them, and gather.go reads single rows; disk.go and ram.go are the tiers where they rest. common.go is
-// memory that several workers of a machine map.
+// them, and gather.go reads single rows; disk.go and ram.go are the tiers in which matrices rest. device.go
+// has matrices on a device, and message.go messages from and to it. common.go is memory that several workers
+// of a machine map.
 //
-// A worker has a Meter, and package kernel computes on its matrices.
+// Each worker (package worker) has a Meter, and package kernel computes on its matrices.
 package tensor
 
 import (
@@ -30,9 +31,9 @@ const (
 	Int32
 	Int64
 	// BFloat16 is the upper half of a Float32. It stores features, activations and their gradients in half
-	// the bytes; kernels compute in Float32 and round once what they store.
+	// the bytes. Kernels compute in Float32, and round each result once.
 	BFloat16
-	// Byte is for messages with rows that are encoded. Nothing is computed in it.
+	// Byte is for messages with encoded rows. Nothing is computed in it.
 	Byte
 )
 
@@ -57,26 +58,26 @@ type Matrix struct {
 	Rows, Cols int
 	Element    Element
 
-	planned  bool    // it holds nothing: its Meter plans
-	known    []int32 // what ReadInt32s has of it all the same
+	planned  bool    // its Meter plans, so it holds nothing
+	known    []int32 // elements that ReadInt32s returns even in a plan (Known)
 	others   bool    // another worker writes its elements
 	data     unsafe.Pointer
 	meter    *Meter  // nil for a view
-	of       *Matrix // of a view of a matrix that may rest, or is on a device: that matrix
-	held     *Matrix // of a view that holds a matrix: that matrix
+	of       *Matrix // the matrix of a view, if that matrix may rest or is on a device
+	held     *Matrix // the matrix that a view holds (Hold)
 	rest     *rest   // nil: the matrix does not rest
 	extent   *extent // nil: the matrix is on the host
-	staged   *buffer // nil: it had no message yet
+	staged   *buffer // nil: no message of it has been staged
 	kind     Kind
 	retained int // holders besides the first
-	bytes    int // what the operating system gave, a whole number of pages
+	bytes    int // bytes from the operating system, a whole number of pages
 }
 
 // Len is the number of elements.
 func (m *Matrix) Len() int { return m.Rows * m.Cols }
 
-// Pointer is the address of the first element, for package kernel. The elements of a matrix on a device may
-// be there alone. It panics when the matrix was released.
+// Pointer returns the address of the first element, for package kernel. It panics if the matrix was released.
+// The elements of a matrix on a device may be valid there alone.
 func (m *Matrix) Pointer() unsafe.Pointer {
 	if m.data == nil {
 		panic("tensor: use of a released matrix")
@@ -89,33 +90,33 @@ func (m *Matrix) Pointer() unsafe.Pointer {
 	return m.data
 }
 
-// Floats are the elements of a Float32 matrix, to be read and written, valid until Release. Nobody may write
-// to those of a plan, which are zeros.
+// Floats returns the elements of a Float32 matrix for reading and writing, valid until Release. In a plan
+// they are zeros, and nobody may write to them.
 func (m *Matrix) Floats() []float32 { return elements[float32](m, Float32, true) }
 
-// Doubles are Floats of a Float64 matrix.
+// Doubles is Floats for a Float64 matrix.
 func (m *Matrix) Doubles() []float64 { return elements[float64](m, Float64, true) }
 
-// Int32s are Floats of an Int32 matrix.
+// Int32s is Floats for an Int32 matrix.
 func (m *Matrix) Int32s() []int32 { return elements[int32](m, Int32, true) }
 
-// Int64s are Floats of an Int64 matrix.
+// Int64s is Floats for an Int64 matrix.
 func (m *Matrix) Int64s() []int64 { return elements[int64](m, Int64, true) }
 
-// BFloat16s are Floats of a BFloat16 matrix: the bits of its elements.
+// BFloat16s is Floats for a BFloat16 matrix: the bits of its elements.
 func (m *Matrix) BFloat16s() []uint16 { return elements[uint16](m, BFloat16, true) }
 
-// Bytes are Floats of a matrix of whatever type, for callers that only move them.
+// Bytes is Floats for a matrix of any type: the bytes of its elements, for callers that only move them.
 func (m *Matrix) Bytes() []byte { return elements[byte](m, Byte, true) }
 
-// ReadFloats are the elements of a Float32 matrix, to be read only, valid until Release. A plan has none, and
-// nil has none: the slice is empty.
+// ReadFloats returns the elements of a Float32 matrix for reading only, valid until Release. In a plan, and
+// for nil, the slice is empty.
 func (m *Matrix) ReadFloats() []float32 { return held[float32](m, Float32) }
 
-// ReadDoubles are ReadFloats of a Float64 matrix.
+// ReadDoubles is ReadFloats for a Float64 matrix.
 func (m *Matrix) ReadDoubles() []float64 { return held[float64](m, Float64) }
 
-// ReadInt32s are ReadFloats of an Int32 matrix, in a plan those of Known.
+// ReadInt32s is ReadFloats for an Int32 matrix. In a plan it returns the elements of Known.
 func (m *Matrix) ReadInt32s() []int32 {
 	if m != nil && m.planned {
 		m.Pointer()
@@ -124,44 +125,44 @@ func (m *Matrix) ReadInt32s() []int32 {
 	return held[int32](m, Int32)
 }
 
-// Known gives ReadInt32s elements in a plan, too, where what follows depends on them. They stay as they are.
+// Known gives ReadInt32s elements that it returns in a plan, because later steps of the plan depend on them.
+// They must not change.
 func (m *Matrix) Known(elements []int32) {
 	if m.planned {
 		m.known = elements
 	}
 }
 
-// ReadInt64s are ReadFloats of an Int64 matrix.
+// ReadInt64s is ReadFloats for an Int64 matrix.
 func (m *Matrix) ReadInt64s() []int64 { return held[int64](m, Int64) }
 
-// ReadBFloat16s are ReadFloats of a BFloat16 matrix: the bits of its elements.
+// ReadBFloat16s is ReadFloats for a BFloat16 matrix: the bits of its elements.
 func (m *Matrix) ReadBFloat16s() []uint16 { return held[uint16](m, BFloat16) }
 
-// ReadBytes are ReadFloats of a matrix of whatever type.
+// ReadBytes is ReadFloats for a matrix of any type: the bytes of its elements.
 func (m *Matrix) ReadBytes() []byte { return held[byte](m, Byte) }
 
-// WriteFloats are the elements of a Float32 matrix that the caller sets, or changes, valid until Release. A
-// plan has none, and so has a worker for a matrix of NewCommon that another writes, and nil: the slice is
-// empty.
+// WriteFloats returns the elements of a Float32 matrix, which the caller sets or changes, valid until
+// Release. The slice is empty in a plan, for a matrix of NewCommon that another worker writes, and for nil.
 func (m *Matrix) WriteFloats() []float32 { return ours[float32](m, Float32) }
 
-// WriteDoubles are WriteFloats of a Float64 matrix.
+// WriteDoubles is WriteFloats for a Float64 matrix.
 func (m *Matrix) WriteDoubles() []float64 { return ours[float64](m, Float64) }
 
-// WriteInt32s are WriteFloats of an Int32 matrix.
+// WriteInt32s is WriteFloats for an Int32 matrix.
 func (m *Matrix) WriteInt32s() []int32 { return ours[int32](m, Int32) }
 
-// WriteInt64s are WriteFloats of an Int64 matrix.
+// WriteInt64s is WriteFloats for an Int64 matrix.
 func (m *Matrix) WriteInt64s() []int64 { return ours[int64](m, Int64) }
 
-// WriteBFloat16s are WriteFloats of a BFloat16 matrix: the bits of its elements.
+// WriteBFloat16s is WriteFloats for a BFloat16 matrix: the bits of its elements.
 func (m *Matrix) WriteBFloat16s() []uint16 { return ours[uint16](m, BFloat16) }
 
-// WriteBytes are WriteFloats of a matrix of whatever type.
+// WriteBytes is WriteFloats for a matrix of any type: the bytes of its elements.
 func (m *Matrix) WriteBytes() []byte { return ours[byte](m, Byte) }
 
-// held are the elements that a matrix holds, to be read, and ours those that this worker writes. What rests
-// comes back in a plan, too.
+// held returns the elements of a matrix for reading, and ours those that this worker writes. In a plan, too,
+// a matrix at rest comes back.
 func held[T any](m *Matrix, want Element) []T {
 	if m == nil {
 		return nil
@@ -184,7 +185,7 @@ func ours[T any](m *Matrix, want Element) []T {
 	return all
 }
 
-// elements are those of a matrix, or its bytes, on the host.
+// elements returns the elements of a matrix, or its bytes, on the host.
 func elements[T any](m *Matrix, want Element, written bool) []T {
 	n := m.Len()
 	if want == Byte {
@@ -197,8 +198,8 @@ func elements[T any](m *Matrix, want Element, written bool) []T {
 	return unsafe.Slice((*T)(first), n)
 }
 
-// RowRange is a view of rows lo…hi−1. It shares the memory and must not outlive the matrix; releasing it does
-// nothing.
+// RowRange returns a view of rows lo…hi−1. It shares the memory, and must not outlive the matrix. Releasing
+// it does nothing.
 func (m *Matrix) RowRange(lo, hi int) *Matrix {
 	if lo < 0 || hi < lo || hi > m.Rows {
 		panic(fmt.Sprintf("tensor: rows %d to %d of %d", lo, hi, m.Rows))
@@ -208,7 +209,7 @@ func (m *Matrix) RowRange(lo, hi int) *Matrix {
 	return v
 }
 
-// Reshape is a view with other numbers of rows and columns and as many elements.
+// Reshape returns a view with other numbers of rows and columns, and as many elements.
 func (m *Matrix) Reshape(rows, cols int) *Matrix {
 	if rows*cols != m.Len() {
 		panic(fmt.Sprintf("tensor: %d×%d as %d×%d", m.Rows, m.Cols, rows, cols))
@@ -218,7 +219,7 @@ func (m *Matrix) Reshape(rows, cols int) *Matrix {
 	return v
 }
 
-// view is a view of all elements.
+// view returns a view of all elements.
 func (m *Matrix) view() *Matrix {
 	v := &Matrix{
 		Rows: m.Rows, Cols: m.Cols, Element: m.Element,
@@ -230,7 +231,7 @@ func (m *Matrix) view() *Matrix {
 	return v
 }
 
-// Prefix is a view of the first rows·cols elements as a matrix of these rows and columns.
+// Prefix returns a view of the first rows·cols elements, as a matrix of rows × cols.
 func (m *Matrix) Prefix(rows, cols int) *Matrix {
 	if rows < 0 || cols < 0 || rows*cols > m.Len() {
 		panic(fmt.Sprintf("tensor: the first %d×%d elements of %d×%d", rows, cols, m.Rows, m.Cols))
@@ -241,8 +242,7 @@ func (m *Matrix) Prefix(rows, cols int) *Matrix {
 }
 
 // Retain adds a holder: the memory is given back when each has released it, once. No holder may change the
-// elements while there are several. Retain and Release of one matrix are not for several goroutines at a
-// time.
+// elements while there are several. Only one goroutine at a time may call Retain and Release of a matrix.
 func (m *Matrix) Retain() *Matrix {
 	m.retained++
 	return m
@@ -251,8 +251,8 @@ func (m *Matrix) Retain() *Matrix {
 // Shared reports whether there is more than one holder.
 func (m *Matrix) Shared() bool { return m.retained > 0 || m.held != nil && m.held.Shared() }
 
-// Release gives the memory back, when the last holder calls it. A further Release, and the release of a view
-// that holds nothing, or of nil, does nothing.
+// Release gives the memory back when the last holder calls it. It does nothing for nil, for a view that holds
+// nothing, and when it is called again.
 func (m *Matrix) Release() {
 	if m == nil || m.meter == nil && m.held == nil || m.data == nil {
 		return
@@ -272,15 +272,15 @@ func (m *Matrix) Release() {
 // Finite reports whether none of the values is a NaN or an infinity.
 func Finite(values []float32) bool {
 	for _, x := range values {
-		if x-x != 0 { // NaN for both, and for nothing else
+		if x-x != 0 { // NaN for NaN and infinities, and otherwise 0
 			return false
 		}
 	}
 	return true
 }
 
-// RoundBFloat16 returns the bits of the bfloat16 that is nearest to x, and of two the even one. NaN stays
-// NaN.
+// RoundBFloat16 returns the bits of the bfloat16 nearest to x; of two equally near ones, the even one. NaN
+// stays NaN.
 func RoundBFloat16(x float32) uint16 {
 	bits := math.Float32bits(x)
 	if x != x {
@@ -292,8 +292,8 @@ func RoundBFloat16(x float32) uint16 {
 // FromBFloat16 returns the value of a bfloat16's bits.
 func FromBFloat16(bits uint16) float32 { return math.Float32frombits(uint32(bits) << 16) }
 
-// Writer returns a function that copies numbers to the elements from one on. The elements are Float32, or
-// BFloat16, to which it rounds.
+// Writer returns a function that copies numbers to the elements, from element at on. The elements are Float32
+// or BFloat16; for BFloat16 it rounds.
 func (m *Matrix) Writer() func(at int, numbers []float32) {
 	if m.Element != BFloat16 {
 		floats := m.WriteFloats()
@@ -307,7 +307,8 @@ func (m *Matrix) Writer() func(at int, numbers []float32) {
 	}
 }
 
-// Reader returns a function that copies the elements from one on, Float32 or BFloat16, into numbers.
+// Reader returns a function that copies elements, from element at on, into numbers. The elements are Float32
+// or BFloat16.
 func (m *Matrix) Reader() func(at int, numbers []float32) {
 	if m.Element != BFloat16 {
 		floats := m.ReadFloats()
@@ -329,17 +330,17 @@ func SameShape(a, b *Matrix) {
 	}
 }
 
-// Mismatch is the panic of an operation whose operands' shapes do not go together.
+// Mismatch is the panic value of an operation whose operands have shapes that do not fit.
 type Mismatch string
 
-// Mismatched says which shapes an operation has, and which it needs.
+// Mismatched formats a Mismatch, whose text has the shapes of an operation and says what it needs.
 func Mismatched(format string, shapes ...any) Mismatch {
 	return Mismatch(fmt.Sprintf(format, shapes...))
 }
 
 func (m Mismatch) Error() string { return string(m) }
 
-// Within says in a Mismatch of f what f is part of.
+// Within calls f. If f panics with a Mismatch, it adds where to its text.
 func Within(where string, f func()) {
 	defer func() {
 		switch p := recover().(type) {

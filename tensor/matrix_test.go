@@ -10,7 +10,7 @@ import (
 	"weft/tensor"
 )
 
-// panics wants f to panic with a message that contains the text.
+// panics fails unless f panics with a message that contains the text.
 func panics(t *testing.T, text string, f func()) {
 	t.Helper()
 	defer func() {
@@ -129,7 +129,7 @@ func TestUseAfterRelease(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) { panics(t, "released", use) })
 	}
-	other := meter.New(tensor.Activations, 3, 3) // has m's memory now
+	other := meter.New(tensor.Activations, 3, 3) // takes m's memory
 	m.Release()
 	if live := meter.Live(tensor.Activations); live != 4096 {
 		t.Errorf("a second release left %d bytes live", live)
@@ -146,7 +146,7 @@ func TestSameShape(t *testing.T) {
 	panics(t, "2×3 and 3×2", func() { tensor.SameShape(m, m.Reshape(3, 2)) })
 }
 
-// TestRoundBFloat16 has numbers by hand: 1 + 2⁻⁸ lies between 1 and 1 + 2⁻⁷, of which 1 is even.
+// TestRoundBFloat16 has numbers by hand: 1 + 2⁻⁸ lies between 1, which is even, and 1 + 2⁻⁷.
 func TestRoundBFloat16(t *testing.T) {
 	for _, c := range []struct {
 		x    float32
@@ -185,7 +185,7 @@ func TestRoundBFloat16(t *testing.T) {
 	}
 }
 
-// TestBFloat16Matrix: views of rows go by two bytes an element.
+// TestBFloat16Matrix: views of rows count two bytes for an element.
 func TestBFloat16Matrix(t *testing.T) {
 	meter := tensor.NewMeter()
 	defer meter.Close()

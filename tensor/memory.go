@@ -17,19 +17,20 @@ func (e OutOfMemory) Error() string {
 	return fmt.Sprintf("out of memory: %d more bytes were refused (%v)", e.Bytes, e.Err)
 }
 
-// PageSize is that of the system's memory, in bytes.
+// PageSize is the size of a page of the system's memory, in bytes.
 const PageSize = 4096
 
 const (
 	maxBytes = 1 << 62
-	// From this size on, transparent huge pages are asked for: gathers of rows then miss the TLB less
+	// hugePage is the size of a transparent huge page. Matrices of this size and more ask for them: gathers
+	// of rows then miss the TLB less.
 	hugePage = 2 << 20
 )
 
-// pages is n rounded up to whole pages, at least one.
+// pages rounds n bytes up to whole pages, at least one.
 func pages(n int) int { return max(PageSize, (n+PageSize-1)/PageSize*PageSize) }
 
-// acquire returns size bytes with undefined elements. Fresh ones take room only once they are written.
+// acquire returns size bytes with undefined elements. Fresh pages take memory only when they are written.
 func acquire(size int) unsafe.Pointer {
 	room := size + 2*guard
 	if size >= hugePage {
@@ -47,14 +48,15 @@ func acquire(size int) unsafe.Pointer {
 	return protect(p, size)
 }
 
-// adviseHuge asks for huge pages in large memory. A kernel without them refuses it and nothing is lost.
+// adviseHuge asks for huge pages in large memory. A Linux without them refuses, and nothing is lost.
 func adviseHuge(p unsafe.Pointer, size int) {
 	if size >= hugePage {
 		_ = unix.Madvise(unsafe.Slice((*byte)(p), size), unix.MADV_HUGEPAGE)
 	}
 }
 
-// aligned gives the ends of memory of so many bytes and a huge page back, so that it begins at a huge page.
+// aligned is given size bytes and a huge page more. It gives both ends back, so that the memory begins at a
+// huge page.
 func aligned(p unsafe.Pointer, size int) unsafe.Pointer {
 	before := int(-uintptr(p) % hugePage)
 	begin := unsafe.Add(p, before)
@@ -76,7 +78,7 @@ func unmap(p unsafe.Pointer, size int) {
 	}
 }
 
-// giveBackEnd gives back the bytes of a matrix's memory from keep on, which are whole pages.
+// giveBackEnd gives back the bytes of a matrix's memory from keep on: whole pages.
 func giveBackEnd(p unsafe.Pointer, size, keep int) {
 	unmap(unsafe.Add(p, keep+guard), size-keep)
 	protect(unsafe.Add(p, -guard), keep)

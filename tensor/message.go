@@ -6,51 +6,54 @@ import (
 	"unsafe"
 )
 
-// Messages to and from other workers are bytes of the host. Those of a matrix on a device are staged in
-// pinned memory. A copy down begins after what the queue of kernels was asked before SendBuffer, and a copy
-// up after what it was asked before ReceiveBuffer: later kernels do not delay it. A kernel that reads a
-// message waits for its copy in the device's queue. A matrix has its pinned memory, a power of two bytes,
-// until its release. Then another matrix gets it, so that pinned memory is allocated in the first epoch
-// alone.
+// Messages to and from other workers are bytes of the host. Messages of a matrix on a device are staged in
+// pinned memory. A copy down begins after the kernels that were launched before SendBuffer, and a copy up
+// after those launched before ReceiveBuffer. Later kernels do not delay it. A kernel that reads a message
+// waits for its copy in the device's queue, and the host does not. A matrix keeps its pinned memory, whose
+// size is a power of two, until its release. Then another matrix gets the memory, so that it is allocated
+// only in the first epoch.
 //
-// Nothing is cut here. The rows of another partition come in up to six messages (package edges), those of a
-// slice in about eight (package tp), and those of a stage by chunk: one is copied while another travels.
+// Messages are not divided here. The axes do so, and one message is copied while another travels: the rows of
+// another partition come in up to six messages (package edges), the rows of a slice in about eight (package
+// tp), and the rows of a stage chunk by chunk.
 //
-// With DirectMessages a transport reads and writes the elements on the device. Their extent stays then.
+// With DirectMessages a transport reads and writes the elements on the device. Then their extent does not
+// slide.
 
-// MessageUser says who reads the bytes of a message, or writes them.
+// MessageUser says who reads or writes the bytes of a message.
 type MessageUser uint8
 
 // The users of messages.
 const (
-	Transport MessageUser = iota // it may take addresses of the device
-	Host                         // it may change them, and has none in a plan
+	Transport MessageUser = iota // MPI or the like, which may take addresses of the device
+	Host                         // Go code, which may change the bytes, and has none in a plan
 )
 
 // staging is the pinned memory of a worker's messages.
 type staging struct {
-	free  map[int][]*buffer // by the number of bytes
-	bytes int64             // of all
-	// larger is how many times longer transports' messages are than those of a plan; 0: as long.
+	free  map[int][]*buffer // by their number of bytes
+	bytes int64             // bytes of all buffers
+	// larger is the factor of LargerMessages; 0 stands for 1.
 	larger float64
 }
 
-// buffer is pinned memory, from which elements are copied to the device.
+// buffer is pinned memory, from and to which elements are copied.
 type buffer struct {
 	bytes  int
 	memory []byte // nil in a plan
-	mark   uint64 // after the last copy from there, perhaps for another matrix
+	mark   uint64 // after the last copy from there to the device, perhaps of another matrix
 }
 
-// LargerMessages says that a plan's messages between workers stand for ones that are so many times longer; 0:
-// as long. Pinned is a part of their memory that is as many times smaller. It must be called after On.
+// LargerMessages is for a plan on a smaller graph: a run's messages between workers are times as long as the
+// plan's; 0 stands for 1. The plan's pinned memory is the run's divided by times. It must be called after On.
 func (t *Meter) LargerMessages(times float64) { t.device.staging.larger = times }
 
-// DirectMessages says that transports take addresses of the device. It must be called after On.
+// DirectMessages says that transports can take addresses of the device. It must be called after On.
 func (t *Meter) DirectMessages() { t.device.direct = true }
 
-// SendBuffer returns the elements as the bytes of a message. Unless made is nil they are there when it has
-// returned without an error. Nobody changes the elements before the message is sent.
+// SendBuffer returns the elements as the bytes of a message. Unless made is nil, the bytes are there when
+// made has returned nil; its error is the device's. Nobody may change the elements before the message is
+// sent.
 func (m *Matrix) SendBuffer(by MessageUser) (data []byte, made func() error) {
 	x := m.exchanged()
 	if x.account == nil {
@@ -59,7 +62,7 @@ func (m *Matrix) SendBuffer(by MessageUser) (data []byte, made func() error) {
 	x.mu.Lock()
 	defer x.mu.Unlock()
 	d, p := x.device, x.of.extent
-	direct := x.stages(by) // wherever the elements are, which a plan does not know
+	direct := x.stages(by) // called wherever the elements are, because a plan does not know
 	if p == nil || p.valid.Load() != onTheDevice {
 		return x.onHost(by), nil
 	}
@@ -78,9 +81,9 @@ func (m *Matrix) SendBuffer(by MessageUser) (data []byte, made func() error) {
 	}
 }
 
-// ReceiveBuffer returns where the bytes of a message are received that Arrived makes the elements. Unless
-// free is nil they may be written when it has returned without an error. Nobody uses the elements before
-// Arrived.
+// ReceiveBuffer returns memory for the bytes of a message, which become the elements by Arrived. Unless free
+// is nil, the memory may be written when free has returned nil; its error is the device's. Nobody may use the
+// elements before Arrived.
 func (m *Matrix) ReceiveBuffer(by MessageUser) (data []byte, free func() error) {
 	x := m.exchanged()
 	if x.account == nil {
@@ -97,7 +100,7 @@ func (m *Matrix) ReceiveBuffer(by MessageUser) (data []byte, free func() error) 
 		d.toDevice(p)
 	}
 	d.written(p)
-	mark, err := d.since(p.used) // now: what Arrived begins waits for no later kernel
+	mark, err := d.since(p.used) // marked now, so that the copy of Arrived waits for no later kernel
 	d.check(err)
 	if direct {
 		return x.there(), func() error { return d.wait(mark) }
@@ -106,7 +109,7 @@ func (m *Matrix) ReceiveBuffer(by MessageUser) (data []byte, free func() error) 
 	return x.staged(), func() error { return d.wait(mark) }
 }
 
-// Arrived makes the bytes of ReceiveBuffer, which was called by the same user, the elements.
+// Arrived makes the bytes in the memory of ReceiveBuffer the elements. The user must be the same.
 func (m *Matrix) Arrived(by MessageUser) {
 	x := m.exchanged()
 	if x.account == nil || x.of.extent == nil || x.direct(by) || x.of.extent.valid.Load() == onTheHost {
@@ -119,19 +122,19 @@ func (m *Matrix) Arrived(by MessageUser) {
 	s.mark = x.of.extent.coming
 	mark, watched := s.mark, d.watch != nil
 	x.mu.Unlock()
-	if err == nil && watched { // the span has the time of the copy
+	if err == nil && watched { // so that the watcher sees the time of the copy
 		err = d.wait(mark)
 	}
 	end()
 	d.check(err)
 }
 
-// exchanged is a message of elements.
+// exchanged is a matrix, or a view, whose elements are a message.
 type exchanged struct {
-	*account         // nil: the elements are the message
-	of       *Matrix // that has the memory
-	host     []byte  // the elements there, of as many bytes
-	offset   uintptr // of the first one
+	*account         // nil: the elements are on the host, and are the message
+	of       *Matrix // the matrix that has the memory
+	host     []byte  // the message's bytes there
+	offset   uintptr // where they begin in the matrix
 }
 
 func (m *Matrix) exchanged() (x exchanged) {
@@ -145,7 +148,7 @@ func (m *Matrix) exchanged() (x exchanged) {
 	return x
 }
 
-// onHost is the message on the host.
+// onHost returns the message's bytes on the host.
 func (x *exchanged) onHost(by MessageUser) []byte {
 	switch {
 	case by == Host && x.of.planned:
@@ -156,7 +159,8 @@ func (x *exchanged) onHost(by MessageUser) []byte {
 	return x.host
 }
 
-// stages gives the matrix pinned memory, unless the user takes the device's addresses. The caller holds mu.
+// stages gives the matrix pinned memory if it has none, unless the user takes the device's addresses. The
+// caller holds mu.
 func (x *exchanged) stages(by MessageUser) (direct bool) {
 	d, m := x.device, x.of
 	switch {
@@ -188,7 +192,7 @@ func (x *exchanged) stages(by MessageUser) (direct bool) {
 	return false
 }
 
-// unstage ends stages, of a matrix that has no elements any more. The caller holds mu.
+// unstage takes a matrix's pinned memory back when it is released. The caller holds mu.
 func (d *onDevice) unstage(m *Matrix) {
 	if s := m.staged; s != nil {
 		d.staging.free[s.bytes] = append(d.staging.free[s.bytes], s)
@@ -196,20 +200,20 @@ func (d *onDevice) unstage(m *Matrix) {
 	}
 }
 
-// direct reports whether the user takes the device's addresses.
+// direct reports whether the user takes addresses of the device.
 func (x *exchanged) direct(by MessageUser) bool { return x.device.direct && by == Transport }
 
 func (x *exchanged) address() uint64 { return x.device.addressOf(x.of.extent) + uint64(x.offset) }
 
 func (x *exchanged) staged() []byte { return x.of.staged.memory[x.offset:][:len(x.host)] }
 
-// there is the message at the device's addresses.
+// there returns the message at its addresses on the device.
 func (x *exchanged) there() []byte {
 	at := x.address()
 	return unsafe.Slice(*(**byte)(unsafe.Pointer(&at)), len(x.host))
 }
 
-// FloatsOf is the memory of a message of Float32s.
+// FloatsOf returns the bytes of a message of Float32s as numbers.
 func FloatsOf(data []byte) []float32 {
 	return unsafe.Slice((*float32)(unsafe.Pointer(unsafe.SliceData(data))), len(data)/Float32.Size())
 }

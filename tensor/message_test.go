@@ -10,9 +10,9 @@ import (
 	"weft/tensor"
 )
 
-// TestMessages: whoever sends elements of a device waits for the kernels before, and not for those after. The
-// copy of what is received waits for the kernels before it was asked for, and a kernel that reads it for the
-// copy.
+// TestMessages: a sender of elements on a device waits for the kernels launched before, and not for later
+// ones. The copy of a received message waits for the kernels launched before ReceiveBuffer, and a kernel that
+// reads the message waits for the copy.
 func TestMessages(t *testing.T) {
 	const n = 3000
 	mem, d := newOnDevice(t, 8)
@@ -47,7 +47,7 @@ func TestMessages(t *testing.T) {
 		assert.Equal(t, []int64{int64(k+1) * n, int64(k+1) * n}, []int64{use.ToHost, use.ToDevice})
 		assert.Equal(t, 0, use.Waits)
 	}
-	into, _ := x.ReceiveBuffer(tensor.Transport) // what arrives, and no kernel reads, is sent on
+	into, _ := x.ReceiveBuffer(tensor.Transport) // a message that no kernel reads is sent on
 	copy(into, of(3))
 	x.Arrived(tensor.Transport)
 	data, made := x.SendBuffer(tensor.Transport)
@@ -55,11 +55,12 @@ func TestMessages(t *testing.T) {
 	assert.Equal(t, of(3), data)
 }
 
-// TestMessagesOnHost: elements that the host has are the message, and what is received replaces them.
+// TestMessagesOnHost: elements that are valid on the host are the message, and a received message replaces
+// them.
 func TestMessagesOnHost(t *testing.T) {
 	mem, d := newOnDevice(t, 32)
 	for k, m := range []*tensor.Meter{mem, tensor.NewMeter()} {
-		x := m.New(tensor.Buffers, 1, tensor.LeastResting) // with pages that go
+		x := m.New(tensor.Buffers, 1, tensor.LeastResting) // large enough for its pages to be given back
 		x.Floats()[0] = 1
 		if k == 0 {
 			onDevice(t, m, false, x) // valid in both
@@ -94,7 +95,7 @@ func TestMessagesOnHost(t *testing.T) {
 	}
 }
 
-// TestStaged: pinned memory of messages is used again, and a plan knows how much it is.
+// TestStaged: the pinned memory of messages is used again, and a plan knows its size.
 func TestStaged(t *testing.T) {
 	plan := tensor.NewMeter()
 	plan.Plan()
@@ -102,7 +103,7 @@ func TestStaged(t *testing.T) {
 	run, _ := newOnDevice(t, 100)
 	for _, m := range []*tensor.Meter{plan, run} {
 		var kept *tensor.Matrix
-		for _, pages := range []int{1, 3, 4, 2} { // 3 and 4 have the same memory, one after the other
+		for _, pages := range []int{1, 3, 4, 2} { // 3 and 4 pages take the same memory, one after the other
 			x := m.NewElement(tensor.Buffers, tensor.Byte, pages, tensor.PageSize)
 			x.RowRange(0, 1).ReceiveBuffer(tensor.Transport)
 			x.SendBuffer(tensor.Transport)
@@ -120,7 +121,7 @@ func TestStaged(t *testing.T) {
 	assert.Equal(t, int64(7*tensor.PageSize), run.DeviceUse().HostBytes)
 }
 
-// TestDirectMessages: a transport that takes addresses of the device gets them, and they stay.
+// TestDirectMessages: a transport that takes addresses of the device gets them, and the extents do not slide.
 func TestDirectMessages(t *testing.T) {
 	mem, d := newOnDevice(t, 5)
 	mem.DirectMessages()
@@ -140,12 +141,13 @@ func TestDirectMessages(t *testing.T) {
 	assert.Equal(t, 0, len(d.pending))
 	a.Release()
 	b.Release()
-	mem.NewElement(tensor.Buffers, tensor.Byte, 2, tensor.PageSize) // for which the last page slides
+	// to make room for it the last page slides
+	mem.NewElement(tensor.Buffers, tensor.Byte, 2, tensor.PageSize)
 	assert.Equal(t, at, onDevice(t, mem, true, x)[0])
 	assert.Equal(t, int64(0), mem.DeviceUse().StagedBytes)
 	data, _ := x.SendBuffer(tensor.Host)
 	assert.Equal(t, true, at != uint64(uintptr(unsafe.Pointer(&data[0]))), "the host takes none")
-	for range 2 { // what the host has had of a message is none of the next one
+	for range 2 { // the host's copy of one message must not pass as the next
 		into, free := x.ReceiveBuffer(tensor.Transport)
 		require.NoError(t, free())
 		copy(d.at(uint64(uintptr(unsafe.Pointer(&into[0]))), 1), []byte{7})
@@ -155,7 +157,7 @@ func TestDirectMessages(t *testing.T) {
 	}
 }
 
-// TestStagedAgain: pinned memory that another matrix had is written when the copy from there has ended.
+// TestStagedAgain: pinned memory that another matrix had is written only when the copy from there has ended.
 func TestStagedAgain(t *testing.T) {
 	for _, by := range []string{"the device", "the host"} {
 		mem, d := newOnDevice(t, 8)

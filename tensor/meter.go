@@ -7,7 +7,7 @@ import (
 	"unsafe"
 )
 
-// Kind says what memory is for.
+// Kind is the purpose of memory.
 type Kind uint8
 
 // The kinds of memory. Graph is the graph's structure, which a run reports apart from its tensors.
@@ -27,60 +27,61 @@ var kindNames = [kinds]string{
 	"buffers", "graph",
 }
 
-// String is the kind's name.
+// String returns the kind's name.
 func (k Kind) String() string { return kindNames[k] }
 
-// KindNames are the names of all kinds, in order.
+// KindNames returns the names of all kinds, in order.
 func KindNames() []string { return kindNames[:] }
 
 // Meter is a worker's allocator. It charges every byte to a Kind and remembers the peak. Released memory is
-// kept idle for the next matrices, because fresh pages cost more than most kernels; idle memory is charged as
-// Buffers and never raises the peak: before an allocation would, idle memory is given back to the operating
-// system, or its pages go to the new matrix. A Meter may be used by several goroutines.
+// kept idle for the next matrices, because fresh pages cost more than most kernels. Idle memory is charged as
+// Buffers, and never raises the peak: if an allocation would raise it, idle memory is given back to the
+// operating system first, or its pages go to the new matrix. A Meter may be used by several goroutines.
 //
-// Several Meters may charge the same worker. What is live, idle and the peak are then those of all of them.
+// Several Meters may charge the same worker. They share the counts of live and idle memory, and the peak.
 type Meter struct {
 	*account
 	used    map[unsafe.Pointer]charge // the memory of this Meter's matrices
-	sharing *sharing                  // nil: with nobody
+	sharing *sharing                  // nil: it shares no matrices
 	made    uint64                    // rest.number of the next matrix that may rest
 }
 
-// charge is what a matrix is charged for.
+// charge is the bytes of a matrix, and their kind.
 type charge struct {
 	bytes int
 	kind  Kind
 }
 
-// account is what the Meters of a worker share.
+// account is the part of the Meters of a worker that they share.
 type account struct {
 	mu        sync.Mutex
 	live      [kinds]int64
 	idle      idle
-	peak      int64 // with the graph's structure, where matrices rest
+	peak      int64 // with the graph's structure if matrices rest
 	peakKinds [kinds]int64
-	grows     bool      // the graph's structure, since MeasureGraph
-	mostGraph int64     // of it, if so
+	grows     bool      // MeasureGraph was called
+	mostGraph int64     // the most bytes of the graph's structure since then
 	offload   *offload  // nil: no matrix rests
 	device    *onDevice // nil: the elements are on the host
 	spares    spares
 	meters    []*Meter
-	addresses idle        // of a plan, without pages, which matrices may have again
-	areas     int64       // its part of the areas of all Meters of the process
-	plan      bool        // matrices hold nothing: see Plan
+	addresses idle        // addresses of a plan, without pages, for the next matrices
+	areas     int64       // its part of areas, the process's sum
+	plan      bool        // matrices hold nothing (Plan)
 	watch     func(Usage) // nil: nobody watches
 }
 
 // Usage is the memory that a worker's Meters charge at a moment.
 type Usage struct {
 	Kinds [kinds]int64 // live bytes, by Kind
-	Idle  int64        // bytes that no matrix has
-	// Counted is what the peak is the largest of: all but the graph's structure or, where matrices rest, all.
+	Idle  int64        // bytes that belong to no matrix
+	// Counted is the number of bytes whose largest value is the peak: all but the graph's structure, or all
+	// if matrices rest.
 	Counted int64
 }
 
-// Watch calls f with what is charged now and after each change, until it is called again. f must not use the
-// Meter. nil ends it.
+// Watch calls f with the memory that is charged, now and after each change. f must not use the Meter.
+// Watch(nil) ends it.
 func (t *Meter) Watch(f func(Usage)) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -88,7 +89,7 @@ func (t *Meter) Watch(f func(Usage)) {
 	t.tell(0)
 }
 
-// tell tells whoever watches what is charged now and, beside it, buffers that are not there.
+// tell tells the function of Watch what is charged now, with so many bytes of Buffers that are only reserved.
 func (t *account) tell(buffers int64) {
 	if t.watch == nil {
 		return
@@ -113,8 +114,8 @@ func (t *account) meter() *Meter {
 	return m
 }
 
-// Owner returns the address and the size of the memory that holds p, of a matrix of a Meter that charges the
-// same worker; nil: there is none.
+// Owner returns the address and the size of the memory of the matrix that p points into. The matrix may
+// belong to any Meter that charges the same worker; nil: there is none.
 func (t *Meter) Owner(p unsafe.Pointer) (first unsafe.Pointer, bytes int) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -135,15 +136,15 @@ func (t *Meter) Another() *Meter {
 	return t.meter()
 }
 
-// Uncounted returns another Meter, which only plans if this one does. What it counts is not this one's.
+// Uncounted returns a Meter with an account of its own, which plans if this one does.
 func (t *Meter) Uncounted() *Meter {
 	m := NewMeter()
 	m.plan = t.plan
 	return m
 }
 
-// Plan says that matrices from now on hold nothing, because the worker only plans. Nobody may write to them,
-// as that would take their memory. In a debug build it faults. Readers find zeros.
+// Plan says that matrices hold nothing from now on, because the worker only plans. Nobody may write to them,
+// because a write would take memory; in a debug build it faults. Readers find zeros.
 func (t *Meter) Plan() { t.plan = true }
 
 // New returns a Float32 matrix with undefined elements.
@@ -193,9 +194,9 @@ func (t *Meter) NewElement(kind Kind, element Element, rows, cols int) *Matrix {
 	return m
 }
 
-// raise raises the peak to what is charged now. Where matrices rest, memory may be equally full at several
-// times, as with shares of the graph alone before the first epoch. The peak is then that with the most
-// tensors.
+// raise raises the peak to the bytes that are charged now. If matrices rest, memory may be equally full at
+// several moments, one of them before the first epoch, with parts of the graph alone. The peak is then the
+// moment with the most tensors.
 func (t *account) raise() {
 	if t.grows {
 		t.mostGraph = max(t.mostGraph, t.live[Graph])
@@ -208,9 +209,9 @@ func (t *account) raise() {
 	}
 }
 
-// metered is what the peak is of: tensors, and the graph's structure where that comes and goes, too, or is on
-// a device. What leaves does not count any more: how long the disk takes for it is no property of the run. It
-// is within the limit.
+// metered returns the bytes whose largest value is the peak: tensors, and also the graph's structure if it
+// may rest or is on a device. A matrix that is being written to leave does not count any more, because the
+// time that the disk takes is no property of the run. The limit still counts it.
 func (t *account) metered() int64 {
 	switch {
 	case t.offload != nil:
@@ -221,7 +222,7 @@ func (t *account) metered() int64 {
 	return t.tensors()
 }
 
-// staying is the live memory of each kind without what leaves.
+// staying returns the live bytes of each kind, without matrices that are leaving.
 func (t *account) staying() (live [kinds]int64) {
 	live = t.live
 	if t.offload != nil {
@@ -232,7 +233,7 @@ func (t *account) staying() (live [kinds]int64) {
 	return live
 }
 
-// reserved is the memory of the split Meter.
+// reserved returns the bytes of the split Meter.
 func (t *account) reserved() int64 {
 	if t.offload == nil {
 		return 0
@@ -240,9 +241,9 @@ func (t *account) reserved() int64 {
 	return t.offload.reserved
 }
 
-// Reserve raises the peak to where it would be if Buffers of so many bytes each were taken now, and released:
-// scratch of which a computation takes less on some computers or data then counts in full on all. Matrices
-// leave as they would then.
+// Reserve raises the peak as if Buffers of so many bytes each were taken now, and released. A computation may
+// take less scratch on some computers, or for some data; with Reserve it counts in full on all. Matrices
+// leave as they would for these Buffers.
 func (t *Meter) Reserve(bytes ...int) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -260,7 +261,8 @@ func (t *Meter) Reserve(bytes ...int) {
 	}
 }
 
-// freeIdle gives idle memory back to the system until size more bytes do not raise the peak, or none is left.
+// freeIdle gives idle memory back to the system until size more bytes do not raise the peak, or no idle
+// memory is left.
 func (t *account) freeIdle(size int64) {
 	for short := t.metered() + size - t.peak; short > 0; short = t.metered() + size - t.peak {
 		s, found := t.idle.cut(int(short))
@@ -300,7 +302,7 @@ func (t *Meter) free(m *Matrix) {
 	}
 }
 
-// shrink takes the memory of a matrix from size on.
+// shrink takes back the memory of a matrix from byte size on.
 func (t *Meter) shrink(m *Matrix, size int) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -319,7 +321,7 @@ func (t *Meter) shrink(m *Matrix, size int) {
 	t.tell(0)
 }
 
-// tensors is what is charged now, without the graph's structure.
+// tensors returns the bytes that are charged now, without the graph's structure.
 func (t *account) tensors() int64 {
 	sum := t.idleBytes()
 	for k, b := range t.live {
@@ -330,7 +332,7 @@ func (t *account) tensors() int64 {
 	return sum
 }
 
-// idleBytes is the memory that no matrix has. On a device there is none: idle are addresses alone.
+// idleBytes returns the bytes of idle memory. On a device it is 0: idle are addresses without memory.
 func (t *account) idleBytes() int64 {
 	if t.device != nil {
 		return 0
@@ -338,14 +340,14 @@ func (t *account) idleBytes() int64 {
 	return t.idle.bytes
 }
 
-// Live is the number of bytes of matrices not yet released, of one kind.
+// Live returns the number of bytes of matrices not yet released, of one kind.
 func (t *Meter) Live(k Kind) int64 {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	return t.live[k]
 }
 
-// LiveTensors is the number of bytes of all matrices not yet released, without the graph's structure and
+// LiveTensors returns the number of bytes of all matrices not yet released, without the graph's structure and
 // without idle memory.
 func (t *Meter) LiveTensors() int64 {
 	t.mu.Lock()
@@ -353,8 +355,8 @@ func (t *Meter) LiveTensors() int64 {
 	return t.tensors() - t.idleBytes()
 }
 
-// Peak is the largest number of bytes that tensors of all kinds, idle memory included, took at one time; the
-// graph's structure is not counted.
+// Peak returns the largest number of bytes that tensors of all kinds, idle memory included, took at one time.
+// The graph's structure counts only if matrices rest or are on a device.
 func (t *Meter) Peak() int64 {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -364,27 +366,27 @@ func (t *Meter) Peak() int64 {
 	return t.peak
 }
 
-// PeakOf is how much of the Peak was of one kind; idle memory counts as Buffers.
+// PeakOf returns how many bytes of the Peak were of one kind. Idle memory counts as Buffers.
 func (t *Meter) PeakOf(k Kind) int64 {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	return t.peakKinds[k]
 }
 
-// Peaks is the Peak, and PeakOf each kind: what a Meter that continues the work of this one begins with.
+// Peaks is the Peak, and PeakOf each kind. A Meter that continues the work of another begins with them.
 type Peaks struct {
 	Bytes int64        `json:"bytes"`
 	Kinds [kinds]int64 `json:"kinds"`
 }
 
-// Peaks are the peaks so far.
+// Peaks returns the peaks so far.
 func (t *Meter) Peaks() Peaks {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	return Peaks{t.peak, t.peakKinds}
 }
 
-// Continue raises the peaks to those of an earlier Meter, if that is higher.
+// Continue raises the peaks to those of an earlier Meter, if its Peak is higher.
 func (t *Meter) Continue(from Peaks) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -400,7 +402,7 @@ func (t *Meter) Drain() {
 	t.drain(0)
 }
 
-// drain gives idle memory back to the operating system until so many bytes are left at most, and all spares.
+// drain gives all spares back to the operating system, and idle memory until at most so many bytes are left.
 func (t *account) drain(most int64) {
 	t.keepSpares(0)
 	for t.addresses.bytes > 0 {
@@ -413,8 +415,8 @@ func (t *account) drain(most int64) {
 	}
 }
 
-// Clear releases all matrices, which must not be used any more, and keeps so many bytes of idle memory at
-// most. The Meter is alone in charging its worker, and no matrix rests on disk.
+// Clear releases all matrices, which must not be used any more, and keeps at most so many bytes of idle
+// memory. No other Meter may charge the worker, and no matrix may rest.
 func (t *Meter) Clear(most int64) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -424,8 +426,8 @@ func (t *Meter) Clear(most int64) {
 	t.tell(0)
 }
 
-// Retire releases all matrices of this Meter, which must not be used any more, nor may the Meter. Others that
-// charge the same worker go on. No matrix rests, and the worker's elements are on the host.
+// Retire releases all matrices of this Meter, which must not be used any more, nor may the Meter. Other
+// Meters that charge the same worker go on. No matrix may rest, and the elements must be on the host.
 func (t *Meter) Retire() {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -437,7 +439,7 @@ func (t *Meter) Retire() {
 	t.tell(0)
 }
 
-// idleAll makes the memory of this Meter's matrices idle.
+// idleAll makes the memory of all matrices of this Meter idle.
 func (t *Meter) idleAll() {
 	t.leaveExtents()
 	for p, of := range t.used {
@@ -446,7 +448,7 @@ func (t *Meter) idleAll() {
 	clear(t.used)
 }
 
-// Close gives this Meter's matrices, which must not be used any more, and all idle memory back to the
+// Close gives all matrices of this Meter, which must not be used any more, and all idle memory back to the
 // operating system. Peak and the other figures stay.
 func (t *Meter) Close() {
 	t.mu.Lock()
@@ -464,7 +466,7 @@ func (t *Meter) Close() {
 			}
 		}
 	}
-	t.idleAll() // what is next to each other is given back at once
+	t.idleAll() // adjacent memory is joined, and given back by one call
 	t.drain(0)
 	t.leaveAreas()
 	if s := t.sharing; s != nil && s.with != nil {

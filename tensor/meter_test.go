@@ -32,10 +32,10 @@ func TestMeterCharges(t *testing.T) {
 			t.Errorf("%d bytes of %v are live, want %d", got, kind, live)
 		}
 	}
-	a := meter.New(tensor.Activations, 1, 1)          // one page
-	b := meter.New(tensor.Activations, 1, page/4+1)   // two
+	a := meter.New(tensor.Activations, 1, 1)          // takes one page
+	b := meter.New(tensor.Activations, 1, page/4+1)   // takes two
 	c := meter.New(tensor.Gradients, 10*page/4, 1)    // ten
-	graph := meter.New(tensor.Graph, 1000, page/1000) // four, which the peak leaves out
+	graph := meter.New(tensor.Graph, 1000, page/1000) // takes four, which the peak leaves out
 	want(tensor.Activations, 3*page)
 	want(tensor.Gradients, 10*page)
 	want(tensor.Graph, 4*page)
@@ -73,7 +73,7 @@ func TestMeterReuses(t *testing.T) {
 	}
 }
 
-// TestClear: what was made is released at once, and its memory is that of the next matrices.
+// TestClear: all matrices are released at once, and the next matrices get their memory.
 func TestClear(t *testing.T) {
 	meter := tensor.NewMeter()
 	defer meter.Close()
@@ -97,8 +97,8 @@ func TestClear(t *testing.T) {
 	}
 }
 
-// TestPeakIsLargestLive: whatever is made and released in which order, the peak is the largest number of
-// bytes that were live at one time; memory that lies idle never adds to it.
+// TestPeakIsLargestLive: in whatever order matrices are made and released, the peak is the largest number of
+// bytes that were live at one time. Idle memory never adds to it.
 func TestPeakIsLargestLive(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		meter := tensor.NewMeter()
@@ -107,7 +107,7 @@ func TestPeakIsLargestLive(t *testing.T) {
 			m     *tensor.Matrix
 			kind  tensor.Kind
 			bytes int64
-			// of all elements: no other matrix may have the same memory
+			// the value of all elements; no other matrix may have the same memory
 			content float32
 		}
 		var live []made
@@ -164,7 +164,7 @@ func TestPeakIsLargestLive(t *testing.T) {
 	})
 }
 
-// resident is what the process has in physical memory.
+// resident returns the bytes that the process has in physical memory.
 func resident(t *testing.T) int64 {
 	t.Helper()
 	b, err := os.ReadFile("/proc/self/statm")
@@ -176,7 +176,8 @@ func resident(t *testing.T) int64 {
 	return n * int64(os.Getpagesize())
 }
 
-// TestMemoryIsGivenBack: memory takes room once it is written, and Close gives all of it back, live and idle.
+// TestMemoryIsGivenBack: memory is resident once it is written, and Close gives all of it back, live and
+// idle.
 func TestMemoryIsGivenBack(t *testing.T) {
 	const size, slack = 64 << 20, 16 << 20
 	meter := tensor.NewMeter()
@@ -195,7 +196,8 @@ func TestMemoryIsGivenBack(t *testing.T) {
 		t.Errorf("%d bytes are resident after %d were written", grown, 2*size)
 	}
 	a.Release()
-	c := meter.New(tensor.Features, size/4+page, 1) // larger than what lies idle, which must go for it
+	// larger than the idle memory, which must be given back for it
+	c := meter.New(tensor.Features, size/4+page, 1)
 	for i := 0; i < c.Len(); i += page / 4 {
 		c.Floats()[i] = 1
 	}
@@ -271,8 +273,8 @@ func TestKindNames(t *testing.T) {
 	}
 }
 
-// What is reserved raises the peak as far as taking and releasing it does, to which idle memory makes room,
-// and takes nothing.
+// TestReserve: Reserve raises the peak as far as taking and releasing the memory does, beside idle memory
+// too, and takes nothing.
 func TestReserve(t *testing.T) {
 	for _, idle := range []int{0, 50 * page / 4} {
 		var peaks, live [2]int64
@@ -300,8 +302,7 @@ func TestReserve(t *testing.T) {
 	}
 }
 
-// TestContinue: a Meter that continues another has that one's peak, and what it was made up of, until its own
-// is higher.
+// TestContinue: a Meter that continues another has the other's peak, by kind too, until its own is higher.
 func TestContinue(t *testing.T) {
 	before := tensor.NewMeter()
 	defer before.Close()

@@ -8,15 +8,17 @@ import (
 	"sync/atomic"
 )
 
-// A worker whose partitions take turns (comm.SharedWorker), or a stage's chunks, may need more memory than
-// its limit. Matrices that the one at work does not use then rest on a tier below, as a Disk. Their addresses
-// stay: views and lists of rows remain valid. Pointer brings a matrix back, so that no code above knows about
-// it. Memory of a matrix at rest may not be read or written; a slice that was taken before faults.
+// A worker whose partitions take turns (comm.SharedWorker), or whose stage computes chunk after chunk, may
+// need more memory than its limit. Then matrices that the present turn does not use rest in a tier below,
+// such as a Disk. Their addresses stay, so views and lists of rows remain valid. Pointer brings a matrix
+// back, so that no code above knows about it. The memory of a matrix at rest must not be read or written: a
+// slice that was taken before faults.
 //
 // Matrices leave when others need their memory, and not before. A matrix that was used in this turn stays.
-// First leave those whose last use lies in the earliest round of turns. Among these the order is reversed:
-// the one that was used last leaves first. All partitions have a turn in each round, so that it is also used
-// again last. What most turns of the next round read (Wanted) leaves after what one of them reads.
+// Matrices whose last use lies in the earliest round of turns leave first. Among these the order is reversed:
+// the matrix that was used last leaves first. All partitions have a turn in each round, so that matrix is
+// also used again last. A matrix that most turns of the next round read (WillNeed) leaves after matrices that
+// one turn reads.
 
 // Moved counts bytes between memory and the tier below.
 type Moved struct {
@@ -24,15 +26,16 @@ type Moved struct {
 	Read    int64 `json:"read"`
 }
 
-// Plus is the sum.
+// Plus returns the sum.
 func (m Moved) Plus(more Moved) Moved { return Moved{m.Written + more.Written, m.Read + more.Read} }
 
-// tier is memory below that of the matrices, where they rest: each in an extent of its own. write and read
-// are called with the mutex of the account, and what they return without it, once.
+// tier is the memory below, in which matrices rest, each in a slot of its own. write and read are called with
+// the mutex of the account held. The functions that they return are called once, without it.
 type tier interface {
-	// write begins to write the elements of a matrix, and end returns when they are there.
+	// write begins to write the elements of a matrix. end returns when they are written.
 	write(m *Matrix) (end func() error)
-	// read begins to read them back. nil: all that uses them from now on waits by itself.
+	// read begins to read the elements back. end returns when they are there; nil: whatever uses them from
+	// now on waits by itself.
 	read(m *Matrix) (end func() error)
 	// leave gives the memory of a matrix back, and keeps its addresses.
 	leave(m *Matrix) error
@@ -41,11 +44,12 @@ type tier interface {
 	gather(m, into *Matrix, rows []int32) error
 	// copy copies all memory of a matrix that rests into that of another one.
 	copy(m, into *Matrix) error
-	// holds panics unless a matrix has the elements that are saved.
-	holds(m *Matrix)
+	// mustHold panics unless a matrix has the elements that are saved.
+	mustHold(m *Matrix)
 }
 
-// slots are the ranges of bytes below that matrices have. A free one is used again for as many bytes.
+// slots are the ranges of bytes in which matrices rest below. A free slot is used again for a matrix of as
+// many bytes.
 type slots struct {
 	end  int64
 	free map[int][]int64 // by the number of bytes
@@ -63,36 +67,37 @@ func (s *slots) take(bytes int) (offset int64) {
 
 func (s *slots) put(offset int64, bytes int) { s.free[bytes] = append(s.free[bytes], offset) }
 
-// offload is the part of an account that keeps within the limit. All but atomic fields are under the mutex of
-// the account.
+// offload is the part of an account that keeps memory within the limit. The mutex of the account protects all
+// fields that are not atomic.
 type offload struct {
-	below    tier // nil: a plan, whose matrices have no elements
+	below    tier // nil in a plan, whose matrices have no elements
 	limit    int64
-	reserved int64         // of split, within the limit
+	reserved int64         // bytes of split, which the limit counts
 	split    *Meter        // nil: there is none
-	turn     atomic.Uint64 // the turn at work: its round in the upper half, and its number in the lower one
-	rests    []*Matrix     // in any order: next goes through all once in a turn
+	turn     atomic.Uint64 // the present turn: its round in the upper half, and its number in the lower half
+	rests    []*Matrix     // all matrices that may rest, in any order; next goes through them once in a turn
 	short    bool          // a matrix has left
-	leaving  [kinds]int64  // bytes that are being written, and leave then
-	busy     int           // matrices that are being written, or read ahead
+	leaving  [kinds]int64  // bytes that are being written, and will then leave
+	busy     int           // number of matrices that are being written, or read ahead
 	changed  *sync.Cond
 	moved    Moved
 	slots    slots
 	err      error
 	watch    atomic.Pointer[func(what string, bytes int64) (end func())]
 
-	list   candidates // of what may leave in turn listed
+	list   candidates // the matrices that may leave, as of turn listed
 	listed uint64
-	unused []*Matrix // of DontNeed and WillNeed, since candidates were listed
+	unused []*Matrix // matrices of DontNeed and WillNeed since candidates were listed
 }
 
-// noTurn is offload.listed where the candidates of no turn are listed.
+// noTurn is the value of offload.listed when no candidates are listed.
 const noTurn = math.MaxUint64
 
-// Offload makes matrices of all kinds but parameters and buffers rest on disk where the memory of all Meters
-// of the worker would exceed the limit, in bytes. Unpin adds others. It must be called before the first
-// allocation. Memory that the turn at work uses is never taken from it, so that a limit which is too low is
-// exceeded. In a plan d is nil: matrices leave and come as in a run, and nothing is written and read.
+// Offload makes matrices rest on disk when the memory of all Meters of the worker would exceed the limit, in
+// bytes. Matrices of all kinds except parameters and buffers may rest; Unpin adds others. It must be called
+// before the first allocation. Memory that the present turn uses is never taken from it, so a limit that is
+// too low is exceeded. In a plan d is nil: matrices leave and come as in a run, but nothing is written or
+// read.
 func (t *Meter) Offload(d Disk, limit int64) {
 	var below tier
 	if d != nil {
@@ -109,9 +114,10 @@ func (t *Meter) offloadTo(below tier, limit int64) {
 	}
 }
 
-// Split returns a Meter of its own for matrices in so many bytes of the host's memory, which the limit loses
-// unless it is of a device: what rests of all others does not depend on them. Unless d is nil they may rest,
-// on a Disk of their own. It must be called before the first allocation.
+// Split returns a separate Meter, for matrices in so many bytes of the host's memory. So these matrices have
+// no influence on which others rest. The limit is reduced by the bytes, unless it is a device's. The separate
+// matrices may rest, on the Disk d of their own, unless d is nil. It must be called before the first
+// allocation.
 func (t *Meter) Split(d Disk, bytes int64) *Meter {
 	o := t.offload
 	if t.device == nil {
@@ -131,14 +137,14 @@ func (t *Meter) Count(m Moved) {
 	t.offload.moved = t.offload.moved.Plus(m)
 }
 
-// Takes returns the memory that a matrix of so many bytes takes, and whether it may rest where matrices do
-// from a least size on.
+// Takes returns the memory that a matrix of so many bytes takes, and whether it may rest, if matrices rest
+// from least bytes on.
 func (t *Meter) Takes(bytes, least int) (memory int64, rests bool) {
 	size := pages(bytes)
 	return int64(size), t.offload != nil && size >= least
 }
 
-// NextTurn ends a turn and begins another one. Where nothing rests it does nothing.
+// NextTurn ends a turn and begins another. If no matrix may rest it does nothing.
 func (t *Meter) NextTurn(first bool) {
 	if t.offload != nil {
 		t.EndTurn()
@@ -160,7 +166,8 @@ func (t *Meter) BeginTurn(first bool) {
 	}
 }
 
-// EndTurn ends a turn: what nobody changes any more is written beside the next one, if memory is short.
+// EndTurn ends a turn. If memory is short, matrices that it used and nobody changes any more are written
+// during the next turn.
 func (t *Meter) EndTurn() {
 	o := t.offload
 	t.mu.Lock()
@@ -181,9 +188,10 @@ func (t *Meter) EndTurn() {
 	}
 }
 
-// ResetResidency makes what is in memory, and the order in which it leaves, the same in every run. Before,
-// ranks take their turns as messages come. The matrices of the lowest ranks are here as far as there is room.
-// One rank calls it while all of the worker wait.
+// ResetResidency makes the set of matrices in memory, and the order in which they leave, the same in every
+// run. Until then both depend on the order of the ranks' turns, which follows the arrival of messages.
+// Afterwards the matrices of the lowest ranks are in memory, as far as there is room. One rank calls it while
+// all ranks of the worker wait.
 func (t *Meter) ResetResidency() {
 	o := t.offload
 	if o == nil {
@@ -206,7 +214,7 @@ func (t *Meter) ResetResidency() {
 	for ; fits < len(all) && int64(all[fits].bytes) <= room; fits++ {
 		room -= int64(all[fits].bytes)
 	}
-	o.list, o.listed = nil, noTurn // the candidates are others
+	o.list, o.listed = nil, noTurn // the order has changed
 	for _, m := range all[fits:] {
 		if m.rest.state == here {
 			t.evict(m)
@@ -229,8 +237,8 @@ func (t *Meter) OnDisk() (m Moved) {
 	return t.offload.moved
 }
 
-// WatchDisk has f called when a matrix begins to be written or read, and what f returns at the end. Several
-// goroutines may call it at the same time. Without Offload it does nothing.
+// WatchDisk makes the Meter call f when a matrix begins to be written or read, and end when it is done.
+// Several goroutines may call f at the same time. Without Offload it does nothing.
 func (t *Meter) WatchDisk(f func(what string, bytes int64) (end func())) {
 	if o := t.offload; o != nil {
 		o.watch.Store(&f)
@@ -240,7 +248,7 @@ func (t *Meter) WatchDisk(f func(what string, bytes int64) (end func())) {
 	}
 }
 
-// watched makes a move of so many bytes.
+// watched calls move, which moves so many bytes, and tells the function of WatchDisk.
 func (o *offload) watched(what string, bytes int, move func() error) error {
 	if f := o.watch.Load(); f != nil {
 		defer (*f)(what, int64(bytes))()
@@ -248,7 +256,7 @@ func (o *offload) watched(what string, bytes int, move func() error) error {
 	return move()
 }
 
-// DiskBytes returns the bytes that matrices have taken on the disk at most.
+// DiskBytes returns the largest number of bytes that matrices have taken on the disk.
 func (t *Meter) DiskBytes() int64 {
 	if t.offload == nil {
 		return 0
@@ -258,8 +266,8 @@ func (t *Meter) DiskBytes() int64 {
 	return t.offload.slots.end
 }
 
-// beside ends a move in a goroutine of its own, and calls done at its end. nil is done at once. The caller
-// holds mu, and so does done.
+// beside calls end, which ends a move, in a goroutine of its own, and then done. If end is nil it calls done
+// at once. The caller holds mu, and done is called with mu held.
 func (t *account) beside(what string, m *Matrix, end func() error, done func(error)) {
 	if end == nil {
 		done(nil)
@@ -278,7 +286,7 @@ func (t *account) beside(what string, m *Matrix, end func() error, done func(err
 	}()
 }
 
-// failed keeps the first failure of the tier below, as the panic of what needs it from now on.
+// failed keeps the first failure of the tier below. Every later use of the tier panics with it.
 func (o *offload) failed(err error) {
 	switch {
 	case err == nil:
@@ -296,8 +304,8 @@ func (o *offload) check() {
 	}
 }
 
-// makeRoom lets matrices leave until so many more bytes are within the limit, or none is left that may. It
-// fails if the disk has. The caller holds mu.
+// makeRoom lets matrices leave until so many more bytes are within the limit, or no more matrices may leave.
+// Its error is the tier's failure. The caller holds mu.
 func (t *account) makeRoom(size int64) error {
 	o := t.offload
 	if o == nil {
@@ -308,12 +316,12 @@ func (t *account) makeRoom(size int64) error {
 		if t.charged()+size <= o.limit || o.leavingBytes() == 0 {
 			break
 		}
-		o.changed.Wait() // others may take the room then
+		o.changed.Wait() // meanwhile others may take the room
 	}
 	return o.err
 }
 
-// shrinkTo lets matrices leave until no more than so many bytes stay, or none is left that may.
+// shrinkTo lets matrices leave until no more than so many bytes stay, or no more matrices may leave.
 func (t *account) shrinkTo(limit int64) {
 	o := t.offload
 	for t.metered() > limit {
@@ -326,14 +334,14 @@ func (t *account) shrinkTo(limit int64) {
 		case m == nil:
 			return
 		case m.rest.state == coming:
-			o.changed.Wait() // it leaves after it has come, in the order of the plan
+			o.changed.Wait() // a matrix that is coming leaves when it has come, in the plan's order
 		default:
 			t.evict(m)
 		}
 	}
 }
 
-// leavingBytes is the memory of all matrices that leave.
+// leavingBytes returns the memory of all matrices that are leaving.
 func (o *offload) leavingBytes() (sum int64) {
 	for _, b := range o.leaving {
 		sum += b
@@ -341,8 +349,8 @@ func (o *offload) leavingBytes() (sum int64) {
 	return sum
 }
 
-// charged is what the peak and the limit are of, with what leaves: tensors and, where matrices rest, the
-// graph's structure and the memory of the split Meter.
+// charged returns the bytes that the limit counts: tensors, also those that are leaving and, if matrices
+// rest, the graph's structure and the memory of the split Meter.
 func (t *account) charged() int64 {
 	if t.offload == nil {
 		return t.tensors()
@@ -350,15 +358,15 @@ func (t *account) charged() int64 {
 	return t.tensors() + t.live[Graph] + t.offload.reserved
 }
 
-// MeasureGraph has GraphBytes be the most from now on, of passes that have edges of their own.
+// MeasureGraph makes GraphBytes return the largest value from now on, for passes with edges of their own.
 func (t *Meter) MeasureGraph() {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	t.grows, t.mostGraph = true, t.live[Graph]
 }
 
-// GraphBytes is the memory of the graph's structure: now, at most since MeasureGraph or, where it may rest or
-// is on a device, at the peak.
+// GraphBytes returns the memory of the graph's structure: now, or the most since MeasureGraph. If it may rest
+// or is on a device, it is the memory at the peak.
 func (t *Meter) GraphBytes() int64 {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -382,12 +390,13 @@ func (t *Meter) SetAllReadOnly(k Kind) {
 	}
 }
 
-// evict lets a matrix leave: at once if the disk has its elements, or when they are written. It stays if it
-// is used in this turn: use notes that first and looks for absent then, and evict does the reverse.
+// evict lets a matrix leave: at once if the disk has its elements, otherwise when they are written. It stays
+// if it is used in this turn. To be sure of it without a lock, touch first sets used and then reads absent,
+// and evict does the reverse.
 func (t *account) evict(m *Matrix) {
 	r, o := m.rest, t.offload
 	r.absent.Store(true)
-	if r.used.Load() == o.turn.Load() { // by another goroutine, since next looked
+	if r.used.Load() == o.turn.Load() { // another goroutine has used it since next looked
 		r.absent.Store(false)
 		return
 	}
@@ -397,7 +406,7 @@ func (t *account) evict(m *Matrix) {
 		o.leaving[m.kind] += int64(m.bytes)
 	case r.saved:
 		if guard > 0 && o.below != nil {
-			o.below.holds(m)
+			o.below.mustHold(m)
 		}
 		t.leave(m)
 	default:

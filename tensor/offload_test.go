@@ -15,14 +15,14 @@ import (
 	"weft/tensor"
 )
 
-// drum is a Disk in Go's memory. After so many calls it fails; 0: never.
+// drum is a Disk in Go's memory. It fails after a number of calls; 0: never.
 type drum struct {
 	mu    sync.Mutex
-	held  map[int64][]byte // by their offset
+	held  map[int64][]byte // the pages, by their offset
 	calls int
 	fails int
-	slow  time.Duration // how long a read takes, by the clock of synctest
-	lazy  time.Duration // how long a write of less than a unit takes
+	slow  time.Duration // the time that a read takes, by the clock of synctest
+	lazy  time.Duration // the time that a write of less than a unit takes
 }
 
 var errDrum = errors.New("the drum is stuck")
@@ -51,7 +51,7 @@ func (d *drum) Read(into []byte, offset int64, sums []uint32) error {
 	time.Sleep(d.slow)
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	for at, data := range d.held { // which has the pages
+	for at, data := range d.held { // one of them has the pages
 		first := (offset - at) / tensor.PageSize
 		if first >= 0 && offset < at+int64(len(data)) && copy(into, data[offset-at:]) == len(into) &&
 			sums[0] == uint32(at)+uint32(first) {
@@ -65,7 +65,7 @@ const unit = 32 << 10 // bytes of a matrix of the tests
 
 func unitOf(m *tensor.Meter, k tensor.Kind) *tensor.Matrix { return m.New(k, unit/4/8, 8) }
 
-// tiers are where matrices rest beyond a limit, and plans of these.
+// tiers are Meters whose matrices rest beyond a limit, in each tier, and plans of these.
 var tiers = []struct {
 	name string
 	plan bool
@@ -78,7 +78,8 @@ var tiers = []struct {
 		return offloaded(t, nil, limit)
 	}},
 	{"memory below a device", false, func(t *testing.T, limit int64) *tensor.Meter {
-		mem, _ := newOnDevice(t, 3*limit/tensor.PageSize) // what is not at rest may exceed the limit
+		// matrices that are not at rest may exceed the limit
+		mem, _ := newOnDevice(t, 3*limit/tensor.PageSize)
 		require.NoError(t, mem.OffloadToHost(4<<20, limit))
 		mem.BeginTurn(true)
 		return mem
@@ -94,14 +95,14 @@ var tiers = []struct {
 	}},
 }
 
-// onTiers runs a test on a Meter of each level in its first turn.
+// onTiers runs a test on a Meter of each tier, in its first turn.
 func onTiers(t *testing.T, limit int64, f func(t *testing.T, mem *tensor.Meter, plan bool)) {
 	for _, tier := range tiers {
 		t.Run(tier.name, func(t *testing.T) { f(t, tier.of(t, limit), tier.plan) })
 	}
 }
 
-// offloaded is a Meter whose matrices rest on a disk, in its first turn; on none: a plan.
+// offloaded returns a Meter whose matrices rest on a disk, in its first turn. If d is nil it plans.
 func offloaded(t *testing.T, d tensor.Disk, limit int64) *tensor.Meter {
 	t.Helper()
 	mem := tensor.NewMeter()
@@ -111,10 +112,10 @@ func offloaded(t *testing.T, d tensor.Disk, limit int64) *tensor.Meter {
 	return mem
 }
 
-// newDrum is an empty one.
+// newDrum returns an empty drum.
 func newDrum() *drum { return &drum{held: map[int64][]byte{}} }
 
-// TestEqualPeaks: of two times at which memory is equally full, the peak is that with the most tensors.
+// TestEqualPeaks: of two moments at which memory is equally full, the peak is the one with the most tensors.
 func TestEqualPeaks(t *testing.T) { onTiers(t, 4*unit, equalPeaks) }
 
 func equalPeaks(t *testing.T, mem *tensor.Meter, _ bool) {
@@ -133,8 +134,8 @@ func equalPeaks(t *testing.T, mem *tensor.Meter, _ bool) {
 	first.Release()
 }
 
-// TestResting: matrices keep their elements while more exist than fit the limit, which is kept as long as a
-// turn needs less; what is released leaves nothing on the disk.
+// TestResting: matrices keep their elements while more exist than fit the limit. The limit is kept as long as
+// each turn needs less. Released matrices leave nothing on the disk.
 func TestResting(t *testing.T) {
 	onTiers(t, 8*unit, func(t *testing.T, mem *tensor.Meter, plan bool) {
 		if !plan {
@@ -189,7 +190,7 @@ func resting(t *testing.T, mem *tensor.Meter, limit int64) {
 	}
 }
 
-// TestFrozen: what nobody changes is written once, however often it is read, and what is pinned never.
+// TestFrozen: a read-only matrix is written once, however often it is read, and a pinned matrix never.
 func TestFrozen(t *testing.T) {
 	onTiers(t, 2*unit, func(t *testing.T, mem *tensor.Meter, plan bool) {
 		if !plan {
@@ -215,7 +216,7 @@ func frozen(t *testing.T, mem *tensor.Meter) {
 			t.Errorf("turn %d: %v, want 2", turn, changing.Floats()[5])
 		}
 	}
-	// frozen leaves when the other one is made; then one leaves in each turn, and the other comes
+	// frozen leaves when the other matrix is made; then in each turn one leaves and the other comes
 	if moved, want := mem.OnDisk(), (tensor.Moved{
 		Written: (1 + 4) * unit,
 		Read:    2 * 4 * unit,
@@ -281,9 +282,9 @@ func TestPlannedRest(t *testing.T) {
 	}
 }
 
-// TestWanted: what most turns of the next round read leaves after what was used at the same time, and later;
-// in that round it leaves after all that was used in it.
-func TestWanted(t *testing.T) {
+// TestWillNeed: a matrix that most turns of the next round read leaves after those that were used at the same
+// time and later. In that round it leaves after all matrices that the round has used.
+func TestWillNeed(t *testing.T) {
 	onTiers(t, 3*unit, func(t *testing.T, mem *tensor.Meter, _ bool) {
 		var all []*tensor.Matrix
 		turn := func(first bool, leaves string) {
@@ -305,13 +306,13 @@ func TestWanted(t *testing.T) {
 		turn(true, "cd")
 		turn(false, "bcd") // of the round before
 		turn(false, "bcdf")
-		all[0].Pointer() // now of this turn
+		all[0].Pointer() // this turn uses it now
 		turn(false, "abcdf")
 	})
 }
 
-// TestEndTurn: when a turn ends, what it used and nobody changes any more is written once, if something has
-// left.
+// TestEndTurn: when a turn ends, matrices that it used and nobody changes any more are written once, if
+// memory is short.
 func TestEndTurn(t *testing.T) {
 	onTiers(t, 4*unit, func(t *testing.T, mem *tensor.Meter, plan bool) {
 		made := func(readOnly bool) *tensor.Matrix {
@@ -334,14 +335,14 @@ func TestEndTurn(t *testing.T) {
 		made(false)
 		frozen.Pointer()
 		made(false)
-		made(false).Release() // for which one of the turn before leaves
+		made(false).Release() // to make room for it one of the turn before leaves
 		require.Equal(t, true, before.Rests(), "it rests")
-		written(2) // it, and the frozen one
+		written(2) // the one that leaves, and the frozen one
 		written(2)
 	})
 }
 
-// TestSplit: what is reserved for messages is within the limit, unless that is a device's.
+// TestSplit: memory that is reserved for messages counts in the limit, unless the limit is a device's.
 func TestSplit(t *testing.T) {
 	for k, tier := range tiers {
 		mem := tier.of(t, 4*unit)
@@ -351,7 +352,7 @@ func TestSplit(t *testing.T) {
 	}
 }
 
-// TestReserveWithinLimit: matrices leave for buffers that count and are not there, so that the limit is kept.
+// TestReserveWithinLimit: matrices leave for buffers that are only reserved, so that the limit is kept.
 func TestReserveWithinLimit(t *testing.T) {
 	onTiers(t, 2*unit, func(t *testing.T, mem *tensor.Meter, _ bool) {
 		a, b := unitOf(mem, tensor.Activations), unitOf(mem, tensor.Activations)
@@ -364,7 +365,7 @@ func TestReserveWithinLimit(t *testing.T) {
 	})
 }
 
-// TestReadAheadOfALateWrite: what is still being written is read ahead, as in a plan.
+// TestReadAheadOfALateWrite: a matrix that is still being written is read ahead, as in a plan.
 func TestReadAheadOfALateWrite(t *testing.T) { synctest.Test(t, readAheadOfALateWrite) }
 
 func readAheadOfALateWrite(t *testing.T) {
@@ -374,7 +375,7 @@ func readAheadOfALateWrite(t *testing.T) {
 		mem.BeginTurn(false)
 		late := mem.New(tensor.Activations, unit/4/2, 1)
 		mem.BeginTurn(false)
-		mem.New(tensor.Activations, 3*unit/4/2, 1) // has room when the first one has left
+		mem.New(tensor.Activations, 3*unit/4/2, 1) // it has room when the first one has left
 		late.Ahead()
 		if moved, want := mem.OnDisk(), (tensor.Moved{Written: 5 * unit / 2, Read: unit / 2}); moved != want {
 			t.Errorf("moved %+v, want %+v", moved, want)
@@ -382,8 +383,8 @@ func readAheadOfALateWrite(t *testing.T) {
 	}
 }
 
-// TestPeakOfALateWrite: what is still being written when others have its room does not raise the peak, as in
-// a plan.
+// TestPeakOfALateWrite: a matrix that is still being written does not raise the peak when others take its
+// room, as in a plan.
 func TestPeakOfALateWrite(t *testing.T) { synctest.Test(t, peakOfALateWrite) }
 
 func peakOfALateWrite(t *testing.T) {
@@ -399,7 +400,8 @@ func peakOfALateWrite(t *testing.T) {
 	}
 }
 
-// TestLateReadAhead: what is read ahead for a turn that has ended leaves for the next one, as in a plan.
+// TestLateReadAhead: a matrix that is read ahead for a turn that has ended leaves for the next one, as in a
+// plan.
 func TestLateReadAhead(t *testing.T) { synctest.Test(t, lateReadAhead) }
 
 func lateReadAhead(t *testing.T) {
@@ -425,8 +427,8 @@ func lateReadAhead(t *testing.T) {
 	}
 }
 
-// TestFailedReturn: a matrix that cannot come back, because the one that leaves for it cannot be written, is
-// released without waiting.
+// TestFailedReturn: a matrix cannot come back because another, which must leave for it, cannot be written. It
+// is then released without waiting.
 func TestFailedReturn(t *testing.T) {
 	d := newDrum()
 	d.fails = 2
@@ -446,7 +448,7 @@ func TestFailedReturn(t *testing.T) {
 	}()
 }
 
-// TestFailedReadAhead: what the disk failed to read ahead is not used.
+// TestFailedReadAhead: a matrix that the disk failed to read ahead is not used.
 func TestFailedReadAhead(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		d := newDrum()

@@ -8,26 +8,27 @@ import (
 
 // Matrices on a device rest in pinned memory of the host. They are copied beside kernels, in two queues of
 // the device: down to the host, and up. A copy down begins after the last kernel that used the matrix, and
-// after the last copy up from where it writes. The extent is free when it has ended. A copy up begins after
-// the last kernel that used the matrix, or where it has a new extent after all kernels so far, which may use
-// what that was before. A kernel that uses the matrix waits for it, and no goroutine does.
+// after the last copy up from the memory that it writes. The extent is free when the copy has ended. A copy
+// up to a new extent begins after all kernels so far, because they may use the extent's former elements;
+// otherwise it begins after the last kernel that used the matrix. A kernel that uses the matrix waits for the
+// copy, and no goroutine does.
 
 // ram is the tier below a device's memory.
 type ram struct {
 	*account
-	pool   []byte           // of matrices, by their offsets
-	beyond map[int64][]byte // by offset: of matrices that end beyond the pool
+	pool   []byte           // memory of slots, by their offsets
+	beyond map[int64][]byte // by offset: memory of slots that end beyond the pool
 	lastUp map[int64]uint64 // by offset: a mark after the last copy up from there
-	buffers [2]buffer        // for rows that are gathered
-	next   int              // of buffers
+	buffers [2]buffer        // for gathered rows
+	next   int              // the number of the next buffer
 }
 
-// bufferBytes is the number of bytes that are gathered before they are copied.
+// bufferBytes is the size of a buffer: so many bytes are gathered before they are copied.
 const bufferBytes = 8 << 20
 
-// OffloadToHost is Offload for matrices on a device, which rest in the host's memory: in so many bytes, as a
-// plan has found. Where passes of several kinds follow each other more may rest, which is then allocated. It
-// must be called after On.
+// OffloadToHost is Offload for matrices on a device, which rest in the host's memory. It allocates so many
+// bytes, the number that a plan has found. If passes of several kinds follow each other, more may rest; that
+// memory is allocated when it is needed. It must be called after On. An error is the device's.
 func (t *Meter) OffloadToHost(bytes, limit int64) error {
 	pool, err := t.device.mover.Pinned(bytes + 2*bufferBytes)
 	if err != nil {
@@ -42,17 +43,17 @@ func (t *Meter) OffloadToHost(bytes, limit int64) error {
 	return nil
 }
 
-// at is where the elements of a matrix rest.
+// at returns the memory in which the elements of a matrix rest.
 func (r *ram) at(m *Matrix) []byte { return m.rest.pinned[:len(m.content())] }
 
-// pin gives a matrix the memory of its offset.
+// pin gives a matrix the memory of its slot.
 func (r *ram) pin(m *Matrix) (err error) {
 	offset := m.rest.offset
 	if end := offset + int64(m.bytes); end <= int64(len(r.pool)) {
 		m.rest.pinned = r.pool[offset:end]
 		return nil
 	}
-	if len(r.beyond[offset]) < m.bytes { // Close frees what was there: copies may still go on
+	if len(r.beyond[offset]) < m.bytes { // Close frees the memory that was there: copies may still go on
 		if r.beyond[offset], err = r.device.mover.Pinned(int64(m.bytes)); err != nil {
 			return ofDevice(err)
 		}
@@ -61,10 +62,10 @@ func (r *ram) pin(m *Matrix) (err error) {
 	return nil
 }
 
-// GathersBeside reports whether kernels work while GatherAtRest copies rows that they do not use.
+// GathersBeside reports whether kernels run while GatherAtRest copies rows that they do not use.
 func (t *Meter) GathersBeside() bool { return t.device != nil && t.offload != nil }
 
-// saved are the elements of a matrix, if they are in the host's memory.
+// saved returns the elements of a matrix in the host's memory, if they are there; else nil.
 func (r *ram) saved(m *Matrix) []byte {
 	if r == nil || m.rest == nil || !m.rest.saved {
 		return nil
@@ -72,8 +73,9 @@ func (r *ram) saved(m *Matrix) []byte {
 	return r.at(m)
 }
 
-// now marks a moment that copies may begin after: what leaves in a turn was last used before it, mostly, and
-// rows that are gathered come to where others were used before the last ones were.
+// now marks this moment, which copies may begin after. It is called when a turn begins, because matrices that
+// leave in the turn were mostly last used before it. It is also called before a gather, whose rows replace
+// others that were last used before then.
 func (r *ram) now() error {
 	_, err := r.device.since(r.device.asked)
 	return err
@@ -84,7 +86,8 @@ func (r *ram) write(m *Matrix) (end func() error) {
 	if err := r.pin(m); err != nil {
 		return failing(err)
 	}
-	to, read := r.at(m), r.lastUp[m.rest.offset] // perhaps of another matrix, which was released
+	// perhaps for a matrix that had the slot before, and was released
+	to, read := r.at(m), r.lastUp[m.rest.offset]
 	switch valid := p.valid.Load(); {
 	case valid == 0:
 		return failing(nil)
@@ -126,8 +129,8 @@ func (r *ram) read(m *Matrix) (end func() error) {
 	return nil
 }
 
-// up copies elements of a matrix that rests to a place, from so many bytes there on, after what used the
-// place last. The caller holds mu.
+// up copies elements of a matrix at rest to an extent, from byte at on, after the extent's last use. The
+// caller holds mu.
 func (r *ram) up(m *Matrix, p *extent, at uintptr, from []byte) error {
 	err := r.device.copyUp(p, r.device.addressOf(p)+uint64(at), from)
 	r.lastUp[m.rest.offset] = p.coming
@@ -139,7 +142,7 @@ func (r *ram) leave(m *Matrix) error {
 	return nil
 }
 
-func (r *ram) holds(m *Matrix) {
+func (r *ram) mustHold(m *Matrix) {
 	now := make([]byte, len(m.content()))
 	p, d := m.extent, r.device
 	d.check(d.await(p))
@@ -149,7 +152,8 @@ func (r *ram) holds(m *Matrix) {
 	}
 }
 
-// into returns the place of a matrix some of whose elements will come, and where there these begin.
+// into returns the extent of a matrix or view that elements will be copied to, and the byte in it at which
+// they begin.
 func (r *ram) into(m *Matrix) (p *extent, at uintptr) {
 	first := m.Pointer()
 	r.mu.Lock()

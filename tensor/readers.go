@@ -7,10 +7,11 @@ import (
 	"weft/internal/cores"
 )
 
-// A matrix is read by as many goroutines as there are cores: a page that the system has in memory costs a
-// core as much as a kernel does, and a disk has several requests at a time.
+// As many goroutines as there are cores read a matrix. A page that the system has in memory costs a core as
+// much as a kernel does, and a disk serves several requests at a time.
 
-// inParts calls read for about equal parts of 0…n−1. It returns an error of those that failed.
+// inParts calls read for about equal parts of 0…n−1, at the same time. It returns an error of a call that
+// failed.
 func inParts(n int, read func(from, to int) error) (err error) {
 	var mu sync.Mutex
 	cores.Divide(n, func(from, to int) {
@@ -23,7 +24,7 @@ func inParts(n int, read func(from, to int) error) (err error) {
 	return err
 }
 
-// leastParted is the least that is read in parts.
+// leastParted is the least number of bytes that are read in parts.
 const leastParted = 1 << 20
 
 // readPages reads all pages of a matrix at rest.
@@ -37,7 +38,7 @@ func (d *onDisk) readPages(pages []byte, r *rest) error {
 	})
 }
 
-// scratch is memory for so many bytes that are read and do not stay. done takes it back.
+// scratch returns memory for so many bytes that are read and not kept. done takes it back.
 func (d *onDisk) scratch(bytes int) (memory []byte, done func()) {
 	kept, _ := d.scratches.Get().(*[]byte)
 	if kept == nil || len(*kept) < bytes {

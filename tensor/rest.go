@@ -5,19 +5,20 @@ import (
 	"unsafe"
 )
 
-// rest is what a matrix needs to rest (offload.go). It is nil for one that stays.
+// rest is the state of a matrix that may rest (offload.go). It is nil for a matrix that always stays in
+// memory.
 type rest struct {
 	state    state
 	index    int           // in offload.rests
-	number   uint64        // by rank, and of one rank in the order of creation
+	number   uint64        // orders matrices by rank, and those of a rank by their creation
 	used     atomic.Uint64 // the turn of the last use
 	readOnly bool          // nobody changes the elements
-	ahead    bool          // it is coming beside the work of the turn that asked for it
-	hasSlot  bool          // the matrix has an extent on the disk, at offset
+	ahead    bool          // it is coming while the turn that asked for it works
+	hasSlot  bool          // the matrix has a slot in the tier below, at offset
 	offset   int64
-	pinned   []byte      // the host's memory of that extent, below a device
-	saved    bool        // the disk has the elements there
-	sums     []uint32    // checksums of its pages there
+	pinned   []byte      // the slot's memory, if the tier is the host's
+	saved    bool        // the slot has the elements
+	sums     []uint32    // checksums of the pages there
 	absent   atomic.Bool // state is neither here nor cleaning
 }
 
@@ -26,16 +27,16 @@ type state uint8
 
 const (
 	here     state = iota
-	cleaning       // being written, and staying
-	leaving        // being written, to leave then
+	cleaning       // being written, and will stay
+	leaving        // being written, and will then leave
 	away
 	coming // being read
 )
 
-// LeastResting is the size from which matrices rest: smaller ones cost more than they give.
+// LeastResting is the number of bytes from which matrices rest. Moving smaller ones costs more than it gives.
 const LeastResting = 16 << 10
 
-// mayRest lets a matrix of at least so many bytes rest. The caller holds mu.
+// mayRest lets a matrix rest if it has at least so many bytes. The caller holds mu.
 func (t *account) mayRest(m *Matrix, least int) {
 	o := t.offload
 	if o == nil || m.bytes < least {
@@ -60,10 +61,10 @@ func (m *Matrix) Pin() *Matrix {
 	return m
 }
 
-// Unpin lets a pinned matrix rest again, or one of a kind that stays.
+// Unpin lets a pinned matrix rest again, or a matrix of a kind that stays.
 func (m *Matrix) Unpin() *Matrix { return m.UnpinFrom(LeastResting) }
 
-// UnpinFrom is Unpin where matrices rest from so many bytes on.
+// UnpinFrom is Unpin for a matrix of at least so many bytes.
 func (m *Matrix) UnpinFrom(least int) *Matrix {
 	if w := m.whole(); w.meter != nil {
 		w.meter.mu.Lock()
@@ -95,8 +96,8 @@ func (m *Matrix) SetWritable() {
 	}
 }
 
-// Touch brings matrices back that rest, as reading them does. A plan, which reads none, calls it where a run
-// reads. Some may be nil.
+// Touch brings matrices at rest back, as reading them does. A plan reads nothing, so it calls Touch where a
+// run reads. Some may be nil.
 func Touch(ms ...*Matrix) {
 	for _, m := range ms {
 		if m != nil {
@@ -119,7 +120,8 @@ func (m *Matrix) WillNeed() {
 	}
 }
 
-// unneeded says that this turn does not use a matrix any more, as if no turn of so many rounds from now had.
+// unneeded says that this turn does not use a matrix any more. It sets the last use to the start of the round
+// that is so many rounds away.
 func (t *account) unneeded(m *Matrix, rounds uint64) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -131,7 +133,8 @@ func (t *account) unneeded(m *Matrix, rounds uint64) {
 	}
 }
 
-// Leave writes the elements to the tier below, and gives the memory back before it returns.
+// Leave writes the elements to the tier below, and gives the memory back before it returns. It panics if the
+// tier fails.
 func (m *Matrix) Leave() {
 	m.meter.mu.Lock()
 	defer m.meter.mu.Unlock()
@@ -167,7 +170,7 @@ func (m *Matrix) touch() {
 	m.meter.fetch(m)
 }
 
-// fetch brings a matrix back if it rests. The caller holds mu, which is free while the disk works.
+// fetch brings a matrix back if it rests. The caller holds mu, which fetch releases while the disk works.
 func (t *account) fetch(m *Matrix) {
 	o := t.offload
 	for m.rest.state != here && o.err == nil {
@@ -186,8 +189,8 @@ func (t *account) fetch(m *Matrix) {
 	o.check()
 }
 
-// Ahead begins to read a matrix that rests and will be used in this turn, if it fits the limit beside all
-// that is here.
+// Ahead begins to read a matrix at rest that this turn will use, if it fits the limit beside all matrices in
+// memory.
 func (m *Matrix) Ahead() {
 	if m = m.whole(); m == nil || !m.Rests() {
 		return
@@ -197,7 +200,7 @@ func (m *Matrix) Ahead() {
 	defer t.mu.Unlock()
 	r, o := m.rest, t.offload
 	for r.state == leaving {
-		o.changed.Wait() // it comes at the same time as in the plan
+		o.changed.Wait() // so that it comes at the same time as in the plan
 	}
 	if r.state != away || t.metered()-t.idleBytes()+int64(m.bytes) > o.limit {
 		return
@@ -209,7 +212,7 @@ func (m *Matrix) Ahead() {
 	}
 }
 
-// come makes room for a matrix that is away, and charges it. Then it can be read.
+// come makes room for a matrix that is away, and charges it. The caller then reads it.
 func (t *account) come(m *Matrix) error {
 	m.rest.state = coming
 	if err := t.makeRoom(int64(m.bytes)); err != nil {
@@ -232,8 +235,8 @@ func (o *offload) read(m *Matrix) (end func() error) {
 	return o.below.read(m)
 }
 
-// came says that a matrix was read. One that the disk failed to read stays away, so that nobody computes with
-// it: each use fails.
+// came notes that a matrix was read. A matrix that the disk failed to read stays away, so nobody computes
+// with it: each use fails.
 func (t *account) came(m *Matrix, err error) {
 	r, o := m.rest, t.offload
 	o.failed(err)
@@ -248,7 +251,7 @@ func (t *account) came(m *Matrix, err error) {
 	o.changed.Broadcast()
 }
 
-// write writes a matrix's elements, beside the caller. The caller holds mu.
+// write writes a matrix's elements while the caller goes on. The caller holds mu.
 func (t *account) write(m *Matrix) {
 	r, o := m.rest, t.offload
 	o.moved.Written, o.short = o.moved.Written+int64(m.bytes), true
@@ -283,14 +286,14 @@ func (t *account) leave(m *Matrix) {
 	}
 }
 
-// settled waits until a matrix is neither on its way to the disk nor from it. The caller holds mu.
+// settled waits until a matrix is on its way neither to the tier below nor from it. The caller holds mu.
 func (t *account) settled(m *Matrix) {
 	for r := m.rest; r != nil && r.state != here && r.state != away; {
 		t.offload.changed.Wait()
 	}
 }
 
-// forget makes a matrix, which must be settled, one that does not rest. The caller holds mu.
+// forget makes a matrix stay in memory; it must be settled. The caller holds mu.
 func (t *account) forget(m *Matrix) {
 	t.dropSpares(m)
 	o, last := t.offload, len(t.offload.rests)-1
@@ -303,5 +306,5 @@ func (t *account) forget(m *Matrix) {
 	m.rest = nil
 }
 
-// memory is the whole memory of a matrix.
+// memory returns the whole memory of a matrix.
 func (m *Matrix) memory() []byte { return unsafe.Slice((*byte)(m.data), m.bytes) }

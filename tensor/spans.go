@@ -6,7 +6,7 @@ import (
 	"unsafe"
 )
 
-// span is memory from start on.
+// span is a range of memory.
 type span struct {
 	start unsafe.Pointer
 	size  int
@@ -19,17 +19,17 @@ func (s span) before(o span) bool {
 	return cmp.Or(cmp.Compare(s.size, o.size), cmp.Compare(uintptr(s.start), uintptr(o.start))) < 0
 }
 
-// spans are spans in the order of span.before: a treap (Seidel, Aragon: Randomized search trees, 1996), in
-// which each step takes a time that grows with the logarithm of their number.
+// spans is a set of spans, ordered by span.before. It is a treap (Seidel and Aragon, Randomized search trees,
+// 1996): each operation takes a time that grows with the logarithm of their number.
 type spans struct {
 	root   *node
-	looked int // nodes, which tests count
+	looked int // number of nodes that were looked at, for tests
 }
 
-// node has smaller spans on its left, larger ones on its right, and none of a higher rank below it.
+// node has smaller spans on its left and larger ones on its right. No node below it has a higher rank.
 type node struct {
 	span
-	rank        uint64 // by chance, which keeps the tree flat
+	rank        uint64 // a random number, which keeps the tree flat
 	left, right *node
 }
 
@@ -67,7 +67,7 @@ func (t *spans) smallest(size int) (s span, found bool) {
 	return s, found
 }
 
-// split divides a tree into the spans before one, and the others.
+// split divides a tree into the spans before by, and the others.
 func (t *spans) split(n *node, by span) (left, right *node) {
 	if n == nil {
 		return nil, nil

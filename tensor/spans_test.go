@@ -14,7 +14,7 @@ import (
 	"weft/internal/require"
 )
 
-// scanned is idle memory as a list by address, of which each step looks at all.
+// scanned is idle memory as a list by address. Each step looks at the whole list.
 type scanned []span
 
 func (d *scanned) put(s span) {
@@ -47,8 +47,8 @@ func (d *scanned) take(size int) unsafe.Pointer {
 	return p
 }
 
-// TestIdleIsTheSmallest: memory that is taken is of the smallest range that has it, the first of equal ones,
-// as a search through all ranges finds it.
+// TestIdleIsTheSmallest: memory is taken from the smallest range that is large enough, and from the first of
+// equal ones, as a search through all ranges finds it.
 func TestIdleIsTheSmallest(t *testing.T) {
 	for seed := range uint64(20) {
 		chance := rand.New(rand.NewPCG(seed, 0))
@@ -81,7 +81,7 @@ func TestIdleIsTheSmallest(t *testing.T) {
 			sum += int64(s.size)
 		}
 		assert.Equal(t, sum, got.bytes)
-		for range want { // and what is given back is the smallest, too
+		for range want { // the smallest range is also given back first
 			smallest := slices.MinFunc(want, func(a, b span) int { return cmp.Compare(a.size, b.size) })
 			s, _ := got.cut(1 << 30)
 			require.Equal(t, smallest, s)
@@ -90,8 +90,8 @@ func TestIdleIsTheSmallest(t *testing.T) {
 	}
 }
 
-// TestIdleWork: what memory of thousands of parameters costs when it is released and taken again grows with
-// the logarithm of their number, whichever leaves first.
+// TestIdleWork: the work to release and take again the memory of thousands of parameters grows with the
+// logarithm of their number, in whatever order they are released.
 func TestIdleWork(t *testing.T) {
 	for name, step := range map[string]int{"forward": 1, "backward": -1, "scattered": 7919} {
 		const matrices = 1 << 14
@@ -106,7 +106,7 @@ func TestIdleWork(t *testing.T) {
 			require.Equal(t, true, d.take(PageSize) != nil)
 		}
 		assert.Equal(t, int64(0), d.bytes)
-		// a search tree of chance has a depth of about 2 ln n = 19 on average
+		// a random search tree has a depth of about 2 ln n = 19 on average
 		if most := 120 * matrices; d.ranges.looked > most {
 			t.Errorf("%s: %d ranges were looked at, %d at most are to be", name, d.ranges.looked, most)
 		}

@@ -10,21 +10,22 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Pages of a large matrix that leaves, and released ones that must go for a new matrix, are moved to the
-// addresses of the next one that comes or is made: fresh pages cost more than what is read into them. Until
-// then they stay where they were, as a spare. Spares are not charged, and within the limit and the peak. They
-// begin at huge pages, which are moved one by one: the system may have each in an area of its own, and it
-// moves no more than one area at a time. The addresses that pages have left become one area again.
+// When a large matrix leaves, its pages are moved to the addresses of the next matrix that comes or is made,
+// because fresh pages cost more than reading into them. So are idle pages that must go for a new matrix.
+// Until then the pages stay where they were, as a spare. Spares are not charged, but stay within the limit
+// and the peak. They begin at huge pages, and are moved one huge page at a time: the system may have each in
+// an area of its own, and moves only one area at a time. Addresses that pages have left become one area
+// again.
 //
-// Without spares a training takes 8 % more of the processor: 11.5 s of user and system time, and not 10.7 s,
+// Without spares a training takes 8 % more processor time: 11.5 s of user and system time instead of 10.7 s,
 // for five epochs of a GraphSAGE of 3 × 128 on R-MAT with 2¹⁸ vertices and 3.9 million edges, in six
 // partitions below 300 MB, which write .6 GB and read 1 GB an epoch (means of five runs each, with deviations
 // of .4 s and .2 s; of the system's time 4.6 s and 3.7 s).
 
-// spare is memory with pages, and without elements that anybody needs.
+// spare is memory with pages that nobody needs the elements of.
 type spare struct {
 	span
-	of *Matrix // is away, and keeps these addresses; nil: nobody does
+	of *Matrix // the matrix that is away and keeps these addresses; nil: none does
 }
 
 // spares are in the order in which they came.
@@ -36,7 +37,8 @@ type spares struct {
 // mostAreas bounds how many areas of memory the moved pages make. Linux lets a process have 65,530 areas.
 const mostAreas = 1 << 15
 
-// areas is how many the Meters of this process may have by now: one for each huge page of their peaks.
+// areas is how many areas the Meters of this process may have made by now: one for each huge page of their
+// peaks.
 var areas atomic.Int64
 
 // mayMove reports whether the areas of all Meters are few enough for pages of this one to move.
@@ -53,14 +55,14 @@ func (t *account) mayMove() bool {
 	return true
 }
 
-// leaveAreas leaves the areas to other Meters.
+// leaveAreas leaves this account's areas to other Meters.
 func (t *account) leaveAreas() {
 	areas.Add(-t.areas)
 	t.areas = 0
 }
 
-// addSpare keeps memory that nobody needs any more as a spare. It reports false if it is too small, or where
-// no pages move: in a plan, between guard pages, and where they would be too many areas.
+// addSpare keeps memory that nobody needs any more as a spare. It returns false if the memory is too small,
+// or if no pages move: in a plan, with guard pages, and when there would be too many areas.
 func (t *account) addSpare(s spare) bool {
 	if s.size < hugePage || uintptr(s.start)%hugePage != 0 || guard > 0 || t.planned() || !t.mayMove() {
 		return false
@@ -71,8 +73,8 @@ func (t *account) addSpare(s spare) bool {
 	return true
 }
 
-// spareOrGiveBack makes memory that no matrix has a spare, or gives it back to the system. A plan keeps its
-// addresses, which have no pages, for the next small matrices: it makes many thousand.
+// spareOrGiveBack makes idle memory a spare, or gives it back to the system. A plan makes many thousands of
+// small matrices, so it keeps the addresses, which have no pages, for the next ones.
 func (t *account) spareOrGiveBack(s span) {
 	switch {
 	case t.planned() && !whole(s.size):
@@ -94,7 +96,7 @@ func (t *account) trimSpares() {
 	t.keepSpares(most)
 }
 
-// keepSpares gives spares back until they are within so many bytes beside all that is charged.
+// keepSpares gives spares back until they and all that is charged are within so many bytes.
 func (t *account) keepSpares(most int64) {
 	s := &t.spares
 	for len(s.list) > 0 && t.charged()+s.bytes > most {
@@ -106,7 +108,7 @@ func (t *account) keepSpares(most int64) {
 	}
 }
 
-// cut leaves a spare's bytes from lo to hi−1.
+// cut reduces a spare to its bytes lo to hi−1.
 func (s *spares) cut(at, lo, hi int) {
 	p := &s.list[at]
 	s.bytes -= int64(p.size - (hi - lo))
@@ -117,7 +119,7 @@ func (s *spares) cut(at, lo, hi int) {
 	}
 }
 
-// giveSpareBack gives the pages of a spare back, and the addresses if nobody keeps them.
+// giveSpareBack gives the pages of a spare back, and also the addresses if no matrix keeps them.
 func (t *account) giveSpareBack(of *Matrix, p span) {
 	if of == nil {
 		unmap(p.start, p.size)
@@ -126,7 +128,7 @@ func (t *account) giveSpareBack(of *Matrix, p span) {
 	t.refused(renew(p, unix.PROT_NONE))
 }
 
-// refused takes an error of the system's, which ends the run where matrices rest.
+// refused takes an error of the system. If matrices rest, it ends the run.
 func (t *account) refused(err error) {
 	switch {
 	case err == nil:
@@ -137,15 +139,16 @@ func (t *account) refused(err error) {
 	}
 }
 
-// renew gives the pages at some addresses back, and keeps these: next to others that were renewed they are in
-// one area with them.
+// renew gives the pages at some addresses back, and keeps the addresses. They join adjacent renewed addresses
+// in one area.
 func renew(s span, protection int) error {
 	_, err := unix.MmapPtr(-1, 0, s.start, uintptr(s.size), protection,
 		unix.MAP_PRIVATE|unix.MAP_ANONYMOUS|unix.MAP_NORESERVE|unix.MAP_FIXED)
 	return err
 }
 
-// dropSpares takes those of a matrix from the list, and returns them by address.
+// dropSpares takes the spares at a matrix's addresses from the list, and returns them in the order of
+// addresses.
 func (t *account) dropSpares(of *Matrix) (dropped []span) {
 	t.spares.list = slices.DeleteFunc(t.spares.list, func(p spare) bool {
 		if p.of != of {
@@ -159,7 +162,7 @@ func (t *account) dropSpares(of *Matrix) (dropped []span) {
 	return dropped
 }
 
-// supply moves spares to the addresses of a matrix without pages, as far as there are any.
+// supply moves spares to the addresses of a matrix without pages, as far as there are enough.
 func (t *account) supply(m *Matrix) {
 	if m.bytes < hugePage || len(t.spares.list) == 0 {
 		return
@@ -177,7 +180,7 @@ func (t *account) supply(m *Matrix) {
 		}
 		at = own[0].end()
 	}
-	if moved { // to addresses that may be read and written
+	if moved { // the pages that came must be readable and writable
 		t.refused(unix.Mprotect(m.memory(), unix.PROT_READ|unix.PROT_WRITE))
 	}
 }
@@ -210,7 +213,7 @@ func (t *account) fill(to span) (moved bool) {
 	return moved
 }
 
-// best returns the number of the spare that fits so many bytes: the smallest that has as many, or else the
+// best returns the index of the spare for so many bytes: the smallest that is large enough, or else the
 // largest.
 func (s *spares) best(size int) (at int) {
 	for i, p := range s.list {

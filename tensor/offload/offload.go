@@ -1,5 +1,5 @@
-// Package offload keeps matrices in a file while they are not at work (tensor.Disk). The file has no name, so
-// that nothing is left of it however the program ends. Package train opens it for runs with --offload.
+// Package offload implements tensor.Disk: it keeps matrices at rest in a file. The file has no name, so that
+// nothing is left of it however the program ends. Package train opens it for runs with --offload.
 package offload
 
 import (
@@ -25,7 +25,7 @@ type File struct {
 	dir  string
 }
 
-// Open returns a File in a folder, which it makes if there is none. The folder above it must exist.
+// Open returns a File in a folder. It makes the folder if there is none; the folder above it must exist.
 func Open(dir string) (*File, error) {
 	if err := os.Mkdir(dir, 0o777); err != nil && !errors.Is(err, fs.ErrExist) {
 		return nil, refused(dir, err)
@@ -37,7 +37,7 @@ func Open(dir string) (*File, error) {
 	return &File{file: f, dir: dir}, nil
 }
 
-// Check refuses a folder that Open cannot make or write to. It makes none.
+// Check refuses a folder that Open could not make or write to. It makes no folder.
 func Check(dir string) error {
 	f, err := atomicfile.Unnamed(existing(dir))
 	if err != nil {
@@ -46,17 +46,18 @@ func Check(dir string) error {
 	return f.Close()
 }
 
-// Free is the number of bytes that the disk of a folder has left, also before Open makes the folder. known is
-// false on a file system that does not say.
+// Free returns the number of bytes that the disk of a folder has left, also before Open makes the folder.
+// known is false on a file system that does not tell.
 func Free(dir string) (bytes int64, known bool, err error) { return atomicfile.Free(existing(dir)) }
 
-// OnDiskOf reports whether a folder, also before Open makes it, is on the disk of another, which exists.
+// OnDiskOf reports whether a folder is on the same disk as another, which exists. It works also before Open
+// makes the folder.
 func OnDiskOf(dir, other string) bool {
 	var a, b unix.Stat_t
 	return unix.Stat(existing(dir), &a) == nil && unix.Stat(other, &b) == nil && a.Dev == b.Dev
 }
 
-// existing is the folder, or the one above it if it does not exist.
+// existing returns the folder, or the folder above it if it does not exist.
 func existing(dir string) string {
 	if _, err := os.Lstat(dir); errors.Is(err, fs.ErrNotExist) {
 		return filepath.Dir(filepath.Clean(dir))
@@ -76,12 +77,13 @@ func refused(dir string, err error) error {
 	return refusal.Errorf("--offload %s: %w; name a folder that can be written to", dir, cause(err))
 }
 
-// Close gives the disk's room back.
+// Close gives the space on the disk back.
 func (f *File) Close() error { return f.file.Close() }
 
 var castagnoli = crc32.MakeTable(crc32.Castagnoli)
 
-// piece is how many bytes are moved before their checksums are computed, while a processor's cache has them.
+// piece is the number of bytes that are moved before their checksums are computed: so few that a processor's
+// cache still holds them.
 const piece = 64 * tensor.PageSize
 
 // Write implements tensor.Disk.
@@ -122,7 +124,7 @@ func (f *File) Read(pages []byte, offset int64, sums []uint32) error {
 	return nil
 }
 
-// cause is the system's error without the name of the file, which it has not.
+// cause returns the system's error without a file name, because the file has none.
 func cause(err error) error {
 	if path := new(fs.PathError); errors.As(err, &path) {
 		return path.Err

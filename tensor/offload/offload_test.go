@@ -15,7 +15,7 @@ import (
 	"weft/internal/require"
 )
 
-// TestFile: what is written is read again, and the folder, whose path may end in a slash, stays empty.
+// TestFile: pages that were written are read back, and the folder stays empty. Its path may end in a slash.
 func TestFile(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "new") + "/"
 	f, err := Open(dir)
@@ -39,7 +39,7 @@ func TestFile(t *testing.T) {
 	assert.NoError(t, f.Close())
 }
 
-// TestDamaged: bytes that have changed on the disk, or are gone, are refused.
+// TestDamaged: bytes that have changed on the disk, or are missing, are refused.
 func TestDamaged(t *testing.T) {
 	f, err := Open(t.TempDir())
 	require.NoError(t, err)
@@ -79,7 +79,7 @@ func TestFull(t *testing.T) {
 	})
 }
 
-// TestNoFolder: a path that is no folder, and one that must not be written to, are refused.
+// TestNoFolder: a path that is no folder, and a folder that must not be written to, are refused.
 func TestNoFolder(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "file")
 	require.NoError(t, os.WriteFile(file, nil, 0o600))
@@ -95,7 +95,7 @@ func TestNoFolder(t *testing.T) {
 	}
 }
 
-// Check finds out whether Open can make a folder, and makes none.
+// TestCheck: Check finds out whether Open could make a folder, and makes none.
 func TestCheck(t *testing.T) {
 	dir := t.TempDir()
 	for _, within := range []string{
@@ -141,7 +141,7 @@ func TestMissingFolders(t *testing.T) {
 	}
 }
 
-// TestNoFiles: a folder that is there but takes no files, as /proc, is not said to be missing.
+// TestNoFiles: the refusal of a folder that takes no files, such as /proc, does not say that it is missing.
 func TestNoFiles(t *testing.T) {
 	if _, err := os.Stat("/proc/self"); err != nil {
 		t.Skip("no /proc")
