@@ -9,7 +9,7 @@ import (
 	"unsafe"
 )
 
-// The queues of a device, each a stream: of kernels, and of copies beside them.
+// The queues of a device: one of kernels, and two of copies beside them. Each is a stream of CUDA.
 const (
 	ofKernels = iota
 	up
@@ -17,18 +17,20 @@ const (
 	queues
 )
 
-// events is how many a queue has. A mark that is older stands for a later moment of its queue.
+// events is the number of events of a queue, which its marks use one after the other. A mark that is older
+// stands for a later moment of its queue.
 const events = 64
 
-// beside is what copies beside kernels need; nothing before the first one is asked for.
+// beside is the state of copies beside kernels. It is empty until the first of them.
 type beside struct {
 	pinned  []unsafe.Pointer
 	streams [queues]unsafe.Pointer
 	events  [queues][events]unsafe.Pointer
-	marks   [queues]uint64 // their number
+	marks   [queues]uint64 // the number of marks of each queue
 }
 
-// Pinned returns so many bytes of the host's memory, from and to which Up and Down copy. Close frees them.
+// Pinned returns so many bytes of pinned host memory, which Up copies from and Down copies to. Close frees
+// it.
 func (d *Device) Pinned(bytes int64) ([]byte, error) {
 	if err := d.beside.begin(d); err != nil {
 		return nil, err
@@ -82,8 +84,8 @@ func (b *beside) end(d *Device) (failed error) {
 	return failed
 }
 
-// Mark marks what was asked so far, but for Up and Down. One goroutine at a time calls Pinned, Mark, Up, Down
-// and After. Any number call Wait.
+// Mark returns a mark that is passed when the device has done all it was asked so far, except Up and Down.
+// Only one goroutine at a time may call Pinned, Mark, Up, Down and After. Any number may call Wait.
 func (d *Device) Mark() (mark uint64, err error) {
 	if err := d.beside.begin(d); err != nil {
 		return 0, err
@@ -91,7 +93,7 @@ func (d *Device) Mark() (mark uint64, err error) {
 	return d.mark(ofKernels)
 }
 
-// mark marks what a queue was asked so far.
+// mark returns a mark that is passed when a queue has done all it was asked so far.
 func (d *Device) mark(queue int) (mark uint64, err error) {
 	b := &d.beside
 	b.marks[queue]++
@@ -101,7 +103,7 @@ func (d *Device) mark(queue int) (mark uint64, err error) {
 	})
 }
 
-// askQueue asks a queue for something.
+// askQueue calls what, which puts something into a queue. doing names it in errors.
 func (d *Device) askQueue(queue int, doing string, what func() C.int) error {
 	if queue == ofKernels {
 		return d.ask(doing, what)
@@ -113,8 +115,8 @@ func (b *beside) eventOf(mark uint64) unsafe.Pointer {
 	return b.events[mark%queues][mark/queues%events]
 }
 
-// Up begins to copy from pinned memory to the card when a mark has been passed, beside all else. The mark
-// that it returns is passed when the bytes are there.
+// Up begins to copy from pinned memory to the card when the mark after has been passed, beside everything
+// else. The mark that it returns is passed when the bytes are there.
 func (d *Device) Up(to uint64, from []byte, after uint64) (mark uint64, err error) {
 	return d.copyBeside(up, []uint64{after}, func(stream unsafe.Pointer) C.int {
 		return C.weft_up(d.driver, stream, C.device_address(to), unsafe.Pointer(unsafe.SliceData(from)),
@@ -122,7 +124,7 @@ func (d *Device) Up(to uint64, from []byte, after uint64) (mark uint64, err erro
 	})
 }
 
-// Down is Up from the card to pinned memory, when all of the marks have been passed.
+// Down copies from the card to pinned memory in the same way, when all of the marks have been passed.
 func (d *Device) Down(to []byte, from uint64, after ...uint64) (mark uint64, err error) {
 	return d.copyBeside(down, after, func(stream unsafe.Pointer) C.int {
 		return C.weft_to_host(d.driver, stream, unsafe.Pointer(unsafe.SliceData(to)), C.device_address(from),
@@ -144,7 +146,7 @@ func (d *Device) copyBeside(queue int, after []uint64, copies func(stream unsafe
 	return d.mark(queue)
 }
 
-// After has what is asked from now on, but for Up and Down, wait until a mark has been passed.
+// After makes everything that is asked from now on, except Up and Down, wait until a mark has been passed.
 func (d *Device) After(mark uint64) error { return d.follow(ofKernels, mark) }
 
 func (d *Device) follow(queue int, mark uint64) error {
@@ -156,7 +158,7 @@ func (d *Device) follow(queue int, mark uint64) error {
 	})
 }
 
-// Wait returns when a mark has been passed. Close waits for it, and fails those that come later.
+// Wait returns when a mark has been passed. Close waits for calls of Wait; later calls fail.
 func (d *Device) Wait(mark uint64) error {
 	d.waits.RLock()
 	defer d.waits.RUnlock()

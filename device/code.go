@@ -25,7 +25,7 @@ import (
 	"weft/kernel/native"
 )
 
-// The kernels' sources, beside those of kernel/native.
+// The sources of the kernels. They include headers of kernel/native.
 //
 //go:embed kernels
 var kernels embed.FS
@@ -41,7 +41,7 @@ const stdint = "typedef signed char int8_t; typedef unsigned char uint8_t; typed
 
 type source struct{ name, text string }
 
-// sources returns the program first, and then what it includes, and a hash of them all with the options.
+// sources returns the program, then the files that it includes, and a hash of all of them and the options.
 var sources = sync.OnceValues(func() ([]source, []byte) {
 	all := []source{{"stdint.h", stdint}}
 	for folder, files := range map[string]fs.FS{"kernels": kernels, ".": native.Arguments} {
@@ -52,7 +52,7 @@ var sources = sync.OnceValues(func() ([]source, []byte) {
 			all = append(all, source{entry.Name(), string(text)})
 		}
 		if err != nil {
-			panic(err) // of embedded files
+			panic(err) // embedded files can be read
 		}
 	}
 	slices.SortFunc(all, func(a, b source) int { return strings.Compare(a.name, b.name) })
@@ -66,19 +66,23 @@ var sources = sync.OnceValues(func() ([]source, []byte) {
 	return all, hash.Sum(nil)
 })
 
-// CubinName returns the name of the file with these kernels for cards of a capability, as 90 for 9.0. The
-// name has a hash of the kernels: a program never loads those of another.
+// CubinName returns the name of the file with these kernels for cards of a capability, for instance 90 for
+// 9.0. The name has a hash of the kernels, so a program never loads the kernels of another version.
 func CubinName(capability int) string {
 	_, hash := sources()
 	return fmt.Sprintf("sm_%d-%.6x.cubin", capability, hash)
 }
 
-// image returns the kernels' code for the card. That is, in this order
+// image returns the kernels' code for the card. It takes the first of these:
 //
-//   - a file CubinName in lib/weft/kernels beside the bin folder of the program, as weft's packages have it:
-//     for this capability, or for an earlier of the same major number;
-//   - one that was compiled before, in kernels of weft's cache folder (WEFT_CACHE);
-//   - what NVRTC compiles now, which is kept there. NVRTC is searched for where WEFT_NVRTC says (the library
+//   - a file CubinName in lib/weft/kernels beside the bin folder of the program, where weft's packages put
+// it:
+
+//     for this capability, or for an earlier one of the same major number;
+//   - code that was compiled before, in the folder kernels of weft's cache folder (WEFT_CACHE);
+//   - code that NVRTC compiles now, and that is kept there. NVRTC is searched for where WEFT_NVRTC says (the
+// library
+
 //     or its folder), in $CUDA_HOME/lib64, where the loader looks, and in /usr/local/cuda/lib64.
 func (c *card) image() ([]byte, error) {
 	if c.driver.needs_no_code != 0 {
@@ -102,12 +106,12 @@ func (c *card) image() ([]byte, error) {
 	return kept(10*c.major+c.minor, library, version)
 }
 
-// Compiling is called with a line on what is done before kernels are compiled, which takes 45 seconds, and
-// end after that.
+// Compiling is called before kernels are compiled, which takes 45 seconds, with a line that says so. end is
+// called afterwards.
 var Compiling = func(string) (end func()) { return func() {} }
 
-// kept returns the kernels from the cache folder. Such a file has a hash of its content first: one that is
-// damaged is written anew.
+// kept returns the kernels from the cache folder. Such a file begins with a hash of its content. A damaged
+// file is written anew.
 func kept(capability int, library, version string) ([]byte, error) {
 	root := cache.Root()
 	if root == "" {
@@ -125,7 +129,8 @@ func kept(capability int, library, version string) ([]byte, error) {
 	end := Compiling(fmt.Sprintf("compiling kernels for sm_%d, which is done once: %s keeps them",
 		capability, filepath.Dir(name)))
 	code, _, err := compile(capability, library, version, "--split-compile=0") // on all cores
-	if errors.Is(err, errOption) {                                             // as of NVRTC 12.0
+	// NVRTC 12.0 lacks one of the options
+	if errors.Is(err, errOption) {
 		code, _, err = compile(capability, library, version)
 	}
 	end()
@@ -146,8 +151,7 @@ func kept(capability int, library, version string) ([]byte, error) {
 	return code, nil
 }
 
-// Compile compiles the kernels for cards of a capability, with more options of NVRTC's, whose log it
-// returns.
+// Compile compiles the kernels for cards of a capability, with more options of NVRTC. It returns NVRTC's log.
 func Compile(capability int, more ...string) (code []byte, log string, err error) {
 	library, version, err := findNVRTC(0)
 	if err != nil {
@@ -156,8 +160,8 @@ func Compile(capability int, more ...string) (code []byte, log string, err error
 	return compile(capability, library, version, more...)
 }
 
-// findNVRTC returns the NVRTC library that is found first, and its version. A driver takes code of NVRTCs
-// of its own major version at most; 0: of any.
+// findNVRTC returns the first NVRTC library that it finds, and its version. most is the largest major
+// version, because a driver takes no code of newer ones; 0: any.
 func findNVRTC(most int) (library, version string, err error) {
 	var names, tooNew []string
 	in := func(folder string) {

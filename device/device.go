@@ -1,10 +1,11 @@
-// Package device has NVIDIA's GPUs: memory, copies, and launches of the kernels in kernels/. It is the
+// Package device drives NVIDIA's GPUs: memory, copies, and launches of the kernels in kernels/. It is the
 // only package that knows CUDA. The driver's library is opened at run time, so a build needs nothing of
-// NVIDIA's.
+// NVIDIA's. Package train opens a Device for each worker; package tensor moves matrices by it, and package
+// kernel launches kernels on it.
 //
-// The environment variable WEFT_CUDA names the library that is opened as libcuda.so.1. In tests that is
-// bin/libcuda-on-cpu.so (oncpu/), which runs the kernels on a CPU. With WEFT_DEVICE_SYNC=1 each launch is
-// waited for, so that an error names its kernel. With WEFT_DEVICE_GRAPHS=0 kernels are launched one by one.
+// The environment variable WEFT_CUDA names the library that is opened as libcuda.so.1. In tests it is
+// bin/libcuda-on-cpu.so (oncpu/), which runs the kernels on a CPU. With WEFT_DEVICE_SYNC=1 the host waits for
+// each launch, so that an error names its kernel. With WEFT_DEVICE_GRAPHS=0 kernels are launched one by one.
 package device
 
 // #cgo CFLAGS: -O2 -std=gnu11
@@ -26,25 +27,25 @@ import (
 	"weft/internal/refusal"
 )
 
-// The driver is one of leastCUDA or later: it takes what NVRTC 12 makes for a card. Kernels use what cards
-// have since leastMajor.0.
+// The oldest driver is one of leastCUDA: it takes the code that NVRTC 12 makes for a card. The oldest cards
+// are those of leastMajor.0: kernels use what these have.
 const (
 	leastCUDA  = 12_000
 	leastMajor = 8
 )
 
-// The driver's statuses that are told apart.
+// The statuses of the driver that this package distinguishes.
 const (
 	outOfMemory = 2
 	noCard      = 100
 	notFound    = 500
 )
 
-// ErrOutOfMemory is what Alloc's error wraps where the card has too little free memory.
+// ErrOutOfMemory is the error that Alloc wraps if the card has too little free memory.
 var ErrOutOfMemory = errors.New("the card's memory is full")
 
-// Numbers returns the numbers of the cards that are listed, or of all cards of this machine if none is. It
-// refuses a card that the machine lacks.
+// Numbers returns the listed numbers of cards, or the numbers of all cards of this machine if none is listed.
+// It refuses a card that the machine lacks.
 func Numbers(listed []int) ([]int, error) {
 	driver := (*C.weft_driver)(C.calloc(1, C.sizeof_weft_driver))
 	defer C.free(unsafe.Pointer(driver))
@@ -65,45 +66,46 @@ func Numbers(listed []int) ([]int, error) {
 	return listed, nil
 }
 
-// A Device is a card, with a stream of its own: what is asked of it happens there in order. Several may be
-// open on a card. Its methods may be called from any goroutine.
+// A Device is a card with a stream of its own, in which calls take effect in their order. Several Devices may
+// be open on a card. Any goroutine may call the methods.
 type Device struct {
 	*card
 	stream            unsafe.Pointer // of kernels
-	queue             queue          // of those that are not launched yet
+	queue             queue          // kernels that are not launched yet
 	beside            beside
 	waitAfterLaunches bool
 	mu                sync.Mutex
-	memory            []uint64     // what Alloc returned and Free did not get
-	sinceWait         []string     // the last kernels that were launched, at most recent
+	memory            []uint64     // addresses that Alloc returned and Free has not freed
+	sinceWait         []string     // names of the last kernels that were launched, at most recent
 	failed            error        // the first failure since the last wait
-	waits             sync.RWMutex // held by those that wait for a mark
-	closed            bool         // under waits
+	waits             sync.RWMutex // held for reading by calls of Wait
+	closed            bool         // protected by waits
 }
 
 var errClosed = errors.New("the device is closed")
 
 const recent = 4
 
-// A card has what its devices share.
+// A card is the state that the Devices on it share.
 type card struct {
 	number       int
 	driver       *C.weft_driver
 	name, id     string
-	version      int // of the driver: 1000 times that of CUDA
+	version      int // of the driver: 1000 times its CUDA version
 	major, minor int
 	mu           sync.Mutex
-	functions    map[string]unsafe.Pointer // nil for a name that no kernel has
+	functions    map[string]unsafe.Pointer // by name; nil if no kernel has the name
 }
 
-// openCards are open until the process ends, by their numbers and the driver's library: a card takes a third
-// of a second to make what it has for a process, and its kernels may have to be compiled.
+// openCards are the cards by their numbers and the driver's library. They stay open until the process ends:
+// opening a card takes a third of a second, and its kernels may have to be compiled.
 var (
 	openCards = map[string]*card{}
 	opening   sync.Mutex
 )
 
-// Open opens card number of this machine, counted from 0, with the kernels. A refusal is one line.
+// Open opens the card of this number, counted from 0, and loads the kernels. An error is a refusal of one
+// line.
 func Open(number int) (*Device, error) {
 	c, err := openCard(number)
 	if err != nil {
@@ -174,7 +176,7 @@ func start(driver *C.weft_driver) (cards, version int, err error) {
 // cuda writes a version of CUDA.
 func cuda(version int) string { return fmt.Sprintf("%d.%d", version/1000, version%1000/10) }
 
-// lacks refuses a number that is none of so many cards.
+// lacks refuses the number of a card, of a machine with so many cards.
 func lacks(number, cards int) error {
 	switch {
 	case number >= 0 && number < cards:
@@ -243,7 +245,7 @@ func load(driver *C.weft_driver) error {
 	}
 }
 
-// failure is the error of a status of the driver's.
+// failure returns the error of a status of the driver. doing says what failed.
 func failure(driver *C.weft_driver, doing string, status C.int) error {
 	var name, text *C.char
 	C.weft_error(driver, status, &name, &text)
@@ -253,7 +255,7 @@ func failure(driver *C.weft_driver, doing string, status C.int) error {
 	return fmt.Errorf("%s: %s: %s", doing, C.GoString(name), C.GoString(text))
 }
 
-// failure is that of a call about the card, which it names.
+// failure is the function failure with the card's name.
 func (c *card) failure(doing string, status C.int) error {
 	return fmt.Errorf("cuda:%d: %w", c.number, failure(c.driver, doing, status))
 }
@@ -264,22 +266,22 @@ func (d *Device) Name() string { return d.name }
 // Number returns the card's number.
 func (d *Device) Number() int { return d.number }
 
-// ID returns what tells the card from all others, of other machines too.
+// ID returns a string that identifies the card among all cards of all machines.
 func (d *Device) ID() string { return d.id }
 
-// Driver returns the driver's version of CUDA.
+// Driver returns the CUDA version of the driver.
 func (d *Device) Driver() string { return cuda(d.version) }
 
-// Capability returns which of NVIDIA's generations the card is of, as 9, 0 for sm_90.
+// Capability returns the card's compute capability, for instance 9, 0 for sm_90.
 func (d *Device) Capability() (major, minor int) { return d.major, d.minor }
 
-// Cache returns the bytes of the card's second cache, before its memory.
+// Cache returns the bytes of the card's second-level cache.
 func (d *Device) Cache() int64 { return int64(d.driver.cache) }
 
-// MakeCurrent makes the card that of the calling thread, for other libraries.
+// MakeCurrent selects the card for the calling thread, for other libraries.
 func (d *Device) MakeCurrent() error { return d.note("selecting the card", C.weft_use(d.driver)) }
 
-// Memory returns how many bytes the card has.
+// Memory returns how many bytes of the card's memory are free, and how many it has in all.
 func (d *Device) Memory() (free, total int64, err error) {
 	var f, t C.size_t
 	if status := C.weft_memory(d.driver, &f, &t); status != 0 {
@@ -288,7 +290,7 @@ func (d *Device) Memory() (free, total int64, err error) {
 	return int64(f), int64(t), nil
 }
 
-// Close gives back the memory that was not freed. The card stays open.
+// Close frees the memory that Free has not freed. The card stays open.
 func (d *Device) Close() error {
 	d.waits.Lock()
 	defer d.waits.Unlock()
@@ -304,7 +306,8 @@ func (d *Device) Close() error {
 	return failed
 }
 
-// Alloc returns the address of so many bytes, a multiple of 256.
+// Alloc allocates so many bytes on the card. It returns their address, a multiple of 256. The error wraps
+// ErrOutOfMemory if the card has too few.
 func (d *Device) Alloc(bytes int64) (address uint64, err error) {
 	var p C.device_address
 	switch status := C.weft_alloc(d.driver, &p, C.size_t(bytes)); status {
@@ -320,7 +323,7 @@ func (d *Device) Alloc(bytes int64) (address uint64, err error) {
 	}
 }
 
-// Free gives back what Alloc returned. It waits for what uses it.
+// Free frees memory that Alloc returned. It waits for kernels and copies that use it.
 func (d *Device) Free(address uint64) error {
 	d.mu.Lock()
 	d.memory = slices.DeleteFunc(d.memory, func(a uint64) bool { return a == address })
@@ -330,7 +333,7 @@ func (d *Device) Free(address uint64) error {
 	})
 }
 
-// ToDevice copies to the card. It may return before the bytes are there; from may be changed then.
+// ToDevice copies to the card. It may return before the bytes are there, but from may change then.
 func (d *Device) ToDevice(to uint64, from []byte) error {
 	if len(from) == 0 {
 		return nil
@@ -387,9 +390,9 @@ func (d *Device) function(kernel string) unsafe.Pointer {
 	return f
 }
 
-// Elapsed calls ask, and returns how many seconds the card takes for what ask asks of it, by the card's
-// clock: from the end of what was asked before. It waits for that. Kernels are launched one by one. Its error
-// is the first since the last wait.
+// Elapsed calls ask, and waits. It returns how many seconds, by the card's clock, the card took for the
+// kernels and copies that ask began, counted from the end of earlier ones. Kernels are launched one by one.
+// Its error is the first since the last wait.
 func (d *Device) Elapsed(ask func()) (seconds float64, err error) {
 	d.launchesAlone(true)
 	defer d.launchesAlone(false)
@@ -415,10 +418,10 @@ func (d *Device) Elapsed(ask func()) (seconds float64, err error) {
 	return float64(milliseconds) / 1e3, d.note("reading a timer", status)
 }
 
-// Sync waits for all that was asked. Its error is the first since the last wait.
+// Sync waits until the card has done all it was asked. Its error is the first since the last wait.
 func (d *Device) Sync() error {
 	d.queue.mu.Lock()
-	_ = d.launchListed() // whose error is kept
+	_ = d.launchListed() // note keeps its error
 	d.queue.mu.Unlock()
 	_ = d.note("waiting for the card", C.weft_wait(d.driver, d.stream))
 	d.mu.Lock()
@@ -428,9 +431,9 @@ func (d *Device) Sync() error {
 	return err
 }
 
-// note keeps a failure until the next wait, as the caller of what does not wait need not look at it. As a
-// kernel's error shows late, the failure names the last kernels that were launched: it is of one of these,
-// or of one before.
+// note keeps a failure until the next wait, because callers of functions that do not wait need not look at
+// errors. A kernel's error shows late, so the failure names the last kernels that were launched: one of these
+// failed, or an earlier one.
 func (d *Device) note(doing string, status C.int) error {
 	if status == 0 {
 		return nil

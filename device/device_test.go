@@ -22,7 +22,8 @@ import (
 	_ "weft/kernel" // whose headers the kernels include
 )
 
-// libraries is the folder of what tests compile; "": nothing, as in processes that end by a line.
+// libraries is the folder of libraries that tests compile. It is empty in processes that a test expects to
+// end.
 var libraries string
 
 func TestMain(m *testing.M) {
@@ -46,11 +47,11 @@ var buildLibrary = sync.OnceValue(func() error {
 	return nil
 })
 
-// library returns a libcuda on the CPU with the kernels of oncpu/testdata.
+// library returns the path of a libcuda on the CPU with the kernels of oncpu/testdata.
 func library(t *testing.T) string {
 	t.Helper()
 	devicetest.Compiler(t)
-	t.Cleanup(func() { _ = device.CloseCards() }) // a card that has failed says so once more
+	t.Cleanup(func() { _ = device.CloseCards() }) // a card that has failed returns its error once more
 	if err := buildLibrary(); err != nil {
 		t.Fatal(err)
 	}
@@ -87,7 +88,7 @@ func launch(kernel string) (got []byte, err error) {
 		return nil, err
 	}
 	defer func() { err = cmp.Or(err, d.Free(p)) }()
-	// What does not wait may fail unseen: the wait tells.
+	// A call that does not wait may fail unseen: the wait returns the error.
 	from := bytes.Repeat([]byte{1}, 256)
 	_ = d.ToDevice(p+256, from)
 	clear(from)
@@ -102,7 +103,7 @@ func TestLaunch(t *testing.T) {
 	t.Setenv("WEFT_CUDA", library(t))
 	want := slices.Concat(bytes.Repeat([]byte{4, 3, 2, 1}, 60), bytes.Repeat([]byte{1}, 16))
 	var workers sync.WaitGroup
-	for range 4 { // several streams
+	for range 4 { // devices with several streams
 		workers.Go(func() {
 			got, err := launch("fill_float32")
 			assert.NoError(t, err)
@@ -121,7 +122,7 @@ func TestLaunch(t *testing.T) {
 	assert.NoError(t, err)
 	got := make([]byte, 1000)
 	assert.NoError(t, d.ToHost(got, p))
-	assert.Equal(t, bytes.Repeat([]byte{0xff}, 1000), got) // NaN, until it is written to
+	assert.Equal(t, bytes.Repeat([]byte{0xff}, 1000), got) // NaN until something is written
 	free, total, err := d.Memory()
 	assert.NoError(t, err)
 	assert.Equal(t, 1000, total-free)
@@ -129,7 +130,8 @@ func TestLaunch(t *testing.T) {
 	assert.Equal(t, "CPU in place of a GPU 13.0 9.0", fmt.Sprintf("%s %s %d.%d", d.Name(), d.Driver(), major, minor))
 }
 
-// elsewhere has what is of card 0 used by card 1, and what is said when the process ends. p is there.
+// elsewhere are uses, by card 1, of something that belongs to card 0, with the last line of the process. p is
+// an address on card 0.
 var elsewhere = map[string]struct {
 	use  func(there, here *device.Device, p uint64) error
 	line string
@@ -171,8 +173,8 @@ var elsewhere = map[string]struct {
 	},
 }
 
-// TestCards: each card has its memory, whichever thread asks. A process that uses what is of one card on
-// another ends with a line.
+// TestCards: each card has its memory, whichever thread asks. A process that uses on one card something that
+// belongs to another ends with a line.
 func TestCards(t *testing.T) {
 	if os.Getenv("TEST_USE") == "" { // the processes below find the library by the environment
 		t.Setenv("WEFT_CUDA", library(t))
@@ -208,8 +210,8 @@ func TestCards(t *testing.T) {
 	}
 }
 
-// Each way in which a driver fails, and what is said. fail is ON_CPU_FAIL: a call of a function and its
-// status.
+// TestFails: each failure of a driver becomes an error with the right text. fail is ON_CPU_FAIL: a call of a
+// function, and its status.
 func TestFails(t *testing.T) {
 	const (
 		invalid  = ": CUDA_ERROR_INVALID_VALUE: invalid argument"
@@ -298,7 +300,8 @@ func TestOtherLibraries(t *testing.T) {
 	assert.Equal(t, []int{0, 1, 2}, all)
 }
 
-// Code comes from beside the program, from the cache folder, or from NVRTC, which is asked once.
+// TestCode: code comes from a file beside the program, from the cache folder, or from NVRTC, which compiles
+// once.
 func TestCode(t *testing.T) {
 	source, err := os.ReadFile("testdata/nvrtc.c")
 	assert.NoError(t, err)
@@ -320,7 +323,8 @@ func TestCode(t *testing.T) {
 		write(what)
 		return func() { write("done") }
 	}
-	// open opens a card, which compiles so many times; −1: once, and once without an option.
+	// open opens a card, and expects so many compilations; −1: one with all options, and one without one of
+	// them.
 	open := func(want string, compilations int, settings ...string) {
 		t.Helper()
 		for i := 0; i < len(settings); i += 2 {
@@ -375,7 +379,7 @@ func TestCode(t *testing.T) {
 	program, err := os.Executable()
 	assert.NoError(t, err)
 	name := filepath.Join(filepath.Dir(program), "..", "lib", "weft", "kernels", device.CubinName(90))
-	t.Cleanup(func() { // of the file, and of folders that are empty then
+	t.Cleanup(func() { // removes the file, and folders that are then empty
 		for made, i := name, 0; i < 4; made, i = filepath.Dir(made), i+1 {
 			_ = os.Remove(made)
 		}
@@ -387,8 +391,7 @@ func TestCode(t *testing.T) {
 	open("/nowhere", 0, "ON_CPU_CAPABILITY", "100")
 }
 
-// TestElapsed: what the card takes for a kernel is counted from the end of what was asked before; what fails
-// is said.
+// TestElapsed: the seconds of a kernel are counted from the end of earlier work. A failure is returned.
 func TestElapsed(t *testing.T) {
 	const invalid = "CUDA_ERROR_INVALID_VALUE: invalid argument"
 	for fail, said := range map[string]string{
@@ -416,7 +419,7 @@ func TestElapsed(t *testing.T) {
 	}
 }
 
-// TestBeside: copies wait for kernels, kernels for copies, and the host for both; what fails is said.
+// TestBeside: copies wait for kernels, kernels for copies, and the host for both. A failure is returned.
 func TestBeside(t *testing.T) {
 	const invalid = ": CUDA_ERROR_INVALID_VALUE: invalid argument"
 	const launched = " (launched last: fill_float32; WEFT_DEVICE_SYNC=1 finds the kernel)"
@@ -451,8 +454,8 @@ func TestBeside(t *testing.T) {
 	}
 }
 
-// beside has a kernel write, copies that down with what was copied up beside it, and other bytes up in its
-// place. It returns what the host and the device have then. A wait that comes after the end fails.
+// beside launches a kernel that writes, and copies up beside it. It then copies all that down, and other
+// bytes up in its place. It returns the bytes of the host and of the device. A wait after the end fails.
 func beside() (down, there []byte, err error) {
 	d, err := device.Open(0)
 	if err != nil {

@@ -2,7 +2,7 @@ package device
 
 import "cmp"
 
-// CloseCards has the next Open be the first.
+// CloseCards closes all cards, so that the next Open opens its card anew.
 func CloseCards() (err error) {
 	for _, c := range openCards {
 		err = cmp.Or(err, c.close())

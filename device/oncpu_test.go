@@ -12,8 +12,8 @@ import (
 	"weft/internal/assert"
 )
 
-// wrong has kernels of oncpu/testdata, which 64 threads run on the second half of 512 bytes, and what is
-// said when the process ends.
+// wrong has kernels of oncpu/testdata, each with the last line of the process. 64 threads run them on the
+// second half of 512 bytes.
 var wrong = []struct{ kernel, line string }{
 	{"right", ""},
 	{"race", "kernels.cu:23, block 0, thread 0: reads shared memory that nobody wrote"},
@@ -58,7 +58,8 @@ var wrong = []struct{ kernel, line string }{
 	{"wild", "kernels.cu:79, block 0, thread 0: address … is no memory of the device"},
 }
 
-// A process that runs a kernel of oncpu/testdata ends with a line where the kernel is wrong.
+// TestWrongKernels: a process that runs a wrong kernel of oncpu/testdata ends with a line that says what is
+// wrong.
 func TestWrongKernels(t *testing.T) {
 	if kernel := os.Getenv("TEST_KERNEL"); kernel != "" {
 		if _, err := launch(kernel); err != nil {
@@ -89,7 +90,7 @@ func TestWrongKernels(t *testing.T) {
 	}
 }
 
-// Threads run in the order that ON_CPU_ORDER says.
+// TestOrder: threads run in the order of ON_CPU_ORDER.
 func TestOrder(t *testing.T) {
 	t.Setenv("WEFT_CUDA", library(t))
 	last := map[string]uint32{"": 63, "forward": 63, "backward": 0, "drawn": 44, "drawn1": 37}
@@ -105,8 +106,8 @@ func TestOrder(t *testing.T) {
 	}
 }
 
-// Lanes get the parts of matrices that PTX's ldmatrix gives them, and bytes of cp.async, or zeros, are there
-// when a thread has waited.
+// TestMatrices: each lane gets the parts of matrices that PTX's ldmatrix gives it. The bytes of cp.async, or
+// zeros, are there when a thread has waited.
 func TestMatrices(t *testing.T) {
 	t.Setenv("WEFT_CUDA", library(t))
 	for _, order := range []string{"forward", "backward", "drawn"} {

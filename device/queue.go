@@ -14,58 +14,59 @@ import (
 	"weft/tensor"
 )
 
-// Kernels are launched in lists. A list that was launched before becomes a CUDA graph: one call of the driver
-// launches it, and one more for each kernel whose arguments differ from those of the time before. A graph has
-// the kernels of the list in its order, and so the bits.
+// Kernels are launched in lists. A list that was launched before becomes a CUDA graph. One call of the driver
+// launches a graph, and one more call is needed for each kernel with other arguments than the time before. A
+// graph runs the kernels of the list in its order, so results have the same bits.
 
 const (
-	// mostListed ends a list, so that a card begins with it while the host lists what follows.
+	// mostListed is the largest length of a list. The card begins with it while the host lists more kernels.
 	mostListed = 32
-	// leastListed is how many launches take longer than that of a graph.
+	// leastListed is the length of a list from which launching a graph takes less time.
 	leastListed = 4
-	// manyThreads is about how many threads a large card runs at a time. A kernel of more threads takes
-	// longer than its launch: it ends a list, and is launched by itself.
+	// manyThreads is about the number of threads that a large card runs at a time. A kernel of more threads
+	// takes longer than its launch. It ends a list, and is launched by itself.
 	manyThreads = 1 << 18
-	// mostLists bounds how many lists are known. One more replaces the list that was launched longest ago.
+	// mostLists bounds the number of known lists. A further list replaces the one that was launched longest
+	// ago.
 	mostLists = 512
 )
 
-// queue has the kernels that a device was asked for and that are not launched yet.
+// queue has the kernels of Launch that are not launched yet.
 type queue struct {
 	mu     sync.Mutex
-	graphs bool // lists that come again become graphs
+	graphs bool // a list becomes a graph when it comes again
 	alone  bool // each kernel is launched at once
 	listed []C.weft_kernel
-	names  []string // of the kernels
-	args   []byte   // of all
+	names  []string // of the listed kernels
+	args   []byte   // arguments of all kernels
 	known  map[string]*list
-	lists  int // launched so far
+	lists  int // number of lists launched so far
 	use    tensor.Graphs
 }
 
-// list is one that was launched.
+// list is a list that was launched before.
 type list struct {
 	graph *C.weft_graph // nil: none was made
-	args  []byte        // of the graph, or of the last time
-	last  int           // queue.lists, the last time
+	args  []byte        // the graph's arguments, or those of the last time
+	last  int           // queue.lists at the last launch
 }
 
-// recordsGraphs reports whether lists become graphs, for which the driver may lack functions, and which
-// WEFT_DEVICE_GRAPHS=0 turns off.
+// recordsGraphs reports whether lists become graphs. The driver may lack the functions, and
+// WEFT_DEVICE_GRAPHS=0 turns graphs off.
 func (c *card) recordsGraphs() bool {
 	return c.driver.has_graphs != 0 && os.Getenv("WEFT_DEVICE_GRAPHS") != "0"
 }
 
-// Graphs counts the graphs of kernels that were launched so far.
+// Graphs returns the number of graphs of kernels that were launched so far.
 func (d *Device) Graphs() tensor.Graphs {
 	d.queue.mu.Lock()
 	defer d.queue.mu.Unlock()
 	return d.queue.use
 }
 
-// Launch starts a kernel, which takes the struct of so many bytes at args, and does not wait for it: it may
-// be listed, and launched with those after it. What goes wrong in it becomes known later. There must be a
-// kernel of that name.
+// Launch starts a kernel, whose arguments are the struct of so many bytes at args. It does not wait, and may
+// list the kernel, to be launched with later ones. A failure of the kernel shows in a later call. There must
+// be a kernel of that name (Has).
 func (d *Device) Launch(kernel string, blocks, threads int, args unsafe.Pointer, bytes int) error {
 	f := d.function(kernel)
 	q := &d.queue
@@ -91,11 +92,11 @@ func (d *Device) Launch(kernel string, blocks, threads int, args unsafe.Pointer,
 	return failed
 }
 
-// ask asks the stream of kernels for something else, after what was listed.
+// ask launches the list, and then calls what, which puts something else into the stream of kernels.
 func (d *Device) ask(doing string, what func() C.int) error {
 	d.queue.mu.Lock()
 	defer d.queue.mu.Unlock()
-	_ = d.launchListed() // the next wait tells what fails
+	_ = d.launchListed() // the next wait returns the error
 	return d.note(doing, what())
 }
 
@@ -114,7 +115,7 @@ func (d *Device) launchListed() error {
 			q.use = q.use.Plus(tensor.Graphs{Launches: 1, Kernels: len(q.listed), Changed: changed}, 1)
 			return d.note("launching a graph of kernels", status)
 		}
-		d.endGraphs() // the first launch takes memory of the card
+		d.endGraphs() // the first launch of a graph takes memory of the card
 	}
 	var failed C.int
 	status := C.weft_launch(d.driver, d.stream, &q.listed[0], C.int(len(q.listed)), q.first(), &failed)
@@ -126,22 +127,22 @@ func (d *Device) launchListed() error {
 	return d.note("launching "+q.names[failed], status)
 }
 
-// launchesAlone says whether kernels are launched one by one, from now on.
+// launchesAlone sets whether kernels are launched one by one from now on.
 func (d *Device) launchesAlone(alone bool) {
 	d.queue.mu.Lock()
 	defer d.queue.mu.Unlock()
-	_ = d.launchListed() // the next wait tells what fails
+	_ = d.launchListed() // the next wait returns the error
 	d.queue.alone = alone
 }
 
-// endQueue launches what is listed, and gives graphs back.
+// endQueue launches the list, and gives graphs back.
 func (d *Device) endQueue() error {
 	d.queue.mu.Lock()
 	defer d.queue.mu.Unlock()
 	return cmp.Or(d.launchListed(), d.forgetLists(0))
 }
 
-// launched remembers the names of kernels that were launched and are not waited for, for errors.
+// launched notes, for errors, the names of kernels that were launched since the last wait.
 func (d *Device) launched(names ...string) {
 	if d.waitAfterLaunches {
 		return
@@ -152,11 +153,11 @@ func (d *Device) launched(names ...string) {
 	d.sinceWait = d.sinceWait[max(0, len(d.sinceWait)-recent):]
 }
 
-// first is the address of the arguments.
+// first returns the address of the arguments.
 func (q *queue) first() *C.char { return (*C.char)(unsafe.Pointer(unsafe.SliceData(q.args))) }
 
-// graphOfListed returns a graph of the list, with its arguments, and how many kernels had others the time
-// before. nil: it is launched kernel by kernel.
+// graphOfListed returns a graph of the list with its arguments, and the number of kernels whose arguments
+// have changed. nil: the list is launched kernel by kernel.
 func (d *Device) graphOfListed() (g *C.weft_graph, kernels int) {
 	q := &d.queue
 	if !q.graphs || len(q.listed) < leastListed {
@@ -174,7 +175,7 @@ func (d *Device) graphOfListed() (g *C.weft_graph, kernels int) {
 	changed := q.changed(l)
 	var status C.int
 	switch made := l.graph != nil; {
-	case !made && 2*len(changed) > len(q.listed): // to change them again takes as long as to launch them
+	case !made && 2*len(changed) > len(q.listed): // changing the graph takes as long as launching the kernels
 		copy(l.args, q.args)
 		return nil, 0
 	case !made:
@@ -192,14 +193,13 @@ func (d *Device) graphOfListed() (g *C.weft_graph, kernels int) {
 	return l.graph, len(changed)
 }
 
-// endGraphs has kernels be launched one by one from now on, as the driver has no graph for a list: often for
-// lack of memory.
+// endGraphs turns graphs off, because the driver could not make one, often for lack of memory.
 func (d *Device) endGraphs() {
 	_ = d.forgetLists(0) // the next wait tells the error
 	d.queue.graphs = false
 }
 
-// changed are the numbers of the kernels whose arguments are others than those of a list.
+// changed returns the numbers of the listed kernels whose arguments differ from those in l.
 func (q *queue) changed(l *list) (numbers []C.int) {
 	for i, k := range q.listed {
 		if !bytes.Equal(q.args[k.at:k.at+k.bytes], l.args[k.at:k.at+k.bytes]) {
@@ -209,7 +209,8 @@ func (q *queue) changed(l *list) (numbers []C.int) {
 	return numbers
 }
 
-// forgetLists has so many lists be known at most. It waits before it ends a graph, which may still run.
+// forgetLists forgets known lists until at most so many are left. It waits before it ends a graph, which may
+// still run.
 func (d *Device) forgetLists(most int) (failed error) {
 	q := &d.queue
 	for len(q.known) > most {

@@ -22,8 +22,8 @@ func fill(d *device.Device, blocks, threads int, args fillArgs) error {
 	return d.Launch("fill_float32", blocks, threads, unsafe.Pointer(&args), int(unsafe.Sizeof(args)))
 }
 
-// fills has kernels write values to the first words at p, each to fewer than the one before: what is there
-// shows their order. It returns what should be there.
+// fills launches kernels that write values to the first words at p, each to fewer words than the one before,
+// so that the result shows their order. It returns the words that should be there.
 func fills(d *device.Device, p uint64, values ...uint32) (want []byte, err error) {
 	const words, less = 64, 2
 	want = make([]byte, 4*words)
@@ -37,8 +37,8 @@ func fills(d *device.Device, p uint64, values ...uint32) (want []byte, err error
 	return want, err
 }
 
-// TestGraphs: a list of kernels that comes again is launched as a graph, with the arguments that it has then,
-// in its order.
+// TestGraphs: a list of kernels that comes again is launched as a graph, in its order, with its new
+// arguments.
 func TestGraphs(t *testing.T) {
 	t.Setenv("WEFT_CUDA", library(t))
 	d, err := device.Open(0)
@@ -49,7 +49,7 @@ func TestGraphs(t *testing.T) {
 	for _, c := range []struct {
 		why     string
 		values  []uint32
-		kernels int // in a graph
+		kernels int // kernels in a graph
 		changed int
 	}{
 		{"a new list", []uint32{1, 2, 3, 4, 5}, 0, 0},
@@ -78,8 +78,8 @@ func TestGraphs(t *testing.T) {
 	assert.NoError(t, d.Close())
 }
 
-// TestGraphsInFlight: a graph that was launched keeps its arguments, though it has not run when the next is.
-// What is copied comes after it. A list of many kernels is several.
+// TestGraphsInFlight: a graph that has not run yet keeps its arguments when the next one is launched. A copy
+// comes after it. A list of many kernels becomes several lists.
 func TestGraphsInFlight(t *testing.T) {
 	t.Setenv("WEFT_CUDA", library(t))
 	d, err := device.Open(0)
@@ -102,22 +102,24 @@ func TestGraphsInFlight(t *testing.T) {
 
 	before, many := d.Graphs(), make([]uint32, 32)
 	for round := range 3 {
-		_, err := fills(d, p, many...) // a full list
+		_, err := fills(d, p, many...) // fills a list
 		assert.NoError(t, err)
-		_, err = fills(d, p, many[:3]...) // a short one
+		_, err = fills(d, p, many[:3]...) // begins another
 		assert.NoError(t, err)
-		assert.NoError(t, fill(d, 1<<10+1, 256, fillArgs{p: p, bits: 9, last: 64})) // by itself
+		// so many threads: launched by itself
+		assert.NoError(t, fill(d, 1<<10+1, 256, fillArgs{p: p, bits: 9, last: 64}))
 		_, err = fills(d, p, many[:3]...)
 		assert.NoError(t, err)
-		assert.NoError(t, fill(d, 1<<10, 256, fillArgs{p: p, bits: 9, last: 64})) // the fourth of a list
+		// fewer threads: the fourth kernel of the list
+		assert.NoError(t, fill(d, 1<<10, 256, fillArgs{p: p, bits: 9, last: 64}))
 		assert.NoError(t, d.Sync())
 		assert.Equal(t, tensor.Graphs{Launches: 2 * round, Kernels: 36 * round}, d.Graphs().Plus(before, -1))
 	}
 	assert.NoError(t, d.Close())
 }
 
-// TestForgottenLists: of many lists those are forgotten that were launched longest ago, when their graphs
-// have run.
+// TestForgottenLists: of too many lists, those that were launched longest ago are forgotten, when their
+// graphs have run.
 func TestForgottenLists(t *testing.T) {
 	t.Setenv("WEFT_CUDA", library(t))
 	d, err := device.Open(0)
@@ -135,7 +137,7 @@ func TestForgottenLists(t *testing.T) {
 		launch(1)
 	}
 	launch(2)
-	launch(2) // stays
+	launch(2) // stays known
 	for k := range 511 {
 		launch(3 + k)
 		if k == 300 {
@@ -145,7 +147,7 @@ func TestForgottenLists(t *testing.T) {
 	assert.Equal(t, 3, d.Graphs().Launches)
 	launch(2)
 	assert.Equal(t, 4, d.Graphs().Launches)
-	launch(3) // stays, too: of 513 lists one was forgotten
+	launch(3) // stays known, too: of 513 lists one was forgotten
 	assert.Equal(t, 5, d.Graphs().Launches)
 	launch(1)
 	assert.Equal(t, 5, d.Graphs().Launches)
@@ -154,8 +156,8 @@ func TestForgottenLists(t *testing.T) {
 	assert.NoError(t, d.Close())
 }
 
-// TestElapsedAlone: what Elapsed times is launched one by one between its timers, and what was listed before
-// is launched before them.
+// TestElapsedAlone: the kernels that Elapsed times are launched one by one between its timers. The kernels
+// listed before are launched before the timers.
 func TestElapsedAlone(t *testing.T) {
 	t.Setenv("WEFT_CUDA", library(t))
 	d, err := device.Open(0)
@@ -163,7 +165,7 @@ func TestElapsedAlone(t *testing.T) {
 	p, err := d.Alloc(512)
 	require.NoError(t, err)
 	for range 3 {
-		_, err := fills(d, p, 1, 2, 3) // with the first one that is timed they were a graph
+		_, err := fills(d, p, 1, 2, 3) // with the first timed kernel they would make a graph
 		assert.NoError(t, err)
 		_, err = d.Elapsed(func() {
 			_, err := fills(d, p, 4, 5, 6, 7, 8)
@@ -181,8 +183,8 @@ func TestElapsedAlone(t *testing.T) {
 	assert.NoError(t, d.Close())
 }
 
-// TestWithoutGraphs: where the driver has no graphs, or no memory for one, kernels are launched one by one. A
-// graph that fails says so.
+// TestWithoutGraphs: if the driver has no graphs, or no memory for one, kernels are launched one by one. The
+// failure of a graph is returned.
 func TestWithoutGraphs(t *testing.T) {
 	const invalid = "CUDA_ERROR_INVALID_VALUE: invalid argument"
 	const late = "CUDA_ERROR_ILLEGAL_ADDRESS: an illegal memory access was encountered"
@@ -190,7 +192,7 @@ func TestWithoutGraphs(t *testing.T) {
 		"WEFT_DEVICE_SYNC=1 finds the kernel)"
 	for _, c := range []struct {
 		name, value string
-		graphs      int // of five lists that are alike
+		graphs      int // launched as graphs, of five equal lists
 		said        string
 	}{
 		{"WEFT_DEVICE_GRAPHS", "", 4, ""},
@@ -241,7 +243,7 @@ func TestWithoutGraphs(t *testing.T) {
 	}
 }
 
-// lacking returns a libcuda that does not have a function: nobody finds it by its name.
+// lacking returns a libcuda in which no function has that name.
 func lacking(t *testing.T, function string) string {
 	content, err := os.ReadFile(os.Getenv("WEFT_CUDA"))
 	require.NoError(t, err)

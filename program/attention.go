@@ -2,7 +2,8 @@ package program
 
 import "slices"
 
-// attention says what the operands of softmax attention are. The first operand is what is summed.
+// attention says how an opAttend computes its scores from its operands. The first operand has the rows that
+// are summed.
 type attention struct {
 	form    form
 	slope   float64 // of LeakyReLU
@@ -10,7 +11,7 @@ type attention struct {
 	path    string  // of the dropout
 }
 
-// form is one of the forms of scores that gnn.Attention has.
+// form is one of the forms of scores of gnn.Attention.
 type form uint8
 
 const (
@@ -19,8 +20,8 @@ const (
 	products             // q_i·k_j; operands: source, q, k
 )
 
-// attends is a sum over the edges into the targets that is softmax attention in one of gnn's forms; nil: it
-// is none.
+// attends returns a sum over the edges into targets as softmax attention in one of gnn's forms; nil: the sum
+// is not attention.
 func (b *builder) attends(o Operation, x *value) *value {
 	if o.Reduce != "sum" || o.End != "target" || x.Loops != stored && x.Loops != one {
 		return nil
@@ -61,8 +62,8 @@ func (b *builder) attend(a *attention, o Operation, in []*value) *value {
 	return b.add(&value{op: opAttend, o: o, Type: t, in: in, attention: a})
 }
 
-// coefficients is the softmax over the edges of which a factor has the elements; nil: it is none. It notes
-// the dropout.
+// coefficients returns the softmax over edges whose elements a factor has, perhaps after dropout, which it
+// notes in a; nil: the factor is not such a softmax.
 func (b *builder) coefficients(f *value, a *attention) *value {
 	switch f.op {
 	case "edge_softmax":
@@ -135,7 +136,7 @@ func (b *builder) scores(s, source *value, a *attention) []*value {
 	return []*value{q, k}
 }
 
-// unscaled takes s apart into a value and a number that it is multiplied by.
+// unscaled returns x and scale, where s = scale·x.
 func unscaled(s *value) (x *value, scale float64) {
 	scale = 1
 	for s.op == "mul" || s.op == "div" {
@@ -151,8 +152,8 @@ func unscaled(s *value) (x *value, scale float64) {
 	return s, scale
 }
 
-// ends are the rows of vertices that a sum adds for an edge: its source's and its target's. nil: it adds
-// other rows.
+// ends returns the two values of vertices that a sum adds for each edge: the source's rows and the target's.
+// nil: the sum adds other rows.
 func ends(sum *value) (source, target *value) {
 	x, y := sum.in[0], sum.in[1]
 	if x.op == "gather" && x.o.End == "target" {

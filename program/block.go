@@ -8,13 +8,13 @@ import (
 	"weft/tensor"
 )
 
-// block is consecutive operations of a program, as a block of a model.
+// block is a part of a program, consecutive operations, on a worker.
 type block struct {
 	program     *Program
-	code        *code         // what it computes in any mode
-	codes       [inBoth]*code // what it computes in one
-	given, made []*value      // the rows of a gnn.State: what it reads, and what later blocks read of it
-	unread      unread        // of what it makes
+	code        *code         // the steps of both modes
+	codes       [inBoth]*code // the steps of each mode
+	given, made []*value      // the values in the gnn.State before and after the block
+	unread      unread        // of made: the values that no later block reads, by mode
 	types       []*autograd.RowSet
 	typeOf      func(of string) int // the number of a vertex type
 	params      map[string]*nn.Param
@@ -23,13 +23,13 @@ type block struct {
 	propagators map[*value]gnn.Propagator
 	maps        map[columnKey]*kernel.ColumnMap
 	broadcasts  map[string][]int32
-	kept        map[*autograd.Sparse]*tensor.Matrix // the dense form of features
+	keptDense   map[*autograd.Sparse]*tensor.Matrix // the dense form of features
 	by          cutting
 	explain     func(path, what string)
 	explained   map[*value]bool
 }
 
-// newBlock builds a block of code that nobody changes, as workers share it.
+// newBlock builds a block. Workers share the code, so nobody may change it.
 func (p *Program) newBlock(e gnn.Env, c *code, given, made []*value) *block {
 	b := &block{
 		program: p, code: c, given: given, made: made, types: e.Rows, typeOf: e.TypeOf,
@@ -37,7 +37,7 @@ func (p *Program) newBlock(e gnn.Env, c *code, given, made []*value) *block {
 		frozen: map[string]*nn.Buffer{}, norms: map[*value]*nn.BatchNorm{},
 		propagators: map[*value]gnn.Propagator{},
 		maps:        map[columnKey]*kernel.ColumnMap{}, broadcasts: map[string][]int32{},
-		kept:    map[*autograd.Sparse]*tensor.Matrix{},
+		keptDense: map[*autograd.Sparse]*tensor.Matrix{},
 		explain: e.Explain, explained: map[*value]bool{},
 	}
 	for _, s := range b.code.steps {
@@ -67,7 +67,7 @@ func (p *Program) newBlock(e gnn.Env, c *code, given, made []*value) *block {
 	return b
 }
 
-// makeParameter makes a parameter or a buffer of the program, unless another block has.
+// makeParameter makes a parameter or a buffer of the program, unless another block has made it.
 func (b *block) makeParameter(ps *nn.Params, name string) {
 	q := b.program.Parameter(name)
 	if !q.Trained {
@@ -140,9 +140,9 @@ func (b *block) Forward(s gnn.State) gnn.State {
 	return out
 }
 
-// passed is what later blocks read of a value that the block makes. Where none does in this mode, there are
-// no columns, or zeros in a pipeline, which sends as many columns in both modes. Rows of edges are computed
-// there, without a gradient.
+// passed returns a value for later blocks. If none of them reads it in this mode, it returns rows without
+// columns; in a pipeline, which sends the same columns in both modes, it returns zeros. Rows of edges are
+// computed in any case, but then without a gradient.
 func (p *pass) passed(v *value) *autograd.Var {
 	p.step = p.code.alias(v)
 	switch {
@@ -165,7 +165,7 @@ func (p *pass) passed(v *value) *autograd.Var {
 	})
 }
 
-// part is the columns of a value in a row of several.
+// part returns the columns of v in a row that has the columns of several values.
 func part(row *autograd.Var, of []*value, v *value) *autograd.Var {
 	if len(of) == 1 {
 		return row
@@ -180,7 +180,8 @@ func part(row *autograd.Var, of []*value, v *value) *autograd.Var {
 	return autograd.Columns(row, at, v.size())
 }
 
-// rowsOf returns any rows of the vertices of a type, or of the edges in a message function.
+// rowsOf returns a value, of any columns, that has the rows of a vertex type, or in a message function those
+// of the edges.
 func (p *pass) rowsOf(of string) *autograd.Var {
 	if p.rows != nil {
 		return p.rows
@@ -197,7 +198,7 @@ func (p *pass) rowsOf(of string) *autograd.Var {
 	return p.tape.Record(autograd.Op{Value: none, Rows: set})
 }
 
-// reduceOf is the aggregation of a scatter, or of rows of vertices.
+// reduceOf returns the aggregation of a scatter or an opAggregate.
 func reduceOf(v *value) gnn.Reduce {
 	r := gnn.Reduce{Loops: loopsOf(v.setOfEdges()), Weighted: v.o.Weighted}
 	switch v.o.Reduce {
@@ -217,7 +218,7 @@ func reduceOf(v *value) gnn.Reduce {
 	return r
 }
 
-// setOfEdges is the set of edges that a value aggregates along.
+// setOfEdges returns the set of edges that a value aggregates along.
 func (v *value) setOfEdges() string {
 	if v.regions[inBoth] != nil && !loopsOf(v.o.Loops).Only() {
 		return v.in[0].Loops
@@ -225,7 +226,7 @@ func (v *value) setOfEdges() string {
 	return v.o.Loops
 }
 
-// relation is the relation that a value aggregates along.
+// relation returns the relation that a value aggregates along.
 func (v *value) relation() string {
 	if v.regions[inBoth] != nil {
 		return v.in[0].Of
@@ -233,9 +234,9 @@ func (v *value) relation() string {
 	return v.o.Of
 }
 
-// relationOf is the relation that a value of the program aggregates along, or of whose edges it has rows.
+// relationOf returns the relation along which a value aggregates, or whose edges the value has rows for.
 func (p *Program) relationOf(v *value) string {
-	if p.scored != "" && v.Rows == Edges { // the output alone, as no rows of edges are kept
+	if p.scored != "" && v.Rows == Edges { // only the output, because no other rows of edges are kept then
 		return p.scored
 	}
 	return v.relation()

@@ -12,13 +12,14 @@ import (
 
 // cutting says where a program is cut into blocks.
 type cutting struct {
-	stages int  // of a pipeline
-	apart  bool // what follows an aggregation is in the block after it
-	beside bool // more values of vertices pass in State.Beside
+	stages int  // the number of stages of a pipeline
+	apart  bool // operations after an aggregation are in the next block
+	beside bool // further values of vertices pass in State.Beside, not side by side in State.H0
 }
 
 // Blocks describes the program for a graph, as blocks that a pipeline of so many stages can be cut between.
-// It refuses what the graph does not allow.
+// It returns a refusal if the graph does not fit the program. outputs is the number of outputs that the
+// labels need.
 func (p *Program) Blocks(schema gnn.Schema, outputs, stages int) ([]gnn.BlockSpec, error) {
 	if err := p.fits(schema, outputs); err != nil {
 		return nil, err
@@ -27,10 +28,10 @@ func (p *Program) Blocks(schema gnn.Schema, outputs, stages int) ([]gnn.BlockSpe
 	return p.blocks(schema, inStages(stages, schema), p.built, ofVertices), nil
 }
 
-// EdgeBlocks is Blocks where rows of the edges of a relation are the only output. What the program computes
-// for its outputs of vertices alone is left out. scored is another relation between the same vertices. The
-// output's rows are then those of its edges, and EdgeBlocks refuses rows that depend on those of other edges.
-// "": there is none.
+// EdgeBlocks is Blocks for a program whose only output counts that is rows of the edges of a relation. Values
+// that only outputs of vertices need are left out. scored may name another relation between the same
+// vertices: the output then has the rows of its edges, and EdgeBlocks refuses rows that depend on other
+// edges' rows. "": there is no other relation.
 func (p *Program) EdgeBlocks(
 	schema gnn.Schema, relation, scored string, outputs, stages int,
 ) ([]gnn.BlockSpec, error) {
@@ -47,7 +48,7 @@ func (p *Program) EdgeBlocks(
 	if scored != "" {
 		of := *p
 		of.scored = scored
-		of.keep(0)
+		of.rebuild(0)
 		p = &of
 		if err := p.refuseEdgeRows(edgesOf(p.built)[0].regions[inBoth]); err != nil {
 			return nil, err
@@ -61,14 +62,14 @@ func (p *Program) EdgeBlocks(
 	return specs, nil
 }
 
-// inStages is where a program is cut for a pipeline of so many stages.
+// inStages says where a program is cut for a pipeline of so many stages.
 func inStages(stages int, schema gnn.Schema) cutting {
 	return cutting{stages: stages, beside: stages > 1 && len(schema.Types) > 1}
 }
 
-// BlocksApart is Blocks for a pass that computes some vertices alone. Each block ends with its aggregations:
-// what follows them is computed in the next one, of the rows alone that are read. With states of edges a
-// block may have several aggregations still.
+// BlocksApart is Blocks for a pass that computes only some vertices. Each block ends with its aggregations.
+// The operations after them are in the next block, which computes them only for the rows that are read. With
+// states of edges, a block may still have several aggregations.
 func (p *Program) BlocksApart(schema gnn.Schema, outputs int) ([]gnn.BlockSpec, error) {
 	if err := p.fits(schema, outputs); err != nil {
 		return nil, err
@@ -77,10 +78,11 @@ func (p *Program) BlocksApart(schema gnn.Schema, outputs int) ([]gnn.BlockSpec, 
 	return p.blocks(schema, cutting{stages: 1, apart: true, beside: true}, p.built, ofVertices), nil
 }
 
-// ofVertices is the storage of values outside of message functions.
+// ofVertices is storage for values outside of message functions.
 func ofVertices(of mode) func(*value) *value { return storage(false, of) }
 
-// blocks cuts what computes some of the program's outputs, in both modes at the same places.
+// blocks cuts the steps that compute some of the program's outputs into blocks, at the same places in both
+// modes.
 func (p *Program) blocks(
 	schema gnn.Schema, by cutting, outputs []*value, storage func(of mode) func(*value) *value,
 ) (specs []gnn.BlockSpec) {
@@ -129,10 +131,10 @@ func (p *Program) blocks(
 	return specs
 }
 
-// section is the block between values that are given and values that it makes.
+// section is a block as the values that it is given, and the values that it makes.
 type section struct{ given, made []*value }
 
-// unread are those of the values that pass between two blocks that no later block reads in a mode.
+// unread are the values that pass between two blocks although no later block reads them in that mode.
 type unread [inBoth]map[*value]bool
 
 // spec describes a block. after are the unread values among those that it makes. before are the unread values
@@ -206,7 +208,7 @@ func (p *Program) spec(schema gnn.Schema, by cutting, storage func(of mode) func
 	return s, before
 }
 
-// edgeStates describes those values that are rows of edges.
+// edgeStates describes the values that are rows of edges.
 func (p *Program) edgeStates(schema gnn.Schema, values []*value) (all []gnn.EdgeState) {
 	for _, v := range edgesOf(values) {
 		along := gnn.Along{Relation: cmp.Or(p.scored, v.Of), Reversed: v.o.End == "source"}
@@ -220,7 +222,7 @@ func (p *Program) edgeStates(schema gnn.Schema, values []*value) (all []gnn.Edge
 	return all
 }
 
-// ofType are the values that are rows of a vertex type.
+// ofType returns the values that are rows of a vertex type.
 func ofType(values []*value, of string) (all []*value) {
 	for _, v := range values {
 		if v.Of == of && v.Rows != Edges {
@@ -230,7 +232,7 @@ func ofType(values []*value, of string) (all []*value) {
 	return all
 }
 
-// edgesOf are the values that are rows of edges.
+// edgesOf returns the values that are rows of edges.
 func edgesOf(values []*value) (all []*value) {
 	for _, v := range values {
 		if v.Rows == Edges {
@@ -247,7 +249,7 @@ func width(values []*value) (n int) {
 	return n
 }
 
-// cost is the multiply-adds of a step for one row.
+// cost returns the multiply-adds of a step for one row.
 func (s *step) cost() (n int) {
 	for _, v := range s.operations() {
 		switch {
@@ -263,7 +265,8 @@ func (s *step) cost() (n int) {
 	return n
 }
 
-// pathsOf names the layers of a program that aggregate: each has caches, masks and history of its own.
+// pathsOf names the values of a program that aggregate, for gnn.Propagators: each has caches, masks and
+// history of its own.
 func pathsOf(outputs []*value) map[*value]string {
 	paths, known := map[*value]string{}, map[string]int{}
 	for _, v := range reachable(outputs...) {

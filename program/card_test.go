@@ -11,10 +11,10 @@ import (
 	"weft/train/paralleltest"
 )
 
-// TestChainsOnCard: a step of random modules on a card has the same bits again, whichever order its threads
-// run in, and is the CPU's within 1e-6 of the largest value; or where larger terms cancel, PyTorch's in
-// float64, as in TestChains. Nothing of it runs on the CPU. Modules are the first five, or those in the
-// folder that WEFT_CHAINS names, as `make programs-on-card` does.
+// TestChainsOnCard: a step of random modules on a card has the same bits again, in whatever order its threads
+// run. It agrees with the CPU within 1e-6 of the largest value or, where larger terms cancel, with PyTorch in
+// float64 as TestChains does. No kernel runs on the CPU. The modules are the first five, or those in the
+// folder that WEFT_CHAINS names (`make programs-on-card`).
 func TestChainsOnCard(t *testing.T) {
 	devicetest.Library(t)
 	files, passed, cancelled := chains(t), 0, 0

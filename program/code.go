@@ -7,24 +7,25 @@ import (
 	"weft/kernel"
 )
 
-// code is values in the order in which they are computed: those of a block's vertices, or those of some edges
-// in a message function.
+// code lists the steps that compute values, in their order: in a block for its vertices, or in a message
+// function for some edges.
 type code struct {
 	mode  mode
 	steps []step
-	uses  map[*value]int      // how many steps, and results, read a value
-	alias func(*value) *value // the value whose elements another has
+	uses  map[*value]int      // how many steps and results read a value
+	alias func(*value) *value // the value that has a value's elements
 }
 
 // step computes a value.
 type step struct {
 	*value
-	reads []*value // the values that must be there
-	fused fused    // with operations before it; nil: alone
+	reads []*value // the values that must be computed before
+	fused fused    // the operations computed together with it; nil: none
 }
 
-// storage returns a value whose elements x has, in the same order; x itself: there is none. In a message
-// function, those of added loops differ from those of the graph's edges.
+// storage returns a function of a value x. It returns the operand that has the elements of x in the same
+// order, or x itself if there is none. For added loops in a message function (loops) the operand may be
+// another than for the graph's edges.
 func storage(loops bool, of mode) func(x *value) *value {
 	return func(x *value) *value {
 		switch {
@@ -37,7 +38,7 @@ func storage(loops bool, of mode) func(x *value) *value {
 	}
 }
 
-// newCode orders the values that results depend on in a mode, up to those that are given.
+// newCode orders the values that results depend on in a mode. It stops at values that are given.
 func newCode(of mode, results []*value, storage func(*value) *value, given func(*value) bool) *code {
 	alias := func(x *value) *value {
 		for !given(x) {
@@ -65,7 +66,7 @@ func newCode(of mode, results []*value, storage func(*value) *value, given func(
 		all = append(all, v)
 	}
 	for _, v := range results {
-		readers[alias(v)] += 2 // a result is a value apart
+		readers[alias(v)] += 2 // a result stays a value of its own
 		visit(v)
 	}
 	slices.SortFunc(all, func(x, y *value) int { return x.number - y.number })
@@ -94,8 +95,8 @@ func newCode(of mode, results []*value, storage func(*value) *value, given func(
 	return c
 }
 
-// operands are the values that a value is computed from in a mode. An aggregation of messages reads what its
-// function gathers.
+// operands returns the values that a value is computed from in a mode. An aggregation of messages reads the
+// values that its function gathers.
 func operands(v *value, of mode) []*value {
 	if r := v.regions[of]; r != nil {
 		return slices.Concat(r.sources, r.targets, r.edgeRows)
@@ -103,7 +104,7 @@ func operands(v *value, of mode) []*value {
 	return v.in
 }
 
-// cluster is pointwise operations that are computed in one pass over the rows. Only the last one's result is
+// cluster is pointwise operations that are computed in one pass over the rows. Only the result of the last is
 // kept.
 type cluster struct {
 	last       *value
@@ -112,16 +113,16 @@ type cluster struct {
 	absorbed   []*value
 }
 
-// mostOperations is how many operations an expression may have. The gradient of any so many has a kernel on a
-// card, whose registers are few.
+// mostOperations bounds the operations of an expression. The gradient of any expression of this size has a
+// kernel on a card, whose registers are few.
 const mostOperations = 64
 
-// newCluster makes the cluster of v and the values before it that are read by it alone.
+// newCluster makes the cluster of v and of the values before v that it alone reads.
 func newCluster(v *value, alone func(*value) bool) *cluster {
 	c := &cluster{last: v}
 	var instructions []*value
-	taken := 0 // operations
-	left := 1  // operands of instructions that are not yet collected: each may be one more input
+	taken := 0 // number of operations
+	left := 1  // operands that are not yet collected, each of which may be one more input
 	var collect func(x *value)
 	collect = func(x *value) {
 		left--
@@ -151,7 +152,8 @@ func newCluster(v *value, alone func(*value) bool) *cluster {
 	for i, x := range c.inputs {
 		registers[x] = i
 	}
-	c.expression.Inputs = max(1, len(c.inputs)) // of constants alone: one that nothing reads
+	// an expression of constants alone has an input that nothing reads
+	c.expression.Inputs = max(1, len(c.inputs))
 	for _, x := range instructions {
 		var of []int
 		for _, y := range x.in {
@@ -163,7 +165,7 @@ func newCluster(v *value, alone func(*value) bool) *cluster {
 	return c
 }
 
-// sameColumns reports whether two shapes are the same but for sizes of 1 in front.
+// sameColumns reports whether two shapes are the same, apart from leading sizes of 1.
 func sameColumns(a, b []int) bool { return slices.Equal(trimLeadingOnes(a), trimLeadingOnes(b)) }
 
 func trimLeadingOnes(shape []int) []int {

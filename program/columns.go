@@ -8,13 +8,13 @@ import (
 	"weft/kernel"
 )
 
-// columnKey names a list of columns that is made once.
+// columnKey identifies a map of columns, which is made once.
 type columnKey struct {
 	what   string
-	number int // of a value
+	number int // value.number
 }
 
-// mapOf returns a list of columns, which it makes at the first call.
+// mapOf returns the map of columns for a key. It makes the map at the first call.
 func (b *block) mapOf(key columnKey, make func() *kernel.ColumnMap) *kernel.ColumnMap {
 	if b.maps[key] == nil {
 		b.maps[key] = make()
@@ -22,7 +22,8 @@ func (b *block) mapOf(key columnKey, make func() *kernel.ColumnMap) *kernel.Colu
 	return b.maps[key]
 }
 
-// broadcast lists for each element of a shape the element of another that is broadcast to it; nil: the same.
+// broadcast lists, for each element of the shape to, the element of the shape from that is broadcast to it;
+// nil: the same element.
 func (b *block) broadcast(from, to []int) []int32 {
 	if size(from) == size(to) {
 		return nil
@@ -48,7 +49,7 @@ func index(shape []int, f func(at []int)) {
 	}
 }
 
-// position is the number of the element with these coordinates.
+// position returns the number of the element with these coordinates.
 func position(shape, at []int) (n int) {
 	for d, i := range at {
 		n = n*shape[d] + i
@@ -56,7 +57,7 @@ func position(shape, at []int) (n int) {
 	return n
 }
 
-// expanded lists the elements of a shape that are broadcast to those of another.
+// expanded lists, for each element of the shape to, the element of the shape from that is broadcast to it.
 func expanded(from, to []int) (columns []int32) {
 	index(to, func(at []int) {
 		own := slices.Clone(at[len(to)-len(from):])
@@ -85,7 +86,7 @@ func permuted(shape, dims []int) *kernel.ColumnMap {
 	return kernel.Selection(size(shape), columns)
 }
 
-// columns computes operations that move the elements of a row, or add some of them.
+// columns computes an operation that moves the elements of a row, or adds some of them.
 func (p *pass) columns(v *value) *autograd.Var {
 	x := v.in[0]
 	if v.op == "cat" {
@@ -99,7 +100,7 @@ func (p *pass) columns(v *value) *autograd.Var {
 	}))
 }
 
-// contiguous returns the first of the elements that a slice takes, if they follow one another.
+// contiguous returns the first element that a slice takes, if its elements are consecutive.
 func contiguous(v *value) (from int, is bool) {
 	x := v.in[0]
 	if v.op != "slice" || v.o.Step > 1 || size(x.Shape[:v.o.Dim]) != 1 {
@@ -108,7 +109,8 @@ func contiguous(v *value) (from int, is bool) {
 	return v.o.Start * size(x.Shape[v.o.Dim+1:]), true
 }
 
-// columnsOf lists the elements of a row that each element of the result is, or is the sum or mean of.
+// columnsOf lists, for each element of the result, the elements of a row that it is, or is the sum or mean
+// of.
 func columnsOf(v *value) *kernel.ColumnMap {
 	x := v.in[0]
 	var columns []int32
@@ -139,7 +141,7 @@ func columnsOf(v *value) *kernel.ColumnMap {
 	return kernel.Selection(x.size(), columns)
 }
 
-// reduced lists the elements of a row that are added for each element of a sum, or whose mean it is.
+// reduced lists, for each element of a sum or mean, the elements of a row that are added.
 func reduced(v *value) *kernel.ColumnMap {
 	x := v.in[0]
 	into := make([][]int32, v.size())

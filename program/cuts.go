@@ -2,7 +2,8 @@ package program
 
 import "slices"
 
-// Where a program is cut into blocks: between levels, each of which has an aggregation more.
+// A program is cut into blocks between levels. A value of level k depends on k aggregations, one after the
+// other.
 
 // aggregates reports whether rows of the result depend on other vertices' rows along edges.
 func (v *value) aggregates() bool {
@@ -12,7 +13,7 @@ func (v *value) aggregates() bool {
 // along reports whether rows of the result are computed along edges.
 func (v *value) along() bool { return v.aggregates() || v.op == opApply }
 
-// operations are those of a step.
+// operations returns the operations of a step.
 func (s *step) operations() []*value {
 	if s.fused == nil {
 		return []*value{s.value}
@@ -20,7 +21,7 @@ func (s *step) operations() []*value {
 	return append([]*value{s.value}, s.fused.parts()...)
 }
 
-// along are the operations of a step that are computed along edges.
+// along returns the operations of a step that are computed along edges.
 func (s *step) along() (all []*value) {
 	for _, v := range s.operations() {
 		if v.along() {
@@ -33,8 +34,8 @@ func (s *step) along() (all []*value) {
 // aggregates reports whether an operation of a step aggregates.
 func (s *step) aggregates() bool { return slices.ContainsFunc(s.operations(), (*value).aggregates) }
 
-// levelsOf returns how many aggregations each value depends on, one after the other, at least 1, and the most
-// of all. apart: what depends on aggregations without being one is in the level after them.
+// levelsOf returns the level of each value, at least 1, and the highest level. apart puts a value that is no
+// aggregation into the level after the aggregations that it depends on.
 func levelsOf(c *code, apart bool) (level map[*value]int, levels int) {
 	level = map[*value]int{}
 	depth := map[*value]int{}
@@ -54,17 +55,18 @@ func levelsOf(c *code, apart bool) (level map[*value]int, levels int) {
 	return level, levels
 }
 
-// cut is where the program may be cut, after the steps of a level.
+// cut is a place where the program may be cut, after the steps of a level.
 type cut struct {
-	aggregates bool // a step of the level
-	// rows of vertices that cross this cut and not the one before, and the other way round
+	aggregates bool // a step of the level aggregates
+	// from are values that cross this cut and not the one before; until cross the one before and not this
+	// one.
 	from, until []*value
 }
 
-// cutsOf returns the cuts after all levels. What later levels read crosses a cut, and results do.
+// cutsOf returns the cuts after all levels. Values that later levels read cross a cut, and so do results.
 func cutsOf(c *code, level map[*value]int, levels int, results []*value) []cut {
 	cuts := make([]cut, levels)
-	before := map[*value]int{} // the last level that reads it
+	before := map[*value]int{} // the last level that reads the value
 	for _, x := range results {
 		before[x] = levels
 	}
@@ -88,13 +90,13 @@ func cutsOf(c *code, level map[*value]int, levels int, results []*value) []cut {
 	return cuts
 }
 
-// raise has all that reads a parameter in one level, that of the last reader, as parameters do not cross the
-// stages of a pipeline. What depends on it comes no earlier.
+// raise moves all readers of a parameter to the level of the last of them, because the stages of a pipeline
+// do not share parameters. It raises values that depend on them no less.
 func raise(c *code, level map[*value]int) {
-	of := map[string]int{} // by parameter
+	of := map[string]int{} // level by parameter
 	parameters := map[*value][]string{}
 	for _, s := range c.steps {
-		if s.Rows != None || s.ofRows { // others are computed by each block for itself
+		if s.Rows != None || s.ofRows { // each block computes other values for itself
 			parameters[s.value] = parametersOf(s)
 		}
 	}
@@ -122,11 +124,11 @@ func raise(c *code, level map[*value]int) {
 	}
 }
 
-// mayCross reports whether values may be what later blocks read. Tensors without rows do not cross; and in
-// one stage only as many rows of vertices as a gnn.State holds without a copy: two of the first type, one of
-// the others. Rows of edges cross beside rows of vertices.
+// mayCross reports whether these values may pass to later blocks. Tensors without rows do not pass. In one
+// stage only as many values of vertices pass as a gnn.State holds without a copy: two of the first type, and
+// one of each other type. Rows of edges pass only beside rows of vertices.
 func (by cutting) mayCross(values map[*value]bool, first string) bool {
-	of := map[string]int{} // by vertex type
+	of := map[string]int{} // number of values by vertex type
 	for v := range values {
 		if v.Rows == Edges && by.stages > 1 {
 			continue
@@ -140,7 +142,7 @@ func (by cutting) mayCross(values map[*value]bool, first string) bool {
 	return len(of) > 0
 }
 
-// parametersOf are the names of the parameters that a step reads, other than through steps before it.
+// parametersOf returns the names of the parameters that a step reads itself, and not through earlier steps.
 func parametersOf(s step) (names []string) {
 	seen := map[*value]bool{}
 	var visit func(v *value)

@@ -7,8 +7,8 @@ import (
 	"weft/internal/require"
 )
 
-// TestWorkOfBlocks: to divide a program into a block for each of its convolutions, values are looked at as
-// often where there are many of them.
+// TestWorkOfBlocks: dividing a program into a block for each convolution looks at each value equally often,
+// however many convolutions there are.
 func TestWorkOfBlocks(t *testing.T) {
 	looks := func(convolutions int) int {
 		p := &Program{Operations: []Operation{{Op: "features", Shape: []int{4}}}}

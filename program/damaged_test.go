@@ -57,7 +57,7 @@ func TestDamaged(t *testing.T) {
 // TestDoubled reads programs of a few operations that stand for 2⁶⁰ factors, terms or paths.
 func TestDoubled(t *testing.T) {
 	for _, of := range []string{
-		// what is doubled, from value 4 on, and what reads it then, as the last value %d
+		// the operation that is doubled, from value 4 on, and the operation that then reads the last value %d
 		`{"op": "mul", "in": [2, 3]} mul {"op": "scatter", "in": [%d], "reduce": "sum"}`,
 		`{"op": "reshape", "in": [2], "shape": [7]} mul {"op": "scatter", "in": [%d], "reduce": "mean"}`,
 		`{"op": "sub", "in": [2, 3]} add {"op": "linear", "in": [%d, 1]}`,

@@ -7,8 +7,9 @@ import (
 
 // The rule by which a product with rows of edges becomes products with rows of vertices.
 
-// distributed is a product with rows of edges as the sum of products with the rows that they are made of, if
-// all of these but one are gathered: a graph has fewer vertices than edges.
+// distributed turns a product with rows of edges into a sum of products, one for each part that the rows are
+// made of. It applies if all parts but one are gathered from vertices, because a graph has fewer vertices
+// than edges.
 func (b *builder) distributed(o Operation, in []*value) *value {
 	if o.Op != "linear" || in[0].Rows != Edges || len(in[0].Shape) != 1 || in[1].ofRows {
 		return nil
@@ -31,7 +32,7 @@ func (b *builder) distributed(o Operation, in []*value) *value {
 	bias := in[2:]
 	for i := 0; i < len(terms); {
 		end := terms[i].end()
-		var of *value // what is gathered from one end
+		var of *value // the sum of the terms from one end
 		for ; i < len(terms) && terms[i].end() == end; i++ {
 			of = b.plus(o, of, b.make(o.op("linear"), terms[i].x, terms[i].weight), terms[i].sign)
 		}
@@ -52,7 +53,7 @@ type term struct {
 	sign      int
 }
 
-// end is the end that a term is gathered from; "": none.
+// end returns the end of the edges that a term is gathered from; "": it is not gathered.
 func (t term) end() string {
 	if t.x.op == "gather" {
 		return t.x.o.End
@@ -60,7 +61,7 @@ func (t term) end() string {
 	return ""
 }
 
-// plus is z ± x; z may be nil.
+// plus returns z ± x; z may be nil.
 func (b *builder) plus(o Operation, z, x *value, sign int) *value {
 	switch {
 	case z == nil && sign < 0:
@@ -73,7 +74,7 @@ func (b *builder) plus(o Operation, z, x *value, sign int) *value {
 	return b.make(o.op("add"), z, x)
 }
 
-// merged are terms of different rows: of the same rows the weights are added.
+// merged merges terms of the same rows: their weights are added.
 func (b *builder) merged(o Operation, terms []term) (all []term) {
 	at := map[*value]int{}
 	for _, t := range terms {
@@ -89,8 +90,8 @@ func (b *builder) merged(o Operation, terms []term) (all []term) {
 	return all
 }
 
-// terms are those of a product, in the order of the ends that they are gathered from, so that rows of one end
-// are added before they are gathered.
+// terms returns the terms of a product, in the order of their ends, so that rows of one end are added before
+// they are gathered.
 func (b *builder) terms(o Operation, of term) []term {
 	left := mostFactors
 	terms := b.expanded(o, of, &left)
@@ -98,8 +99,8 @@ func (b *builder) terms(o Operation, of term) []term {
 	return terms
 }
 
-// expanded are the terms of a product, at most one of which is not gathered. left is how many values may
-// still be taken apart.
+// expanded returns the terms of a product, of which at most one is not gathered. left is the number of
+// further terms that it may make.
 func (b *builder) expanded(o Operation, of term, left *int) (terms []term) {
 	parts := b.termsOf(o, of)
 	if *left -= len(parts); *left < 0 {
@@ -125,7 +126,7 @@ func (b *builder) expanded(o Operation, of term, left *int) (terms []term) {
 	return terms
 }
 
-// sideBySide is the sum of terms as one product.
+// sideBySide returns a sum of terms as one term, with rows and weights side by side.
 func (b *builder) sideBySide(o Operation, terms []term) term {
 	var xs, weights []*value
 	for _, t := range terms {
@@ -136,7 +137,8 @@ func (b *builder) sideBySide(o Operation, terms []term) term {
 	return term{b.make(rows, xs...), b.make(columns, weights...), terms[0].sign}
 }
 
-// termsOf are those of a product with what an operation adds, or has side by side; nil: it does neither.
+// termsOf returns a term for each of the rows that the operation t.x adds or puts side by side; nil: it does
+// neither.
 func (b *builder) termsOf(o Operation, t term) (terms []term) {
 	x := t.x
 	if x.Rows != Edges {

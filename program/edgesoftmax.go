@@ -1,9 +1,10 @@
 package program
 
-// A softmax over the edges of a vertex: as a factor of a sum, which divides by 1/d afterwards, and alone.
+// A softmax over the edges of a vertex is p/d, with p = exp(e − max e) and d the sum of p. As a factor of a
+// sum, p stays in the sum, and the sum is divided by d. Alone it is computed from its parts.
 
-// unnormalized returns p and 1/d for a factor p/d that is a softmax over the edges of a vertex, after
-// operations that keep its elements; nil: it is none.
+// unnormalized returns p and 1/d for a factor p/d that is a softmax over the edges of a vertex, perhaps after
+// operations that keep its elements; nil: the factor is not.
 func (b *builder) unnormalized(f *value, o Operation) (p, inverse *value) {
 	switch f.op {
 	case "edge_softmax":
@@ -25,8 +26,8 @@ func (b *builder) unnormalized(f *value, o Operation) (p, inverse *value) {
 	return nil, nil
 }
 
-// softmax returns exp(e − max e) of the edges, and its sum over those of a vertex, of a softmax over them.
-// It is 1 where all edges of a vertex have the same e: the vertex may have none, and so neither a maximum.
+// softmax returns p = exp(e − max e) for the edges of a softmax, and its sum over the edges of a vertex. If e
+// is gathered from the vertex itself, p is 1 without a maximum, which a vertex without edges would not have.
 func (b *builder) softmax(f *value) (p, sum *value) {
 	e := f.in[0]
 	scatter := f.o.op("scatter")
@@ -46,7 +47,7 @@ func (b *builder) softmax(f *value) (p, sum *value) {
 	return p, b.make(f.o.op("add"), b.make(scatter, p), b.constant(1e-16))
 }
 
-// lowered makes a softmax over edges that no sum reads from its parts.
+// lowered makes a softmax over edges from its parts, if no sum reads it.
 func (b *builder) lowered(o Operation, in []*value) *value {
 	if o.Op != "edge_softmax" {
 		return nil

@@ -10,20 +10,21 @@ import (
 	"weft/nn"
 )
 
-// opEnds is what a function of edges reads of the vertices at an end, side by side.
+// opEnds puts side by side the values that a function of edges reads of the vertices at an end.
 const opEnds = "ends"
 
-// Undecoded returns the program up to the rows of vertices that its rows of the edges of a relation are made
-// of. Its outputs are these, of each type at an end of the edges: what the function of an edge reads there,
-// side by side, and zeros where the other end has more columns. That function computes states of edges again.
-// Undecoded refuses rows of edges that depend on those of other edges.
+// Undecoded returns the program without the function of an edge, which makes its output for the edges of a
+// relation. The outputs of the program that it returns are rows of vertices, one output for each vertex type
+// at an end of the edges: the values that the function reads there, side by side, and zeros where the other
+// end has more columns. The function computes states of edges again (EdgeScorer). Undecoded refuses rows of
+// edges that depend on other edges' rows.
 func (p *Program) Undecoded(relation string) (*Program, error) {
 	if err := p.checkEdgeOutput(relation); err != nil {
 		return nil, err
 	}
 	of := *p
 	of.undecoded = true
-	of.keep(0)
+	of.rebuild(0)
 	return &of, of.refuseEdgeRows(of.decoder)
 }
 
@@ -36,7 +37,8 @@ func (p *Program) refuseEdgeRows(of *region) error {
 	return nil
 }
 
-// endsRead are the values that a function of edges reads of their sources and of their targets, each once.
+// endsRead returns the vertex types at both ends, and the values that the function of an edge reads at each,
+// each once.
 func (p *Program) endsRead() (ends [2]string, read [2][]*value) {
 	r := p.relation(p.decoded.Of)
 	ends, read = [2]string{r.Source, r.Target}, [2][]*value{p.decoder.sources, p.decoder.targets}
@@ -52,7 +54,7 @@ func (p *Program) endsRead() (ends [2]string, read [2][]*value) {
 	return ends, read
 }
 
-// decode makes the built program undecoded.
+// decode turns the built program into the undecoded one.
 func (p *Program) decode() {
 	p.decoded = edgesOf(p.built)[0]
 	p.decoder = p.decoded.regions[inEvaluation]
@@ -73,7 +75,7 @@ func (p *Program) decode() {
 	}
 }
 
-// ends are values side by side on rows of vertices, with zeros behind them.
+// ends puts values side by side on rows of vertices, with zeros behind them.
 func (p *pass) ends(v *value) *autograd.Var {
 	x, n := p.joined(v.in, v.Of), width(v.in)
 	switch {
@@ -91,7 +93,7 @@ func (p *pass) ends(v *value) *autograd.Var {
 	}))
 }
 
-// EdgeScorer is the function of the edges of a relation that an undecoded program ends before.
+// EdgeScorer returns the function of an edge that an undecoded program lacks.
 func (p *Program) EdgeScorer(schema gnn.Schema, relation string) gnn.EdgeScorer {
 	p = p.forFeatures(schema)
 	of, v := schema.RelationOf(relation), p.decoded
@@ -112,7 +114,7 @@ func (p *Program) EdgeScorer(schema gnn.Schema, relation string) gnn.EdgeScorer 
 	}
 }
 
-// split returns some of the values that lie side by side in rows.
+// split returns some of the values that rows hold side by side.
 func split(rows *autograd.Var, all, some []*value) (parts []*autograd.Var) {
 	for _, v := range some {
 		parts = append(parts, autograd.Columns(rows, width(all[:slices.Index(all, v)]), v.size()))

@@ -9,7 +9,7 @@ import (
 	"weft/kernel"
 )
 
-// Steps lists the steps that compute the program, but for leaves, with those of a message function after it.
+// Steps lists the steps that compute the program, except leaves. The steps of a message function follow it.
 func (p *Program) Steps() string {
 	outputs := p.build(allStates, append([]int{p.Output}, p.EdgeOutputs...)...)
 	return stepsOf(newCode(inBoth, outputs, storage(false, inBoth), func(*value) bool { return false }))
@@ -20,7 +20,7 @@ func (p *Program) SparseSteps() string {
 	return p.forFeatures(gnn.Schema{Types: []gnn.VertexType{{Sparse: true}}}).Steps()
 }
 
-// Expressions are those of message functions, in their order.
+// Expressions returns the expressions of message functions, in their order.
 func (p *Program) Expressions() (all []*kernel.Expression) {
 	outputs := p.build(allStates, append([]int{p.Output}, p.EdgeOutputs...)...)
 	c := newCode(inBoth, outputs, storage(false, inBoth), func(*value) bool { return false })
@@ -133,7 +133,7 @@ func textOf(v *value) string {
 	return v.op
 }
 
-// Described are the operations by name: how many values they read, and their attributes.
+// Described returns, by the name of an operation, how many values it reads and its attributes.
 func Described() map[string]string {
 	described := map[string]string{}
 	for name, k := range kinds {
@@ -142,7 +142,7 @@ func Described() map[string]string {
 	return described
 }
 
-// Rules are the names of the rules, in their order.
+// Rules returns the names of the rules, in their order.
 func Rules() (names []string) {
 	for _, r := range slices.Concat(rules, lowering) {
 		names = append(names, r.name)
@@ -150,7 +150,7 @@ func Rules() (names []string) {
 	return names
 }
 
-// Without has do work without the rule of that name.
+// Without calls do while the rule of that name is off.
 func Without(name string, do func()) {
 	each, last := rules, lowering
 	defer func() { rules, lowering = each, last }()

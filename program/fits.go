@@ -8,9 +8,10 @@ import (
 	"weft/internal/refusal"
 )
 
-// Whether a graph has what a program reads, and its labels need as many outputs as it has.
+// Checks that a graph has everything that a program reads, and that its labels need as many outputs as the
+// program has.
 
-// checkEdgeOutput refuses a program that does not return rows of the edges of a relation, and of no others.
+// checkEdgeOutput refuses a program unless its outputs of edges are those of this relation alone.
 func (p *Program) checkEdgeOutput(relation string) error {
 	all := p.OutputsByRelation()
 	if len(all) != 1 || all[0].Of != "" && all[0].Of != relation {
@@ -20,13 +21,14 @@ func (p *Program) checkEdgeOutput(relation string) error {
 	return nil
 }
 
-// refuseOutputs refuses labels that need so many outputs, of a program that has n.
+// refuseOutputs returns the refusal of labels that need outputs outputs, while the program has n.
 func (p *Program) refuseOutputs(n, outputs int) error {
 	return refusal.Errorf("the model %s has %d outputs, and the graph's labels need %d; change its last layer",
 		p.Class, n, outputs)
 }
 
-// fits refuses a graph that lacks what the program reads, or has other outputs.
+// fits refuses a graph that lacks something that the program reads, or whose labels need another number of
+// outputs.
 func (p *Program) fits(schema gnn.Schema, outputs int) error {
 	if err := p.fitsRows(schema); err != nil {
 		return err
@@ -51,7 +53,7 @@ func (p *Program) fits(schema gnn.Schema, outputs int) error {
 	return nil
 }
 
-// fitsOperation refuses a graph that lacks what an operation reads.
+// fitsOperation refuses a graph that lacks something that an operation reads.
 func (p *Program) fitsOperation(schema gnn.Schema, o *Operation, t Type) error {
 	refuse := func(format string, args ...any) error {
 		return refusal.Errorf("the model %s %s; trace it for this graph", p.Class, fmt.Sprintf(format, args...))
@@ -77,7 +79,7 @@ func (p *Program) fitsOperation(schema gnn.Schema, o *Operation, t Type) error {
 			return fits("vertices", schema.Types[i].Vertices, p.Parameter(o.Name).Shape[0])
 		}
 	case Edges:
-		if len(schema.Relations) == 0 { // the edges are not read yet
+		if len(schema.Relations) == 0 { // the schema is of a graph whose edges are not read yet
 			return nil
 		}
 		r, of := schema.RelationOf(t.Of), p.relation(t.Of)
@@ -94,7 +96,7 @@ func (p *Program) fitsOperation(schema gnn.Schema, o *Operation, t Type) error {
 	return nil
 }
 
-// fitsRows refuses a graph that lacks what the program reads.
+// fitsRows refuses a graph that lacks something that the program reads.
 func (p *Program) fitsRows(schema gnn.Schema) error {
 	if len(p.Relations) == 0 && schema.Typed() {
 		return refusal.Errorf("the model %s is for one type of vertices and of edges, and the graph has more; take "+

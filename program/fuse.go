@@ -10,18 +10,18 @@ import (
 	"weft/nn"
 )
 
-// fused is a step of several operations, for which autograd has one; nil: there is none of this kind.
+// fused is a step of several operations that autograd computes by one. nil: the step is one operation.
 type fused interface {
-	// parts are the operations but the last.
+	// parts returns all operations but the last.
 	parts() []*value
-	// reads are the values that must be there.
+	// reads returns the values that must be computed before.
 	reads() []*value
-	// compute computes the last operation.
+	// compute computes the result of the last operation.
 	compute(p *pass) *autograd.Var
 }
 
-// fuse returns the step of several operations whose last is v, if only it reads the others; nil: there is
-// none.
+// fuse returns the step of several operations whose last is v; nil: there is none. alone says whether only
+// one operation reads a value: all operations but the last must be such.
 func fuse(v *value, alone func(*value) bool) fused {
 	for _, find := range []func(*value, func(*value) bool) fused{
 		aggregatedLinear, headDot, scored, overRows, finishOf,
@@ -36,7 +36,7 @@ func fuse(v *value, alone func(*value) bool) fused {
 	return nil
 }
 
-// productAlong is an aggregation of rows times a weight, Â(xW) or (Âx)W; first is that of both which the
+// productAlong is an aggregation of rows times a weight, Â(xW) or (Âx)W. first is the operation that the
 // other reads.
 type productAlong struct{ first, aggregate, linear *value }
 
@@ -67,7 +67,7 @@ func (f *productAlong) compute(p *pass) *autograd.Var {
 	return p.propagators[f.aggregate].AggregateLinear(x, w, reduceOf(f.aggregate))
 }
 
-// dot is the sum of each head's products with a vector.
+// dot is the dot product of each head's columns with a vector.
 type dot struct{ sum, x, vector *value }
 
 func headDot(v *value, alone func(*value) bool) fused {
@@ -77,7 +77,7 @@ func headDot(v *value, alone func(*value) bool) fused {
 	return nil
 }
 
-// dotOf returns the sum of each head's products with a vector; nil: v is none.
+// dotOf returns v as a dot product of each head's columns with a vector; nil: v is no such product.
 func dotOf(v *value) *dot {
 	if v.op != "sum" || v.Rows != Vertices || v.in[0].op != "mul" ||
 		!slices.Equal(v.o.Dims, []int{len(v.in[0].Shape) - 1}) {
@@ -101,10 +101,10 @@ func (f *dot) compute(p *pass) *autograd.Var {
 	return autograd.HeadDot(p.of(f.x), p.of(f.vector), f.sum.size())
 }
 
-// productOverRows is the sum over rows of the products of columns of two values.
+// productOverRows is the sum over rows of the products of the columns of two values.
 type productOverRows struct{ sum, x, y *value }
 
-// overRows returns the product of which v is the sum, if each row has more products than either has columns.
+// overRows returns v as a productOverRows, if a row has more products than either value has columns.
 func overRows(v *value, alone func(*value) bool) fused {
 	if v.op != "row_sum" || v.in[0].op != "mul" || !alone(v.in[0]) {
 		return nil
@@ -131,7 +131,7 @@ func (f *productOverRows) compute(p *pass) *autograd.Var {
 	}))
 }
 
-// scores is attention whose scores are products of its source's rows with two vectors.
+// scores is attention whose scores are dot products of its source's rows with two vectors.
 type scores struct {
 	attend         *value
 	source, target *dot
@@ -172,7 +172,7 @@ func (f *scores) compute(p *pass) *autograd.Var {
 
 // finish is mask(act(norm(Σ terms + Σ products + Σ biases))).
 type finish struct {
-	all           []*value // the operations but the last
+	all           []*value // all operations but the last
 	in            map[*value]bool
 	terms, biases []*value
 	products      []product
@@ -181,13 +181,13 @@ type finish struct {
 	mask          nn.Dropout
 }
 
-// product is x·W, or that of an aggregation.
+// product is x·W, or the product of an aggregation with W.
 type product struct {
 	linear *value
 	along  *productAlong // nil: x·W
 }
 
-// activations are those that a sum's bias and dropout are computed with.
+// activations are the activations that a kernel computes in one pass with bias and dropout.
 var activations = map[string]kernel.Activation{
 	"relu": kernel.ReLU, "tanh": kernel.Tanh, "sigmoid": kernel.Sigmoid, "elu": kernel.ELU,
 }
@@ -197,7 +197,7 @@ func finishOf(v *value, alone func(*value) bool) fused {
 		return nil
 	}
 	f, x := &finish{in: map[*value]bool{}}, v
-	within := func() bool { // moves x to its operand, if a step has both
+	within := func() bool { // moves x to its operand, if the step may include both
 		y := x.in[0]
 		if !alone(y) || y.op != "add" && y.op != "linear" && !isWholeNorm(y) &&
 			(x.op != "dropout" || activations[y.op] == 0) {
@@ -226,12 +226,13 @@ func finishOf(v *value, alone func(*value) bool) fused {
 
 func isNorm(v *value) bool { return v.op == "batch_norm" || v.op == "layer_norm" }
 
-// isWholeNorm reports whether a value is normalised, and not some groups of its columns.
+// isWholeNorm reports whether a norm is over all columns, and not over groups of columns.
 func isWholeNorm(v *value) bool {
 	return v.op == "batch_norm" || v.op == "layer_norm" && v.in[1].size() == v.size()
 }
 
-// normed is the step with a norm. A batch norm takes the terms of a sum, as its statistics cancel the biases.
+// normed returns the step with a norm. A batch norm takes the terms of a sum into the step, because its
+// statistics cancel the biases.
 func (f *finish) normed(v *value, alone func(*value) bool) fused {
 	x := f.norm.in[0]
 	if f.norm.op == "batch_norm" && (x.op == "add" || x.op == "linear") && alone(x) {
@@ -246,8 +247,8 @@ func (f *finish) normed(v *value, alone func(*value) bool) fused {
 	return f
 }
 
-// collect notes the terms of a sum. It returns false if one of them is better computed with the sum, or has
-// another shape.
+// collect notes the terms of the sum v. It returns false if a term had better be computed by a cluster with
+// the sum, or has another shape.
 func (f *finish) collect(x, v *value, alone func(*value) bool) bool {
 	switch {
 	case x.size() != v.size():
@@ -279,7 +280,7 @@ func (f *finish) collect(x, v *value, alone func(*value) bool) bool {
 	return true
 }
 
-// add notes an operation.
+// add notes an operation of the step.
 func (f *finish) add(x *value) { f.all, f.in[x] = append(f.all, x), true }
 
 func (f *finish) parts() []*value { return f.all }
@@ -306,7 +307,7 @@ func (f *finish) compute(p *pass) *autograd.Var {
 	}
 	var x *autograd.Var
 	use := nn.InPlace
-	if len(f.terms) == 1 && len(f.products) == 0 { // a recorded norm makes its own copy
+	if len(f.terms) == 1 && len(f.products) == 0 { // a norm makes its own copy if the tape records
 		x = p.of(f.terms[0])
 		if p.left[p.code.alias(f.terms[0])] > 1 {
 			use = nn.OutOfPlace
@@ -323,7 +324,7 @@ func (f *finish) compute(p *pass) *autograd.Var {
 	return outOfGroups(z, x, x.Cols())
 }
 
-// sum is the sum of the terms and products.
+// sum returns the sum of the terms and products.
 func (f *finish) sum(p *pass) (z *autograd.Var) {
 	for _, x := range f.terms {
 		if z == nil {
@@ -347,7 +348,7 @@ func (f *finish) sum(p *pass) (z *autograd.Var) {
 	return z
 }
 
-// bias is the sum of the biases; nil: there are none.
+// bias returns the sum of the biases; nil: there are none.
 func (f *finish) bias(p *pass) (sum *autograd.Var) {
 	for _, b := range f.biases {
 		if sum == nil {

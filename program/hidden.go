@@ -10,9 +10,9 @@ import (
 )
 
 // Hidden returns the program up to the input of its last layer with trained parameters, whose rows are the
-// embeddings. It refuses a layer that has several inputs of vertices, or none.
+// embeddings. It refuses a program whose last layer has several inputs of vertices, or none.
 func (p *Program) Hidden() (*Program, error) {
-	last, trained := 0, make([]bool, len(p.Operations)) // tensors of trained parameters
+	last, trained := 0, make([]bool, len(p.Operations)) // by operation: it is a tensor of trained parameters
 	for k, o := range p.Operations {
 		reads := slices.ContainsFunc(o.In, func(x int) bool { return trained[x] })
 		switch {

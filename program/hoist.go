@@ -4,8 +4,8 @@ import "slices"
 
 // The rule by which operations on rows of edges become operations on rows of vertices.
 
-// hoisted gathers the result of an operation on rows of vertices in place of its operands: a graph has fewer
-// vertices than edges.
+// hoisted computes an operation on rows of vertices and gathers its result, instead of gathering its
+// operands: a graph has fewer vertices than edges.
 func (b *builder) hoisted(o Operation, in []*value) *value {
 	if !isRowLocal(o.Op) {
 		return nil
@@ -30,7 +30,7 @@ func (b *builder) hoisted(o Operation, in []*value) *value {
 	return b.make(from.o, b.make(o, rows...))
 }
 
-// singular returns the number of the operand at which the derivatives may be infinite; -1: there is none.
+// singular returns the number of the operand for which the derivative may be infinite; -1: there is none.
 func singular(op string) int {
 	switch op {
 	case "div", "fmod":
@@ -41,8 +41,8 @@ func singular(op string) int {
 	return -1
 }
 
-// oneWhereUnread returns an operand that edges gather, with 1 in the place of vertices that no edge reads: their
-// gradient is to stay 0.
+// oneWhereUnread returns x, which edges gather, with 1 for vertices that no edge reads. Their gradient is 0,
+// and must not become 0·∞.
 func (b *builder) oneWhereUnread(x, gather *value) *value {
 	if !x.requiresGrad || gather.Loops == one || gather.Loops == added {
 		return x

@@ -17,7 +17,7 @@ func inferFeatures(rows Rows) func(*Program, *Operation, []Type) (Type, error) {
 	}
 }
 
-// rows is the type of rows of the vertex type or the relation that an operation names.
+// rows returns the type of rows for the vertex type or the relation that an operation names.
 func (p *Program) rows(rows Rows, o *Operation, shape ...int) (Type, error) {
 	t := Type{Rows: rows, Of: o.Of, Shape: shape}
 	if rows != Edges {
@@ -98,7 +98,7 @@ func inferScatter(p *Program, o *Operation, in []Type) (Type, error) {
 	return p.aggregated(in[0].Of, o.End, in[0].Shape), nil
 }
 
-// aggregated is the type of what is aggregated at an end of a relation.
+// aggregated returns the type of rows that are aggregated at an end of a relation.
 func (p *Program) aggregated(relation, end string, shape []int) Type {
 	return Type{Rows: Vertices, Of: p.relation(relation).end(end), Shape: shape}
 }
@@ -125,10 +125,10 @@ func (p *Program) mayLoop(t Type) bool {
 	return r.Source == r.Target
 }
 
-// atLoops reports whether a value has numbers for the loops of edges: a row for each vertex, or one for all.
+// atLoops reports whether a value has numbers for self loops: a row for each vertex, or one for all.
 func (p *Program) atLoops(x, edges Type) bool {
 	return p.mayLoop(edges) && slices.Equal(x.Shape, edges.Shape) &&
-		(x.Rows == None || x.along(p.aggregated(edges.Of, "", nil)))
+		(x.Rows == None || x.sameRows(p.aggregated(edges.Of, "", nil)))
 }
 
 func inferWithLoops(p *Program, _ *Operation, in []Type) (Type, error) {

@@ -6,7 +6,7 @@ import (
 	"slices"
 )
 
-// The types of operations whose rows are those of their operands, and of sums over all rows.
+// The types of operations that keep the rows of their operands, and of sums over all rows.
 
 func inferSame(_ *Program, o *Operation, in []Type) (Type, error) {
 	return in[0], checkDims(o.Dims, in[0].Shape)
@@ -29,7 +29,7 @@ func inferDropout(_ *Program, o *Operation, in []Type) (Type, error) {
 	return in[0], nil
 }
 
-// inferPointwise is the type of operations that broadcast.
+// inferPointwise returns the type of an operation that broadcasts.
 func inferPointwise(_ *Program, _ *Operation, in []Type) (Type, error) { return broadcastTypes(in) }
 
 // broadcastTypes returns the rows and the broadcast shape of operands that an operation combines row by row.
@@ -47,19 +47,19 @@ func broadcastTypes(in []Type) (t Type, err error) {
 	return t, nil
 }
 
-// unifyRows gives t the rows of x, if it has none, for an operation that combines both row by row.
+// unifyRows gives t the rows of x, if t has none. It is an error if both have rows that differ.
 func (t *Type) unifyRows(x Type) error {
 	switch {
 	case x.Rows == None:
 	case t.Rows == None:
 		t.Rows, t.Of, t.Loops = x.Rows, x.Of, x.Loops
-	case !t.along(x):
+	case !t.sameRows(x):
 		return fmt.Errorf("combines %s and %s", t, x)
 	}
 	return nil
 }
 
-// broadcast returns the shape to which both shapes are broadcast, as NumPy does.
+// broadcast returns the shape to which both shapes are broadcast, by NumPy's rules.
 func broadcast(a, b []int) ([]int, error) {
 	if len(a) < len(b) {
 		a, b = b, a
@@ -86,7 +86,7 @@ func inferReshape(_ *Program, o *Operation, in []Type) (Type, error) {
 
 func negative(n int) bool { return n < 0 }
 
-// checkDims refuses numbers that are no different dimensions of a shape.
+// checkDims refuses numbers that are not different dimensions of a shape.
 func checkDims(dims, shape []int) error {
 	for i, d := range dims {
 		if d < 0 || d >= len(shape) || slices.Contains(dims[:i], d) {
@@ -206,7 +206,8 @@ func inferLinear(_ *Program, _ *Operation, in []Type) (Type, error) {
 	return x.with(append(slices.Clone(x.Shape[:n-1]), w.Shape[0])...), nil
 }
 
-// inferMatmul is the type of products of the last two dimensions; a first operand of one is a vector.
+// inferMatmul returns the type of a product over the last two dimensions. A first operand of one dimension is
+// a vector.
 func inferMatmul(_ *Program, _ *Operation, in []Type) (Type, error) {
 	x, y := in[0].Shape, in[1].Shape
 	vector := len(x) == 1

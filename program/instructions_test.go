@@ -43,8 +43,8 @@ func TestCountedExpressions(t *testing.T) {
 	assert.Equal(t, map[string]string{}, files)
 }
 
-// computed describes an expression as the kernel has it: constants first, each value once, and none that no
-// result needs.
+// computed describes an expression in the kernel's form: constants first, each value once, and only values
+// that a result needs.
 func computed(e *kernel.Expression) string {
 	names := map[kernel.Operation]string{}
 	for name, o := range kernel.Operations {

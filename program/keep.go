@@ -5,20 +5,21 @@ import (
 	"slices"
 )
 
-// opApply is rows of edges that are kept.
+// opApply computes rows of edges, which are kept.
 const opApply = "apply_edges"
 
-// allStates keeps each state of edges: every one-th.
+// allStates is the number with which Keeping keeps every state of edges.
 const allStates = 1
 
-// Keeping returns the program that keeps every so many-th of the states of edges that pass through its
-// layers, 0: none, and computes those between again from the last that is kept. The program itself keeps all.
+// Keeping returns the program that keeps every n-th of the states of edges that pass through its layers, for
+// n = every, or none for 0. It computes the states between again from the last kept one. The program itself
+// keeps all.
 func (p *Program) Keeping(every int) *Program {
 	if every == allStates {
 		return p
 	}
 	kept := *p
-	kept.keep(every)
+	kept.rebuild(every)
 	return &kept
 }
 
@@ -32,8 +33,8 @@ func (p *Program) States() (n int) {
 	return n
 }
 
-// Keepings returns for which numbers Keeping keeps different states, of 1, 2, 4 and 0: those that keep most
-// come first.
+// Keepings returns those of the numbers 1, 2, 4 and 0 for which Keeping keeps different states. The number
+// that keeps most comes first.
 func (p *Program) Keepings() []int {
 	all, last := []int{allStates}, p.States()
 	for _, every := range []int{2, 4, 0} {
@@ -47,17 +48,17 @@ func (p *Program) Keepings() []int {
 	return all
 }
 
-// keep has rows of edges kept that several message functions would compute again: states of edges, which pass
-// through layers. A value is kept if
+// keep chooses rows of edges to be kept, because several message functions would compute them again: states
+// of edges, which pass through layers. A value is kept if
 //
-//   - what reads it leads to different results, so that no value after it could be kept in its place,
-//   - products of rows of edges are among what computes it, so that it costs more than to read it.
+//   - its readers lead to different results, so that no later value could be kept in its place,
+//   - products of rows of edges compute it, so that computing it costs more than reading it.
 //
-// It is then the operand of an operation opApply, whose region computes it, and what read it reads that. What
-// a norm over all edges reads is kept, and so is its result. The other values are chains, in which each value
-// depends on the one before: every so many-th is kept; 0: none. Those between are computed again from the
-// last that is kept. An output of edges becomes an opApply in any case, which is what its readers read if it
-// may be kept.
+// It then becomes the operand of an opApply, whose region computes it, and its readers read that. The operand
+// and the result of a norm over all edges are always kept. The other values form chains, in which each value
+// depends on the one before: every n-th is kept for n = every, or none for 0. Values between are computed
+// again from the last kept one. An output of edges becomes an opApply in any case; its readers read that if
+// it may be kept.
 func keep(outputs []*value, every int) {
 	all := reachable(outputs...)
 	readers := readersOf(all)
@@ -72,18 +73,19 @@ func keep(outputs []*value, every int) {
 	all = reachable(outputs...)
 	readers = readersOf(all)
 	ends := endsOfKept(all, readers)
-	costs := map[*value]bool{} // products, since the last value that may be kept
-	depth := map[*value]int{}  // how many values that may be kept it depends on, along edges alone
+	costs := map[*value]bool{} // whether products compute it, since the last value that may be kept
+	// number of values that may be kept on the way to it, along rows of edges alone
+	depth := map[*value]int{}
 	kept := map[*value]*value{}
 	var list []*value
 	for _, v := range all {
-		if v.op == opApply { // an output
+		if v.op == opApply { // an output of edges
 			if kept[v.in[0]] == nil {
 				list = append(list, v)
 			}
 			continue
 		}
-		v.in = slices.Clone(v.in) // other values may have the same list
+		v.in = slices.Clone(v.in) // other values may share the list
 		for i, x := range v.in {
 			v.in[i] = cmp.Or(kept[x], x)
 		}
@@ -126,9 +128,9 @@ func readersOf(all []*value) map[*value][]*value {
 	return readers
 }
 
-// endOfOutput is the end of the edges at which an output of edges is computed: the source where all is
-// aggregated there that reads what the output reads, so that this may be kept, else the target. Features of
-// edges are read at the target alone.
+// endOfOutput returns the end of the edges at which an output of edges is computed. It is the source if every
+// aggregation that reads a value of the output is at the source, so that these values may be kept. Otherwise
+// it is the target. Features of edges can be read only at the target.
 func endOfOutput(output *value, readers map[*value][]*value) string {
 	end, seen := "target", map[*value]bool{}
 	var atSource func(v *value) bool
@@ -154,20 +156,21 @@ func endOfOutput(output *value, readers map[*value][]*value) string {
 	return end
 }
 
-// endsOfKept has the values that may be kept, by the first condition, and the end of the edges at which what
-// reads them is aggregated.
+// endsOfKept returns the values that may be kept by the first condition, with the end of the edges at which
+// their readers are aggregated.
 func endsOfKept(all []*value, readers map[*value][]*value) map[*value]string {
 	ends := map[*value]string{}
-	results := map[*value][]*value{} // that rows of edges lead to: rows of vertices, and kept rows
+	// by rows of edges, the results that they lead to: rows of vertices, and kept rows
+	results := map[*value][]*value{}
 	for _, v := range slices.Backward(all) {
 		if v.Rows != Edges {
 			continue
 		}
-		if v.op == opApply { // an output
+		if v.op == opApply { // an output of edges
 			ends[v], results[v] = v.o.End, []*value{v}
 			continue
 		}
-		var led [][]*value // by reader
+		var led [][]*value // results by reader
 		apart := isNormOfEdges(v)
 		for _, r := range readers[v] {
 			of := []*value{r}
@@ -191,21 +194,21 @@ func endsOfKept(all []*value, readers map[*value][]*value) map[*value]string {
 // ofBothEnds stands for results that are aggregated at different ends of the edges.
 var ofBothEnds = &value{}
 
-// isNormOfEdges reports whether each row depends on all others.
+// isNormOfEdges reports whether a value is a norm over all edges, whose rows depend on each other.
 func isNormOfEdges(v *value) bool { return v.op == "batch_norm" && v.Rows == Edges }
 
 // isKept reports whether a value is rows of edges that are kept.
 func isKept(v *value) bool { return v.op == opApply || isNormOfEdges(v) }
 
-// union is the values of several lists, in the order of their numbers.
+// union returns the values of several lists, each once, in the order of their numbers.
 func union(lists [][]*value) []*value {
 	all := slices.Concat(lists...)
 	slices.SortFunc(all, func(x, y *value) int { return cmp.Compare(x.number, y.number) })
 	return slices.Compact(all)
 }
 
-// endOf is the end of the edges at which all results are aggregated; none: at different ones, or over each
-// vertex's last loop, whose rows are not kept.
+// endOf returns the end of the edges at which all results are aggregated. There is none if the ends differ,
+// or for an aggregation over each vertex's last loop, whose rows are not kept.
 func endOf(results []*value, ends map[*value]string) (end string, is bool) {
 	for i, r := range results {
 		own, kept := ends[r]
@@ -220,7 +223,8 @@ func endOf(results []*value, ends map[*value]string) (end string, is bool) {
 	return end, true
 }
 
-// applied is a kept value, as its readers see it. counted says that its rows are counted over all workers.
+// applied returns the opApply that readers of a kept value read. counted says that its rows are counted over
+// all workers.
 func applied(v *value, end string, counted bool) *value {
 	a := *v
 	a.op, a.in, a.counted = opApply, []*value{v}, counted

@@ -11,7 +11,7 @@ import (
 	"weft/program"
 )
 
-// states is a program of layers whose edges have a state: e' = tanh(e·w + x_j), x' = Σ_j e'.
+// states returns a program of layers whose edges have a state: e' = tanh(e·w + x_j), x' = Σ_j e'.
 func states(layers int) string {
 	operations := []string{
 		`{"op": "features", "shape": [4]}`, `{"op": "edge_features", "shape": [4]}`,
@@ -33,8 +33,8 @@ func states(layers int) string {
 		`"trained": true}], "operations": [%s], "output": %d}`, strings.Join(operations, ", "), x)
 }
 
-// TestStatesAreKept: what an edge costs is linear in the depth, as each layer reads the rows that the layer
-// before kept.
+// TestStatesAreKept: the cost of an edge is linear in the depth, because each layer reads the rows that the
+// layer before kept.
 func TestStatesAreKept(t *testing.T) {
 	cost := func(layers int) (edge int) {
 		p, err := program.Read(strings.NewReader(states(layers)))
@@ -52,14 +52,14 @@ func TestStatesAreKept(t *testing.T) {
 		"messages sum (tanh(gather + linear))", steps(t, states(2)))
 }
 
-// TestKeeping: of a chain of states every so many-th is kept, and those between are computed again from the
-// last that is: with none kept, the work of an edge is quadratic in the depth.
+// TestKeeping: of a chain of states every n-th is kept, and the states between are computed again from the
+// last kept one. If none is kept, the work for an edge is quadratic in the depth.
 func TestKeeping(t *testing.T) {
 	const layers = 9
 	p, err := program.Read(strings.NewReader(states(layers)))
 	require.NoError(t, err)
 	assert.Equal(t, []int{1, 2, 4, 0}, p.Keepings())
-	const columns, operations = 4, 4 + 2 // of a state: a product, a sum and tanh, per column
+	const columns, operations = 4, 4 + 2 // of a state, for each column: a product, a sum and tanh
 	for _, c := range []struct{ every, states, computed, fromFeatures int }{
 		{1, 8, 9, 1}, {2, 4, 4*2 + 5, 2}, {4, 2, 2*4 + 2*(1+2+3) + 1, 4}, {9, 0, 45, 9}, {0, 0, 45, 9},
 	} {
@@ -83,7 +83,7 @@ func TestKeeping(t *testing.T) {
 // TestEdgesCrossBesideVertices: a pipeline is not cut where rows of edges alone would pass to the next stage.
 func TestEdgesCrossBesideVertices(t *testing.T) {
 	for _, c := range []struct {
-		last string // what the second layer adds to its messages
+		last string // the value that the second layer adds to its messages
 		want []int  // the columns of vertices and of edges before each block
 	}{
 		{`{"op": "add", "in": [9, 8]}`, []int{4, 0}},
@@ -112,14 +112,14 @@ func TestEdgesCrossBesideVertices(t *testing.T) {
 	}
 }
 
-// returning is a program with outputs of edges.
+// returning adds outputs of edges to a program.
 func returning(text string, values ...int) string {
 	return strings.TrimSuffix(text, "}") + fmt.Sprintf(`, "edge_outputs": %s}`,
 		strings.ReplaceAll(fmt.Sprint(values), " ", ", "))
 }
 
-// TestEdgeOutputsAreKept: an output of edges is kept once, however many states are, and layers read it; where
-// its state is aggregated at the edges' sources, so is its order.
+// TestEdgeOutputsAreKept: an output of edges is kept once, however many states are kept, and layers read it.
+// If its state is aggregated at the edges' sources, its rows have their order.
 func TestEdgeOutputsAreKept(t *testing.T) {
 	const second = 11 // the value that is the second state
 	p, err := program.Read(strings.NewReader(returning(states(3), second)))
@@ -150,7 +150,8 @@ func TestEdgeOutputsAreKept(t *testing.T) {
 	}
 }
 
-// TestRefusesEdgeOutputs: an output of edges is rows of stored edges, one of each relation.
+// TestRefusesEdgeOutputs: an output of edges must be rows of stored edges, and there may be one for each
+// relation.
 func TestRefusesEdgeOutputs(t *testing.T) {
 	loops := strings.Replace(states(1), `"end": "source"}`, `"end": "source", "loops": "removed"}`, 1)
 	loops = strings.Replace(loops, `{"op": "edge_features", "shape": [4]}`,

@@ -7,15 +7,15 @@ import (
 	"strings"
 )
 
-// kind describes operations of one name: how many operands they have, which attributes, and the type of the
-// result.
+// kind describes the operations of one name: the number of their operands, their attributes, and the type of
+// the result.
 type kind struct {
 	least, most int    // operands
 	attributes  string // separated by spaces
 	infer       func(p *Program, o *Operation, in []Type) (Type, error)
 }
 
-// operands says how many there are.
+// operands says how many operands there are.
 func (k kind) operands() string {
 	switch {
 	case k.least == k.most:
@@ -26,10 +26,10 @@ func (k kind) operands() string {
 	return fmt.Sprintf("%d to %d", k.least, k.most)
 }
 
-// mostParts is how many values can be put side by side.
+// mostParts bounds the values that an operation puts side by side.
 const mostParts = 1 << 16
 
-// kinds are the operations by name. docs/program.md says what each gives.
+// kinds are the operations by name. docs/program.md defines each of them.
 var kinds = map[string]kind{
 	"features":      {0, 0, "shape of", inferFeatures(Vertices)},
 	"edge_features": {0, 0, "shape of differentiable", inferFeatures(Edges)},
@@ -74,7 +74,7 @@ var kinds = map[string]kind{
 	"layer_norm":    {1, 3, "dims eps", inferLayerNorm},
 }
 
-// unary are the pointwise operations of one operand, and their attributes.
+// unary are the pointwise operations of one operand, with their attributes.
 var unary = map[string]string{
 	"neg": "", "abs": "", "sign": "", "exp": "", "log": "", "log1p": "", "expm1": "", "sqrt": "", "rsqrt": "",
 	"reciprocal": "", "square": "", "sin": "", "cos": "", "atan": "", "tanh": "", "sigmoid": "",
@@ -99,7 +99,8 @@ func init() {
 	}
 }
 
-// checkAttributes refuses attributes that an operation does not have, and words that are none.
+// checkAttributes refuses attributes that an operation does not have, and words that are no value of an
+// attribute.
 func (o *Operation) checkAttributes(allowed []string) error {
 	has := map[string]bool{
 		"name": o.Name != "", "of": o.Of != "", "shape": o.Shape != nil, "values": o.Values != nil,

@@ -2,7 +2,8 @@ package program
 
 // Rules about the self loops of a set of edges.
 
-// loopsOfRows has gathers read the set of edges that they are wanted for.
+// loopsOfRows lets a gather produce rows for the set of edges that reads it, without a change of loops
+// afterwards.
 func (b *builder) loopsOfRows(o Operation, in []*value) *value {
 	if o.Op != "without_loops" && o.Op != "with_loops" {
 		return nil
@@ -22,8 +23,8 @@ func (b *builder) loopsOfRows(o Operation, in []*value) *value {
 	return nil
 }
 
-// valuesOfLoops makes the values of vertices' last stored loops, or others where there are none. As in
-// PyTorch, each stored loop of a vertex has the gradient of the last.
+// valuesOfLoops makes the value of the last stored loop of each vertex, or the other operand's for a vertex
+// without loops. As in PyTorch, each stored loop of a vertex gets the gradient of the last.
 func (b *builder) valuesOfLoops(o Operation, in []*value) *value {
 	if o.Op != "loop_values" {
 		return nil
@@ -36,7 +37,7 @@ func (b *builder) valuesOfLoops(o Operation, in []*value) *value {
 	last, any := loops(lastLoops, in[0]), loops(lastLoops, b.ones(in[0].Type))
 	if in[0].requiresGrad {
 		each := loops(onlyLoops, in[0])
-		nothing := b.make(o.op("sub"), each, b.make(o.op("detach"), each)) // but for its gradient
+		nothing := b.make(o.op("sub"), each, b.make(o.op("detach"), each)) // 0, with the gradient of each
 		last = b.make(o.op("add"), b.make(o.op("detach"), last), nothing)
 	}
 	return b.make(o.op("where"), b.make(o.op("gt"), any, b.constant(0)), last, in[1])

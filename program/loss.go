@@ -13,8 +13,8 @@ import (
 )
 
 // Loss is a loss as data: operations on the logits and the labels of some vertices. The last one makes one
-// number. The rows of its values are these vertices, and sums over rows are over those of all workers.
-// Numbers of classes are labels of shape [], and those of several columns have a shape [columns].
+// number. The rows of its values are these vertices, and sums over rows are over those of all workers. Labels
+// that are classes have the shape [], and labels of several columns have the shape [columns].
 type Loss struct {
 	*Program
 	logits, labels []int // their shapes
@@ -27,13 +27,13 @@ const (
 	opLabels = "labels"
 )
 
-// notInLosses are the operations that a loss cannot have, beside those that read rows of edges.
+// notInLosses are the operations that a loss cannot have, besides operations on rows of edges.
 var notInLosses = []string{
 	"features", "edge_features", "edge_weight", "parameter", "table", "gather", "dropout", "batch_norm",
 	"uniform", "training",
 }
 
-// inferOfLoss is the type of what a loss reads.
+// inferOfLoss returns the type of an input of a loss.
 func inferOfLoss(_ *Program, o *Operation, _ []Type) (Type, error) {
 	if len(o.Shape) > 1 || slices.ContainsFunc(o.Shape, notPositive) {
 		return Type{}, fmt.Errorf("a shape of %v, and rows have one size", o.Shape)
@@ -83,8 +83,8 @@ func (l *Loss) check() error {
 	return nil
 }
 
-// Check refuses a graph with other labels, of so many classes or columns: several columns where a vertex has
-// several labels, or values.
+// Check refuses a graph whose labels the loss does not fit. The graph has so many classes or columns; several
+// says that they are columns, because a vertex has several labels, or values.
 func (l *Loss) Check(columns int, several bool) error {
 	fits := l.labels == nil || several && size(l.labels) == columns || !several && len(l.labels) == 0
 	switch {

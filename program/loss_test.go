@@ -44,7 +44,7 @@ func goldenLosses(t *testing.T) (all []goldenLoss) {
 	return all
 }
 
-// labels are those of some vertices.
+// labels returns the labels of some vertices.
 func (g *goldenLoss) labels(team *kernel.Team, vertices []int32) (l nn.Labels) {
 	columns := func(of []float32) *tensor.Matrix {
 		m := team.Memory.New(tensor.Buffers, len(vertices), g.columns)
@@ -71,8 +71,8 @@ func (g *goldenLoss) labels(team *kernel.Team, vertices []int32) (l nn.Labels) {
 	return l
 }
 
-// TestLosses: losses and their gradients are those of PyTorch in float64, also where workers divide the rows
-// or have none.
+// TestLosses: losses and their gradients agree with PyTorch in float64, also if workers divide the rows, or
+// have none.
 func TestLosses(t *testing.T) {
 	for _, g := range goldenLosses(t) {
 		l, err := program.ReadLoss(strings.NewReader(string(g.Loss)))
@@ -152,7 +152,7 @@ func TestDamagedLosses(t *testing.T) {
 	}
 }
 
-// TestReadLossRefuses what is no loss, and labels of other shapes.
+// TestReadLossRefuses: ReadLoss refuses programs that are no loss, and Check labels of other shapes.
 func TestReadLossRefuses(t *testing.T) {
 	const logits, mean = `{"op": "logits", "shape": [3]}`, `{"op": "row_mean", "in": [0]}, {"op": "sum", "in": [1]}`
 	for _, c := range []struct{ operations, want string }{

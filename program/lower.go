@@ -5,10 +5,10 @@ import (
 	"slices"
 )
 
-// Rules that replace an operation by others that have kernels.
+// The rules that replace an operation without a kernel by operations that have kernels.
 
-// normalized makes a layer norm from its parts, but for rows with a weight and a bias for each column, which
-// a kernel normalises.
+// normalized makes a layer norm from its parts. It leaves rows with a trained weight and bias for each column
+// to the kernel.
 func (b *builder) normalized(o Operation, in []*value) *value {
 	trained := func(v *value) bool { return v.op == "parameter" && b.trained(v.o.Name) }
 	if o.Op != "layer_norm" || in[0].Rows != None && len(in) == 3 && trained(in[1]) && trained(in[2]) {
@@ -26,7 +26,8 @@ func (b *builder) normalized(o Operation, in []*value) *value {
 	return z
 }
 
-// scaledAfter takes a weight and a bias out of a batch norm whose kernel would train both.
+// scaledAfter moves weight and bias behind a batch norm, unless both are trained: the kernel would train
+// both.
 func (b *builder) scaledAfter(o Operation, in []*value) *value {
 	weight, bias := o.Weight, o.Bias
 	if o.Op != "batch_norm" || weight == "" && bias == "" || b.trained(weight) && b.trained(bias) {
@@ -44,15 +45,15 @@ func (b *builder) scaledAfter(o Operation, in []*value) *value {
 	return z
 }
 
-// trained reports whether there is a parameter of that name that is trained.
+// trained reports whether the name belongs to a trained parameter.
 func (b *builder) trained(name string) bool {
 	q := b.program.Parameter(name)
 	return q != nil && q.Trained
 }
 
-// multiplied makes products of matrices in one of three forms: by one matrix, [.., a, k]·[k, m]; of a tensor
-// that is a matrix for each of several rows, [.., g, 1, k]·[g, k, m]; and of two matrices in each row of the
-// graph, [g, a, k]·[g, k, m].
+// multiplied brings a product of matrices into one of three forms. [.., a, k]·[k, m] has one matrix. [.., g,
+// 1, k]·[g, k, m] has a tensor with a matrix for each of several rows. [g, a, k]·[g, k, m] has two matrices
+// in each row of the graph.
 func (b *builder) multiplied(o Operation, in []*value) *value {
 	if o.Op != "matmul" {
 		return nil
@@ -83,7 +84,7 @@ func (b *builder) multiplied(o Operation, in []*value) *value {
 		panic("program: a product that was not checked")
 	}
 	groups := size(batch)
-	if y.Rows == None && size(own) == 1 { // the matrices side by side
+	if y.Rows == None && size(own) == 1 { // one product with the matrices side by side
 		w := shaped("reshape", permuted(shaped("reshape", y, groups, k, cols), 0, 2, 1), groups*cols, k)
 		z := b.make(o.op("linear"), shaped("reshape", x, rows, k), w)
 		return shaped("reshape", permuted(shaped("reshape", z, rows, groups, cols), 1, 0, 2), t.Shape...)
@@ -104,8 +105,7 @@ func (b *builder) multiplied(o Operation, in []*value) *value {
 	return shaped("reshape", b.make(o, x, y), t.Shape...)
 }
 
-// extremes makes the largest and smallest of all rows. Like PyTorch's, their gradient is shared by the rows
-// that are equally large.
+// extremes makes the maximum and the minimum over all rows. As in PyTorch, equal rows share the gradient.
 func (b *builder) extremes(o Operation, in []*value) *value {
 	switch o.Op {
 	case "row_min":
@@ -115,7 +115,7 @@ func (b *builder) extremes(o Operation, in []*value) *value {
 		return nil
 	}
 	x := in[0]
-	if x.Rows == Edges { // of each vertex's edges first
+	if x.Rows == Edges { // first over each vertex's edges
 		most := o.op("scatter")
 		most.Reduce = "max"
 		none := b.constant(math.Inf(-1))

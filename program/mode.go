@@ -1,18 +1,18 @@
 package program
 
-// mode says which passes code is for. A program that differs in training and in evaluation is one list of
-// values, in which opChoose takes one of two: what only leads to the other is not computed. Cuts into
-// blocks, paths and parameters are those of both.
+// mode says which passes code is for. A program that differs between training and evaluation is one list of
+// values, in which an opChoose takes one of two operands. Values that lead only to the other operand are not
+// computed. Cuts into blocks, paths and parameters are the same in both modes.
 type mode uint8
 
 const (
 	inTraining mode = iota
 	inEvaluation
-	inBoth // what is computed in any of them
+	inBoth // all that either mode computes
 	modes
 )
 
-// taken is the value whose elements x has in a mode, where x is a choice.
+// taken returns the operand whose elements x has in a mode, if x is an opChoose, or else x.
 func (m mode) taken(x *value) *value {
 	for x.op == opChoose && m != inBoth {
 		x = x.in[m]

@@ -2,7 +2,7 @@ package program
 
 import "slices"
 
-// What a program returns, and what it reads of edges.
+// Questions about a program: its outputs, and how it reads edges.
 
 // Outputs returns the number of columns of all outputs of vertices.
 func (p *Program) Outputs() (columns int) {
@@ -12,16 +12,16 @@ func (p *Program) Outputs() (columns int) {
 	return columns
 }
 
-// Output is what a program gives for the vertices of a type, or the edges of a relation.
+// Output describes an output of a program, for the vertices of a type or for the edges of a relation.
 type Output struct {
-	Of      string // the vertex type or the relation; empty: there is one
+	Of      string // the vertex type or the relation; empty: the only one
 	Columns int
 }
 
 // OutputsByType returns the program's outputs of vertices.
 func (p *Program) OutputsByType() []Output { return p.outputsAt(p.outputs()) }
 
-// OutputsByRelation returns the program's outputs of edges; their Of is the relation, empty if there is one.
+// OutputsByRelation returns the program's outputs of edges; Of is the relation, or empty for the only one.
 func (p *Program) OutputsByRelation() []Output { return p.outputsAt(p.EdgeOutputs) }
 
 func (p *Program) outputsAt(values []int) (all []Output) {
@@ -31,7 +31,7 @@ func (p *Program) outputsAt(values []int) (all []Output) {
 	return all
 }
 
-// OutputType returns the vertex type of the first output's rows; empty: there is one.
+// OutputType returns the vertex type of the first output's rows; empty: the only one.
 func (p *Program) OutputType() string { return p.types[p.Output].Of }
 
 // ReadsWeights reports whether the program reads the weights of edges.

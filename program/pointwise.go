@@ -2,15 +2,15 @@ package program
 
 import "weft/kernel"
 
-// ofTwo is an operation on two inputs.
+// ofTwo returns the expression of an operation on two inputs.
 func ofTwo(o kernel.Operation) *kernel.Expression {
 	e := &kernel.Expression{Inputs: 2}
 	e.Results = []int{e.Op(o, 0, 1)}
 	return e
 }
 
-// emit appends the instructions of an operation on registers to an expression, and returns the result's
-// register.
+// emit appends the instructions of the operation v, whose operands are in the registers of. It returns the
+// result's register.
 func emit(e *kernel.Expression, v *value, of []int) int {
 	number := func(x *float64, byDefault float64) float32 {
 		if x == nil {

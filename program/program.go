@@ -1,6 +1,6 @@
 // Package program holds models as data: lists of operations on rows of vertices, rows of edges and
-// parameters, as a tracer of somebody's own model makes them. It checks a program, finds the aggregations in
-// it, and describes it as blocks of package gnn, so that it runs on every axis.
+// parameters. A tracer makes such a list of a user's own PyTorch module. The package checks a program, finds
+// the aggregations in it, and describes it as blocks of package gnn, so that it runs on every axis.
 //
 // Package setting reads the program of --program, which weft.compile and weft.train of Python write, and a
 // worker builds its blocks.
@@ -19,62 +19,63 @@ import (
 	"weft/internal/refusal"
 )
 
-// version is that of the format.
+// version is the version of the format.
 const version = 1
 
-// What a file may hold at most.
+// Limits of a file.
 const (
 	maxBytes      = 64 << 20
 	maxOperations = 100_000
 	maxNumbers    = 1_000_000 // in all constants
 	maxDims       = 8
-	maxSize       = 1 << 31 // numbers of a parameter
-	maxTensor     = 1 << 24 // of a tensor that is computed of parameters
-	maxRow        = 1 << 20 // of a row
-	maxTimes      = 100     // that a step moves running statistics
+	maxSize       = 1 << 31 // elements of a parameter
+	maxTensor     = 1 << 24 // elements of a tensor that is computed from parameters
+	maxRow        = 1 << 20 // elements of a row
+	maxTimes      = 100     // how often a step may move running statistics
 )
 
-// Program is a model: operations of which each makes one value from those before it.
+// Program is a model: a list of operations, each of which makes one value from earlier ones.
 type Program struct {
 	Version int    `json:"version"`
 	Class   string `json:"class"` // the name of the model's class
-	// Relations are those of a graph of several types, each with its vertex types
+	// Relations are the relations of a graph of several types, each with its vertex types.
 	Relations  []Relation  `json:"relations,omitempty"`
 	Parameters []Parameter `json:"parameters"`
 	Operations []Operation `json:"operations"`
 	Output     int         `json:"output"` // the value that is the model's output
-	// Others are outputs, too, of other vertex types, each of one
+	// Others are further outputs, each of another vertex type.
 	Others []int `json:"others,omitempty"`
-	// EdgeOutputs are outputs, too, that are rows of stored edges, each of a relation of its own
+	// EdgeOutputs are outputs that are rows of stored edges, each of another relation.
 	EdgeOutputs []int `json:"edge_outputs,omitempty"`
 
-	// Updates are what a training pass makes of buffers, which others read after it
+	// Updates are the new values of buffers after a training pass, for later passes.
 	Updates []Update `json:"updates,omitempty"`
 
-	parameters map[string]*Parameter // by their names
+	parameters map[string]*Parameter // by name
 	relations  map[string]*Relation
-	types      []Type               // of the values
-	built      []*value             // the outputs of vertices, then of edges, of rewritten operations
-	scored     string               // the relation of the rows of edges that are the output; "": their own
-	undecoded  bool                 // built are what decoder reads, as of Undecoded
-	decoded    *value               // the output of edges of an undecoded program
-	decoder    *region              // that computes it
-	updates    []*value             // the values of Updates
-	paths      map[*value]string    // of the layers that aggregate
-	weights    map[string]bool      // the parameters that nothing reads but products, as their weights
-	every      int                  // of states of edges that are kept, as of Keeping
-	sparse     func(of string) bool // whether the features of a vertex type are sparse; nil: none are
+	types      []Type               // the types of the values
+	built      []*value             // the outputs after rewriting: first of vertices, then of edges
+	scored     string               // another relation whose edges the output scores; "": none
+	// the program is one of Undecoded: built are the values that decoder reads
+	undecoded  bool
+	decoded    *value               // of an undecoded program: its output of edges
+	decoder    *region              // of an undecoded program: the region that computes decoded
+	updates    []*value             // the values of Updates, after rewriting
+	paths      map[*value]string    // module paths of the values that aggregate
+	weights    map[string]bool      // the parameters that only products read, as their weights
+	every      int                  // the number of Keeping
+	sparse     func(of string) bool // reports whether the features of a vertex type are sparse; nil: none are
 }
 
-// Parameter is a tensor that comes with the program, in a file of weights: a parameter or a buffer of the
-// model.
+// Parameter is a parameter or a buffer of the model. Its values come with the program, in a file of weights.
 type Parameter struct {
 	Name    string `json:"name"`
 	Shape   []int  `json:"shape"`
 	Trained bool   `json:"trained,omitempty"` // has a gradient
-	// Aliases are other names of the same tensor in the model
+	// Aliases are further names of the same tensor in the model.
 	Aliases []string `json:"aliases,omitempty"`
-	// Rate is a factor of the learning rate, and Decay a weight decay, of its own; nil: those of all
+	// Rate is a factor of the learning rate, and Decay a weight decay, of this parameter alone; nil: as for
+	// all parameters.
 	Rate  *float64 `json:"rate,omitempty"`
 	Decay *float64 `json:"decay,omitempty"`
 }
@@ -94,7 +95,7 @@ func (r *Relation) end(end string) string {
 	return r.Target
 }
 
-// Operation makes a value from those that In numbers. Which of the other attributes it has depends on Op.
+// Operation makes a value from the values with the numbers In. Op decides which other attributes it has.
 type Operation struct {
 	Op   string `json:"op"`
 	In   []int  `json:"in,omitempty"`
@@ -133,7 +134,7 @@ type Operation struct {
 	Mean        string   `json:"mean,omitempty"`
 	Variance    string   `json:"variance,omitempty"`
 	Batches     string   `json:"batches,omitempty"`
-	// Differentiable says that a caller's loop may ask for the gradients of edges' weights or features.
+	// Differentiable says that a caller's loop may ask for the gradients of the edges' weights or features.
 	Differentiable bool `json:"differentiable,omitempty"`
 
 	Weighted bool `json:"-"` // of an aggregation: each row counts as much as its edge's weight
@@ -141,10 +142,10 @@ type Operation struct {
 	Masked   bool `json:"-"` // of a scatter without a gradient: it is a part of one that has messages
 }
 
-// number is a number of which JSON writes those that are not finite as strings.
+// number is a number. JSON has those that are not finite as strings.
 type number float64
 
-// float is the number as float32; nil: there is none.
+// float returns the number as float32; nil for nil.
 func (n *number) float() *float32 {
 	if n == nil {
 		return nil
@@ -212,7 +213,7 @@ func read(r io.Reader, check func(*Program) error) (*Program, error) {
 	return p, nil
 }
 
-// plain takes the names of Go's types out of an error of package json.
+// plain removes the names of Go types from an error of package json.
 func plain(err error) string {
 	return strings.NewReplacer("json: ", "", "Go struct field Program.", "", "Go struct field Operation.", "",
 		"Go value of type ", "").Replace(err.Error())
@@ -222,12 +223,12 @@ func plain(err error) string {
 func (p *Program) Text() []byte {
 	text, err := json.Marshal(p)
 	if err != nil {
-		panic(err) // all fields have a form in JSON
+		panic(err) // all fields can be written as JSON
 	}
 	return text
 }
 
-// check checks everything but what depends on the graph, and sets the values' types.
+// check checks everything that does not depend on the graph, and sets the values' types.
 func (p *Program) check() error {
 	for _, check := range []func() error{
 		p.checkParameters, p.checkRelations, p.checkOperations, p.checkReversed,
@@ -244,15 +245,15 @@ func (p *Program) check() error {
 	if err := p.checkOutputs(); err != nil {
 		return err
 	}
-	p.keep(allStates)
+	p.rebuild(allStates)
 	if err := p.checkUpdates(); err != nil {
 		return err
 	}
 	return nil
 }
 
-// checkOutputs refuses outputs that are not rows of vertices, of one type each, and then rows of stored
-// edges, of one relation each.
+// checkOutputs checks that outputs are rows of vertices, each of another type, and that outputs of edges are
+// rows of stored edges, each of another relation.
 func (p *Program) checkOutputs() error {
 	known := map[string]bool{}
 	for _, at := range p.outputs() {
@@ -279,8 +280,8 @@ func (p *Program) checkOutputs() error {
 	return nil
 }
 
-// keep builds the program. It keeps every so many-th of the states of edges.
-func (p *Program) keep(every int) {
+// rebuild builds the program, which keeps states of edges as Keeping says.
+func (p *Program) rebuild(every int) {
 	p.every = every
 	p.built = p.build(every, slices.Concat(p.outputs(), p.EdgeOutputs)...)
 	p.weights, p.paths = p.onlyWeights(), pathsOf(p.built)
@@ -289,7 +290,7 @@ func (p *Program) keep(every int) {
 	}
 }
 
-// outputs are the values that are outputs of vertices.
+// outputs returns the numbers of the values that are outputs of vertices.
 func (p *Program) outputs() []int { return append([]int{p.Output}, p.Others...) }
 
 // checkOperations checks each operation, and sets the values' types.
@@ -327,8 +328,8 @@ func (p *Program) checkOperations() error {
 	return nil
 }
 
-// checkReversed refuses features of edges where the edges are reversed: features are stored for the edges as
-// they are.
+// checkReversed refuses a program that reads features of edges along reversed edges: features are stored for
+// the edges in their own direction.
 func (p *Program) checkReversed() error {
 	featured := make([]bool, len(p.Operations))
 	for i, o := range p.Operations {
@@ -383,7 +384,7 @@ func (p *Program) describe(i int) string {
 	return text
 }
 
-// Parameter returns the parameter of that name; nil: there is none, as where there is no program.
+// Parameter returns the parameter of that name; nil: there is none, or p is nil.
 func (p *Program) Parameter(name string) *Parameter {
 	if p == nil {
 		return nil
@@ -391,7 +392,7 @@ func (p *Program) Parameter(name string) *Parameter {
 	return p.parameters[name]
 }
 
-// Names are those of the parameters and buffers.
+// Names returns the names of the parameters and buffers.
 func (p *Program) Names() (names []string) {
 	for _, q := range p.Parameters {
 		names = append(names, q.Name)
@@ -399,8 +400,8 @@ func (p *Program) Names() (names []string) {
 	return names
 }
 
-// relation returns the relation of that name; of a graph of one, that between vertices without a type; nil:
-// there is none.
+// relation returns the relation of that name; nil: there is none. A program for a graph of one relation has
+// no names: it returns a relation between vertices without a type.
 func (p *Program) relation(name string) *Relation {
 	if name == "" && len(p.Relations) == 0 {
 		return &Relation{}
@@ -420,7 +421,7 @@ func size(shape []int) int {
 	return n
 }
 
-// onlyWeights returns the parameters that nothing reads but products, as their weights.
+// onlyWeights returns the parameters that only products read, as their weights.
 func (p *Program) onlyWeights() map[string]bool {
 	only := map[string]bool{}
 	for _, q := range p.Parameters {

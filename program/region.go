@@ -7,24 +7,24 @@ import (
 	"weft/gnn"
 )
 
-// region is the message function of a scatter, or of rows of edges that are kept: the operations on rows of
-// edges between the rows of vertices that it gathers, or rows that are kept, and the result.
+// region is the message function of a scatter or an opApply. It begins with gathered rows of vertices and
+// kept rows of edges, and has the operations on rows of edges up to the result.
 type region struct {
 	operands         []operand
-	sources, targets []*value // what the operands are rows of, each once
-	edgeRows         []*value // kept rows of edges that it reads, each once
+	sources, targets []*value // the values that operands gather, each once
+	edgeRows         []*value // the kept rows of edges that it reads, each once
 	parameters       []string
 	edgeFeatures     bool
 	columnwise       bool
-	chooses          bool  // the modes compute different values
-	edges, loops     *code // of the messages of the graph's edges, and of those of added loops
+	chooses          bool  // an opChoose is in it, so modes differ
+	edges, loops     *code // for the messages of the graph's edges, and for those of added loops
 }
 
-// operand is rows that a message function reads at an end of the edges.
+// operand is a value that a message function reads at an end of the edges.
 type operand struct {
 	*value
 	target bool
-	number int // of the sources or targets that it reads
+	number int // its index in region.sources or region.targets
 }
 
 // newRegions returns the regions of a scatter or of an opApply, by mode.
@@ -42,7 +42,7 @@ func newRegion(v *value, of mode) *region {
 	r := &region{columnwise: true}
 	x, own := v.in[0], loopsOf(v.o.Loops).Only()
 	seen, given := map[*value]bool{}, map[*value]bool{}
-	numbers := map[bool]map[*value]int{false: {}, true: {}} // of sources, and of targets
+	numbers := map[bool]map[*value]int{false: {}, true: {}} // indices in sources, and in targets
 	read := func(x, of *value, target bool) {
 		given[x] = true
 		r.addOperand(x, of, target, numbers[target])
@@ -89,8 +89,8 @@ func newRegion(v *value, of mode) *region {
 	return r
 }
 
-// addOperand notes that the function reads x at an end: rows of vertices, or a tensor that depends on some.
-// It also notes the number of x among the operands of that end.
+// addOperand notes that the function reads x at an end. x has the elements of of: rows of vertices, or a
+// tensor that depends on them.
 func (r *region) addOperand(x, of *value, target bool, numbers map[*value]int) {
 	to := &r.sources
 	if target {
@@ -103,7 +103,7 @@ func (r *region) addOperand(x, of *value, target bool, numbers map[*value]int) {
 	r.operands = append(r.operands, operand{x, target, numbers[of]})
 }
 
-// function computes the messages of some edges.
+// function returns the function that computes the messages of some edges.
 func (r *region) function(b *block, v *value) func(e gnn.Edges) *autograd.Var {
 	return func(e gnn.Edges) *autograd.Var {
 		c := r.edges

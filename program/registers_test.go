@@ -10,8 +10,8 @@ import (
 	"weft/tensor"
 )
 
-// TestRegistersOfCards: however long a chain of operations is, the expressions that it is cut into, and their
-// gradients, have kernels on a card, which has few registers.
+// TestRegistersOfCards: a chain of operations of any length is cut into expressions that have kernels on a
+// card, and so have their gradients. A card has few registers.
 func TestRegistersOfCards(t *testing.T) {
 	operands := map[string]int{"where": 3}
 	for name := range unary {
@@ -27,8 +27,8 @@ func TestRegistersOfCards(t *testing.T) {
 	}
 }
 
-// chain is the last value of a long chain of an operation. Each has other constants, and other operands after
-// the first one.
+// chain returns the last value of a long chain of one operation. Each link has other constants, and other
+// operands after the first.
 func chain(name string, operands int, others string) (last *value) {
 	made := 0
 	leaf := func(op string) *value {
@@ -51,7 +51,7 @@ func chain(name string, operands int, others string) (last *value) {
 	return last
 }
 
-// onCard plans the chain that ends in v on a card.
+// onCard plans the chain that ends in v on a card. It fails if the CPU would run something.
 func onCard(t *testing.T, what string, v *value) {
 	t.Helper()
 	memory := tensor.NewMeter()

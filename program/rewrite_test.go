@@ -13,8 +13,9 @@ import (
 	"weft/program"
 )
 
-// leaves are what the programs of TestRules read: rows of vertices (0) as the source (1) and as the target
-// (2) of each edge, a weight (3), a vector (4), and the edges' weights as numbers (5) and as rows (6).
+// leaves are the values that the programs of TestRules read: rows of vertices (0) as the source (1) and as
+// the target (2) of each edge, a weight (3), a vector (4), and the edges' weights as numbers (5) and as rows
+// (6).
 const leaves = `{"version": 1, "class": "Net", "parameters": [
 	{"name": "w", "shape": [4, 4], "trained": true}, {"name": "b", "shape": [4], "trained": true},
 	{"name": "c", "shape": [2], "trained": true}],
@@ -25,11 +26,11 @@ const leaves = `{"version": 1, "class": "Net", "parameters": [
 // rewrite is a program, and the steps that rules make of it.
 type rewrite struct {
 	name       string
-	operations []string // from number 7
+	operations []string // the operations from number 7 on
 	want       string
 }
 
-// program is that of the last operation.
+// program returns the program whose output is the last operation.
 func (r *rewrite) program(t *testing.T) *program.Program {
 	t.Helper()
 	p, err := program.Read(strings.NewReader(fmt.Sprintf(`%s{%s}], "output": %d}`, leaves,
@@ -38,7 +39,7 @@ func (r *rewrite) program(t *testing.T) *program.Program {
 	return p
 }
 
-// rewrites are those of graphs with dense features.
+// rewrites are programs for graphs with dense features.
 var rewrites = []rewrite{
 	{"reshapes that undo each other", []string{
 		`"op": "reshape", "in": [0], "shape": [2, 2]`, `"op": "reshape", "in": [7], "shape": [4]`,
@@ -219,7 +220,7 @@ var rewrites = []rewrite{
 	}, "pointwise exp; pointwise mul sin"},
 }
 
-// TestRules: each rule gives the steps that cost least.
+// TestRules: each program has the steps that cost least.
 func TestRules(t *testing.T) {
 	for _, c := range rewrites {
 		assert.Equal(t, c.want, c.program(t).Steps(), c.name)
@@ -301,8 +302,8 @@ func TestModels(t *testing.T) {
 	}
 }
 
-// TestStages: where blocks may be cut, and how many aggregations each has. In a pipeline no parameter crosses
-// a cut: what reads one comes late.
+// TestStages: the places where blocks may be cut, and the number of aggregations of each block. In a pipeline
+// the readers of a parameter all come in one block, the last.
 func TestStages(t *testing.T) {
 	operations := strings.Join([]string{
 		`"op": "scatter", "in": [1], "reduce": "max"`, `"op": "linear", "in": [7, 3, 4]`,
@@ -310,7 +311,7 @@ func TestStages(t *testing.T) {
 		`"op": "add", "in": [11, 4]`, `"op": "tanh", "in": [12]`, `"op": "scatter", "in": [13], "reduce": "max"`,
 		`"op": "linear", "in": [14, 3]`,
 	}, "}, {")
-	for output, want := range map[int][2][]int{ // rounds in one stage, and in a pipeline
+	for output, want := range map[int][2][]int{ // rounds of the blocks in one stage, and in a pipeline
 		8: {{1}, {1}}, 14: {{1, 1}, {1, 1}}, 15: {{1, 1}, {1, 1}}, // the product 8 comes after the cut
 	} {
 		text := leaves + "{" + operations + fmt.Sprintf(`}], "output": %d}`, output)
@@ -328,7 +329,7 @@ func TestStages(t *testing.T) {
 	}
 }
 
-// steps are those of a program.
+// steps returns the steps of a program.
 func steps(t *testing.T, text string) string {
 	t.Helper()
 	p, err := program.Read(strings.NewReader(text))

@@ -10,22 +10,23 @@ import (
 	"weft/tensor"
 )
 
-// pass computes values once: those of a block, or those of some edges in a message function.
+// pass computes the values of a block once, or in a message function those of some edges.
 type pass struct {
 	*block
 	code   *code
 	tape   *autograd.Tape
 	all    []*autograd.Var // the rows of a block's gnn.State
-	rows   *autograd.Var   // in a message function any rows of the edges, in a loss of the vertices
-	edges  *gnn.Edges      // nil: the rows are vertices
+	// any value with the rows of the edges in a message function, or of the vertices in a loss
+	rows   *autograd.Var
+	edges  *gnn.Edges      // the edges of a message function; nil: the rows are vertices
 	vars   map[*value]*autograd.Var
-	dense  map[*value]*autograd.Var // of those that are sparse
+	dense  map[*value]*autograd.Var // the dense form of sparse values
 	left   map[*value]int           // how many readers are still to come
-	step   *value                   // what is computed
-	handed map[*autograd.Var]bool   // to later blocks
+	step   *value                   // the value that is being computed
+	handed map[*autograd.Var]bool   // passed to later blocks
 }
 
-// of returns a value that was computed, dense: rows × the size of its shape, or one row for a tensor without
+// of returns a computed value in dense form: rows × the size of its shape, or one row for a tensor without
 // rows.
 func (p *pass) of(v *value) *autograd.Var {
 	v = p.code.alias(v)
@@ -40,23 +41,24 @@ func (p *pass) of(v *value) *autograd.Var {
 	return p.dense[v]
 }
 
-// madeDense is the dense form of sparse features. Training keeps that of features that are the same in every
-// epoch.
+// madeDense returns the dense form of sparse features. In training it is kept for features that are the same
+// in every epoch.
 func (p *pass) madeDense(x *autograd.Var) *autograd.Var {
 	s := x.Sparse()
-	if p.kept[s] == nil {
+	if p.keptDense[s] == nil {
 		if !x.Fixed() || !p.tape.Training {
 			return autograd.Dense(x)
 		}
 		m := p.tape.Memory().NewElement(tensor.Features, p.tape.Storage, x.Rows(), x.Cols())
 		p.tape.Team.Densify(m, s.Rows)
 		m.SetReadOnly()
-		p.kept[s] = m
+		p.keptDense[s] = m
 	}
-	return p.tape.Constant(p.kept[s], x.RowSet())
+	return p.tape.Constant(p.keptDense[s], x.RowSet())
 }
 
-// explainDense says that a step reads the dense form of sparse features, or that a block passes it on.
+// explainDense calls Env.Explain: the present step reads the dense form of sparse features, or the block
+// passes it on.
 func (p *pass) explainDense(features *value) {
 	if p.explain == nil || p.explained[p.step] {
 		return
@@ -72,7 +74,7 @@ func (p *pass) explainDense(features *value) {
 	p.explain(name, "are sparse, and dense for "+reader)
 }
 
-// factor is what a product with a weight reads: features may be sparse.
+// factor returns the first operand of a product with a weight; features may stay sparse.
 func (p *pass) factor(v *value) *autograd.Var {
 	if x := p.vars[p.code.alias(v)]; x.Cols() == v.Shape[len(v.Shape)-1] {
 		return x
@@ -80,13 +82,13 @@ func (p *pass) factor(v *value) *autograd.Var {
 	return p.of(v) // each row of v becomes several
 }
 
-// result computes everything and returns a value.
+// result computes all values and returns one.
 func (p *pass) result(v *value) *autograd.Var {
 	p.run()
 	return p.of(v)
 }
 
-// run computes all values of the code. It drops each after its last reader.
+// run computes all values of the code, and drops each after its last reader.
 func (p *pass) run() {
 	p.left, p.dense = map[*value]int{}, map[*value]*autograd.Var{}
 	for v, n := range p.code.uses {
@@ -96,14 +98,14 @@ func (p *pass) run() {
 	for _, s := range p.code.steps {
 		var z *autograd.Var
 		p.step = s.value
-		tensor.Within(s.describe(), func() { z = p.compute(s) }) // a panic names the operation
+		tensor.Within(s.describe(), func() { z = p.compute(s) }) // so that a Mismatch names the operation
 		p.vars[s.value], made[s.value] = z, s.op != "parameter"
 		for _, x := range s.reads {
 			x = p.code.alias(x)
 			p.left[x]--
 			last := p.left[x] == 0
 			switch {
-			case p.vars[x] == z: // dropout without a mask
+			case p.vars[x] == z: // dropout without a mask returns its operand
 				made[s.value] = made[x]
 			case last && made[x]:
 				p.vars[x].Drop()
@@ -115,7 +117,7 @@ func (p *pass) run() {
 	}
 }
 
-// own returns x, or a copy if somebody reads it later, for an operation that may reuse its memory.
+// own returns x for an operation that may reuse its memory: a copy if somebody reads x later.
 func (p *pass) own(x *value) *autograd.Var {
 	v := p.of(x)
 	if p.left[p.code.alias(x)] > 1 {
@@ -190,14 +192,14 @@ func (p *pass) compute(s step) *autograd.Var {
 	return p.columns(v)
 }
 
-// row is numbers as a tensor without rows.
+// row returns the numbers as a tensor without rows.
 func (p *pass) row(numbers []float32) *autograd.Var {
 	m := p.tape.Memory().New(tensor.Activations, 1, len(numbers))
 	p.tape.Team.Serial(func() { copy(m.WriteFloats(), numbers) })
 	return p.tape.Record(autograd.Op{Value: m})
 }
 
-// numbers are the elements of a constant.
+// numbers returns the elements of a constant.
 func (v *value) numbers() []float32 {
 	numbers := make([]float32, v.size())
 	for i := range numbers {
@@ -206,7 +208,7 @@ func (v *value) numbers() []float32 {
 	return numbers
 }
 
-// parameter is a parameter or buffer as one row.
+// parameter returns a parameter or buffer as one row.
 func (p *pass) parameter(name string) *autograd.Var {
 	if b := p.frozen[name]; b != nil {
 		return p.row(b.Read())
@@ -222,7 +224,7 @@ func (p *pass) parameter(name string) *autograd.Var {
 	}))
 }
 
-// linear is a product with a weight, and its bias.
+// linear computes a product with a weight, and adds its bias.
 func (p *pass) linear(v *value) *autograd.Var {
 	x, w := p.factor(v.in[0]), p.weight(v.in[1])
 	n := v.in[0].Shape[len(v.in[0].Shape)-1]
@@ -233,7 +235,7 @@ func (p *pass) linear(v *value) *autograd.Var {
 	return outOfGroups(z, x, v.size())
 }
 
-// inGroups has a row for each n columns of x.
+// inGroups reshapes x to a row for each n of its columns.
 func inGroups(x *autograd.Var, n int) *autograd.Var {
 	if x.Cols() == n {
 		return x
@@ -241,7 +243,7 @@ func inGroups(x *autograd.Var, n int) *autograd.Var {
 	return autograd.Reshape(x, x.Rows()*(x.Cols()/n), n)
 }
 
-// outOfGroups has the rows of x, and so many columns. z has the rows of the groups.
+// outOfGroups reshapes z, which has a row for each group, to the rows of x and so many columns.
 func outOfGroups(z, x *autograd.Var, cols int) *autograd.Var {
 	if z.Rows() == x.Rows() && z.Cols() == cols {
 		return z
@@ -249,7 +251,7 @@ func outOfGroups(z, x *autograd.Var, cols int) *autograd.Var {
 	return autograd.ReshapeLike(z, x, cols)
 }
 
-// weight is a tensor [out, in] as a matrix in × out.
+// weight returns a tensor [out, in] as a matrix in × out.
 func (p *pass) weight(w *value) *autograd.Var {
 	if q := p.params[w.o.Name]; w.op == "parameter" && q != nil && p.program.weights[w.o.Name] {
 		return q.On(p.tape)
@@ -260,14 +262,14 @@ func (p *pass) weight(w *value) *autograd.Var {
 	return autograd.Reshape(m, w.Shape[1], w.Shape[0])
 }
 
-// leavesMasks reports whether masks of edges leave an aggregation of rows of vertices as it is: a softmax
-// divides by it, or it depends on the edges alone, as a degree.
+// leavesMasks reports whether a pass has masks of edges that must not change this aggregation of rows of
+// vertices: a softmax divides by it, or it depends on the edges alone, like a degree.
 func (p *pass) leavesMasks(v *value) bool {
 	of, given := p.tape.Edges.(interface{ Masks() bool })
 	return given && of.Masks() && !v.masked() && reduceOf(v).Kind <= gnn.KindMin
 }
 
-// unmasked is an aggregation of rows of vertices as a message function that masks leave as it is.
+// unmasked returns an aggregation of rows of vertices as a message function, which masks do not change.
 func (p *pass) unmasked(v *value) gnn.Message {
 	x, r := autograd.Dense(p.of(v.in[0])), reduceOf(v)
 	return gnn.Message{
@@ -281,7 +283,7 @@ func (p *pass) unmasked(v *value) gnn.Message {
 	}
 }
 
-// attentionOf is softmax attention without its scores.
+// attentionOf returns softmax attention without its scores.
 func (p *pass) attentionOf(v *value) gnn.Attention {
 	return gnn.Attention{
 		Source: p.of(v.in[0]), Slope: v.attention.slope, Dropout: v.attention.dropout,
@@ -289,7 +291,7 @@ func (p *pass) attentionOf(v *value) gnn.Attention {
 	}
 }
 
-// attend is softmax attention of scores that are computed apart.
+// attend computes softmax attention, if the step does not compute its scores.
 func (p *pass) attend(v *value) *autograd.Var {
 	a := p.attentionOf(v)
 	x, y := p.of(v.in[1]), p.of(v.in[2])
@@ -304,7 +306,7 @@ func (p *pass) attend(v *value) *autograd.Var {
 	return p.propagators[v].Attend(a, gnn.Once)
 }
 
-// message is the message function of a region.
+// message returns the message function of a scatter or an opApply.
 func (p *pass) message(v *value) gnn.Message {
 	r, target := v.regions[p.code.mode], p.program.relation(v.in[0].Of).end(v.o.End)
 	m := gnn.Message{
@@ -313,7 +315,7 @@ func (p *pass) message(v *value) gnn.Message {
 		Columns: v.size(), Counted: v.counted, Columnwise: r.columnwise, Reduce: reduceOf(v).Kind,
 		Loops: loopsOf(v.setOfEdges()), Unmasked: !v.masked(),
 	}
-	if m.Source == nil && m.Target == nil { // of the edges alone
+	if m.Source == nil && m.Target == nil { // the messages depend on the edges alone
 		m.Target = autograd.Ones(p.rowsOf(target))
 	}
 	for _, name := range r.parameters {
@@ -327,7 +329,7 @@ func (p *pass) message(v *value) gnn.Message {
 	return m
 }
 
-// widths are the numbers of columns of several values; nil: it is one, or none.
+// widths returns the numbers of columns of several values; nil for one value, or none.
 func widths(values []*value) (of []int) {
 	if len(values) < 2 {
 		return nil
@@ -338,7 +340,7 @@ func widths(values []*value) (of []int) {
 	return of
 }
 
-// joined is values side by side, on rows of a vertex type; nil: there are none.
+// joined returns values side by side, on rows of a vertex type; nil: there are no values.
 func (p *pass) joined(values []*value, of string) *autograd.Var {
 	var xs []*autograd.Var
 	for _, v := range values {
@@ -362,13 +364,13 @@ func sideBySide(xs []*autograd.Var) *autograd.Var {
 	return autograd.Join(xs...)
 }
 
-// spread is a tensor as a row of each vertex of a type, or of each edge.
+// spread repeats a tensor without rows for each vertex of a type, or for each edge.
 func (p *pass) spread(x *autograd.Var, of string) *autograd.Var {
 	ones := autograd.Operand{Var: autograd.Ones(p.rowsOf(of)), Columns: p.broadcast([]int{}, []int{x.Cols()})}
 	return autograd.Pointwise(ofTwo(kernel.OpMul), ones, autograd.Operand{Var: x})
 }
 
-// matmul is a product of the last dimensions.
+// matmul computes a product over the last dimensions.
 func (p *pass) matmul(v *value) *autograd.Var {
 	x, y := v.in[0], v.in[1]
 	n := len(y.Shape)
@@ -389,7 +391,7 @@ func (p *pass) matmul(v *value) *autograd.Var {
 	return outOfGroups(autograd.Linear(inGroups(rows, lead*k), w), rows, v.size())
 }
 
-// grouped are operations along dimensions of a row.
+// grouped computes an operation along dimensions of a row.
 func (p *pass) grouped(v *value) *autograd.Var {
 	x, dims := v.in[0], v.o.Dims
 	if v.op == "softmax" || v.op == "log_softmax" {
@@ -412,7 +414,7 @@ func (p *pass) grouped(v *value) *autograd.Var {
 	order = append(order, slices.Sorted(slices.Values(dims))...)
 	in := p.of(x)
 	sorted := slices.IsSorted(order)
-	if !sorted { // what is reduced comes last
+	if !sorted { // the reduced dimensions must come last
 		in = autograd.MapColumns(in, p.mapOf(columnKey{"last", v.number}, func() *kernel.ColumnMap {
 			return permuted(x.Shape, order)
 		}))

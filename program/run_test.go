@@ -20,8 +20,8 @@ import (
 	"weft/train/paralleltest"
 )
 
-// onModel calls f with the model of operations behind features, without parameters, of so many stages, on one
-// worker, and with the graph's features.
+// onModel calls f with a model on one worker, and with the graph's features. The model has these operations
+// after the features, no parameters, and so many stages.
 func onModel(t *testing.T, operations string, g *graph.Graph, stages int,
 	f func(team *kernel.Team, m gnn.Model, x *tensor.Matrix, rows *autograd.RowSet),
 ) {
@@ -46,8 +46,8 @@ func onModel(t *testing.T, operations string, g *graph.Graph, stages int,
 	})
 }
 
-// TestKeepsDenseFeatures: training makes sparse features dense once, where an operation reads them so, and
-// evaluation alone leaves nothing.
+// TestKeepsDenseFeatures: if an operation reads sparse features as dense, training makes them dense once, and
+// evaluation alone keeps nothing.
 func TestKeepsDenseFeatures(t *testing.T) {
 	g := paralleltest.GraphOf(t, 500, graph.Edges{Source: []int32{0, 3}, Target: []int32{2, 499}})
 	g.Types[0].Features = graph.Features{Columns: 300, Dense: make([]float32, 500*300)}
@@ -68,7 +68,7 @@ func TestKeepsDenseFeatures(t *testing.T) {
 	})
 }
 
-// TestOverAllRows: values over all rows, by hand, in one block and as blocks of two stages.
+// TestOverAllRows compares values over all rows with values by hand, in one block and in two stages.
 func TestOverAllRows(t *testing.T) {
 	for name, c := range map[string]struct {
 		operations     string

@@ -7,8 +7,8 @@ import (
 
 // The rule by which reductions of rows of edges become aggregations of rows of vertices.
 
-// scattered takes out of an aggregation what does not depend on the other end of an edge, and finds those
-// that are linear, maxima and attention.
+// scattered takes factors that do not depend on the other end of an edge out of an aggregation. It finds
+// linear aggregations, maxima and attention.
 func (b *builder) scattered(o Operation, in []*value) *value {
 	if o.Op != "scatter" {
 		return nil
@@ -36,15 +36,16 @@ func (b *builder) scattered(o Operation, in []*value) *value {
 	return nil
 }
 
-// productOf is the product of rows of edges: the exponential of the sum of their logarithms, with the sign of
-// so many negative ones. If one element of a row is 0, the gradient of this 0 is the product of the other
-// elements.
+// productOf returns the product of rows of edges, as the exponential of the sum of their logarithms, with the
+// sign of the number of negative factors. If one factor is 0, its gradient is the product of the other
+// factors.
 func (b *builder) productOf(o Operation, x *value) *value {
 	o.Reduce = "sum"
 	of := func(name string, xs ...*value) *value { return b.make(o.op(name), xs...) }
 	is0, no0, no1 := of("eq", x, b.constant(0)), b.constant(0), b.constant(1)
 	logarithms := b.make(o, of("log", of("where", is0, no1, of("abs", x))))
-	pairs := of("mul", b.make(o, of("lt", x, no0)), b.constant(.5)) // of negative ones, or half a pair more
+	// pairs of negative factors, and half a pair for an odd one
+	pairs := of("mul", b.make(o, of("lt", x, no0)), b.constant(.5))
 	sign := of("where", of("eq", pairs, of("floor", pairs)), no1, b.constant(-1))
 	others := of("mul", of("exp", logarithms), sign)
 	zeros := b.make(o, is0)
@@ -52,17 +53,17 @@ func (b *builder) productOf(o Operation, x *value) *value {
 	return of("where", of("eq", zeros, no0), others, withOne)
 }
 
-// inShape is a value in another shape of as many elements.
+// inShape returns a value in another shape of as many elements.
 func (b *builder) inShape(v *value, shape []int) *value {
 	return b.make(Operation{Op: "reshape", Shape: shape, Path: v.o.Path}, v)
 }
 
-// ones are rows of ones for the edges of a set.
+// ones returns rows of ones for the edges of a set.
 func (b *builder) ones(edges Type) *value {
 	return b.plain(Operation{Op: "ones", Rows: "edges", Of: edges.Of, Loops: edges.Loops})
 }
 
-// gathered are ones for the edges of a set, from the end that an aggregation reads.
+// gathered returns ones for the edges of a set, gathered from the end that an aggregation reads.
 func (b *builder) gathered(edges Type, o Operation) *value {
 	end := otherEnd(o.End)
 	return b.plain(Operation{Op: "gather", End: end, Of: edges.Of, Loops: edges.Loops},
@@ -76,18 +77,17 @@ func otherEnd(end string) string {
 	return "source"
 }
 
-// aggregate is the aggregation of the rows of vertices that x gathers; weighted: each counts as much as its
-// edge's weight.
+// aggregate returns the aggregation o of the rows of vertices that x gathers.
 func (b *builder) aggregate(o Operation, x *value) *value {
 	o.Op, o.Of, o.Loops = opAggregate, x.Of, x.Loops
 	return b.plain(o, x.in[0])
 }
 
-// mostFactors bounds the factors, and the terms, that a value is taken apart into. One that is multiplied by
-// itself, time after time, has more than can be listed.
+// mostFactors bounds the number of factors or terms into which a value is divided. A value that is squared
+// again and again has more than can be listed.
 const mostFactors = 64
 
-// factors are those of a product of rows of edges.
+// factors returns the factors of a product of rows of edges.
 func (b *builder) factors(x *value) []*value {
 	factors := []*value{x}
 	for i := 0; i < len(factors); {
@@ -100,7 +100,7 @@ func (b *builder) factors(x *value) []*value {
 	return factors
 }
 
-// factorsOf are those that an operation multiplies; nil: it is no product.
+// factorsOf returns the factors that an operation multiplies; nil: it is no product.
 func (b *builder) factorsOf(x *value) []*value {
 	if x.Rows != Edges {
 		return nil
@@ -120,7 +120,8 @@ func (b *builder) factorsOf(x *value) []*value {
 	return nil
 }
 
-// reshaped are the factors of a product in another shape; nil: it is no product, or one that is broadcast.
+// reshaped returns the factors of a product in another shape; nil: x is not a reshaped product, or a factor
+// is broadcast.
 func (b *builder) reshaped(x *value) (factors []*value) {
 	for _, f := range b.factorsOf(x.in[0]) {
 		switch {
@@ -135,8 +136,8 @@ func (b *builder) reshaped(x *value) (factors []*value) {
 	return factors
 }
 
-// factored is a sum or mean of rows of edges. Factors that are the same for all edges of a vertex come after
-// it.
+// factored returns a sum or mean of rows of edges. Factors that are the same for all edges of a vertex
+// multiply the result.
 func (b *builder) factored(o Operation, x *value) *value {
 	var gathers, others, after []*value
 	for factors := b.factors(x); len(factors) > 0; {
@@ -169,7 +170,7 @@ func (b *builder) factored(o Operation, x *value) *value {
 	return b.product(o, append([]*value{b.summed(o, b.product(o, inside...))}, after...)...)
 }
 
-// summed is a sum or mean of products that depend on the other end, or on the edge.
+// summed returns a sum or mean of a product whose factors depend on the other end, or on the edge.
 func (b *builder) summed(o Operation, x *value) *value {
 	switch {
 	case x.op == "gather":
@@ -190,8 +191,8 @@ func (b *builder) summed(o Operation, x *value) *value {
 	return b.plain(o, x)
 }
 
-// isWeight reports whether rows of edges are their weights, and 1 for added loops. An aggregation has no
-// gradients of weights, so that those that are differentiable are none.
+// isWeight reports whether rows of edges are their weights, with 1 for added loops. Differentiable weights do
+// not count, because an aggregation has no gradient of its weights.
 func isWeight(x *value) bool {
 	switch x.op {
 	case "edge_weight":
@@ -206,7 +207,8 @@ func isWeight(x *value) bool {
 	return false
 }
 
-// finite is a factor of vertices' sums of edges, with 0 where it may be infinite and a vertex has no edge.
+// finite returns f, a factor of sums over edges. If f may be infinite, it is replaced by 0 for vertices
+// without edges, so that their sum 0 stays 0.
 func (b *builder) finite(f *value, edges Type, o Operation) *value {
 	if edges.Loops == one || edges.Loops == added || !f.infinite {
 		return f
@@ -214,7 +216,7 @@ func (b *builder) finite(f *value, edges Type, o Operation) *value {
 	return b.make(o.op("where"), b.hasEdges(edges, o), f, b.constant(0))
 }
 
-// hasEdges is 1 for vertices at which an aggregation has edges, and 0 for others.
+// hasEdges returns 1 for vertices that an aggregation has edges for, and 0 for others.
 func (b *builder) hasEdges(edges Type, o Operation) *value {
 	o.Reduce, o.End, o.Masked = "sum", cmp.Or(o.End, "target"), false
 	return b.make(o.op("gt"), b.aggregate(o, b.gathered(edges, o)), b.constant(0))

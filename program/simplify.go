@@ -2,9 +2,9 @@ package program
 
 import "slices"
 
-// Rules that leave out what changes nothing.
+// The rules that leave out operations that change nothing.
 
-// chosen has each pass compute the value alone that it takes by its mode.
+// chosen makes an opChoose, so that each pass computes only the value of its mode.
 func (b *builder) chosen(o Operation, in []*value) *value {
 	if o.Op != "where" || in[0].op != "training" || !in[1].equals(in[2].Type) {
 		return nil

@@ -6,13 +6,13 @@ import (
 	"weft/gnn"
 )
 
-// ofSparse says what rows of vertices are of sparse features.
+// ofSparse says how rows of vertices follow from sparse features.
 type ofSparse uint8
 
 const (
 	notSparse ofSparse = iota
 	linearMap          // a linear map of sparse features, which is dense
-	inRows             // the features themselves, or with dropout: sparse rows
+	inRows             // the features themselves, perhaps with dropout: sparse rows
 )
 
 // forFeatures returns the program for a graph with this schema: where features are sparse, products with
@@ -26,12 +26,12 @@ func (p *Program) forFeatures(schema gnn.Schema) *Program {
 		i := schema.TypeOf(of)
 		return i >= 0 && schema.Types[i].Sparse
 	}
-	sparse.keep(p.every)
+	sparse.rebuild(p.every)
 	return &sparse
 }
 
-// ofSparse says what a value of known operands is of sparse features. Factors and divisors are one number for
-// each vertex, or for all.
+// ofSparse says how a value with known operands follows from sparse features. In a linear map, factors and
+// divisors are one number for each vertex, or for all.
 func (b *builder) ofSparse(v *value) ofSparse {
 	if b.program.sparse == nil || v.Rows != Vertices {
 		return notSparse
@@ -68,8 +68,8 @@ func (b *builder) ofSparse(v *value) ofSparse {
 	return notSparse
 }
 
-// productFirst has the product of a weight with a linear map L of sparse features come first: L(X)·W =
-// L(X·W), so that neither L(X) nor X is made dense. If L(X) is several values side by side, it is the sum of
+// productFirst computes the product with a weight before a linear map L of sparse features, L(X)·W = L(X·W),
+// so that neither L(X) nor X is made dense. If L(X) is several values side by side, the result is the sum of
 // their products.
 func (b *builder) productFirst(o Operation, in []*value) *value {
 	if o.Op != "linear" && o.Op != "matmul" || in[0].ofSparse == notSparse || len(in[1].Shape) != 2 ||
@@ -77,7 +77,7 @@ func (b *builder) productFirst(o Operation, in []*value) *value {
 		return nil
 	}
 	switch {
-	case len(in) == 3: // the product is a step of its own, as of readsSparse
+	case len(in) == 3: // the product becomes a step of its own (readsSparse)
 		return b.make(o.op("add"), b.make(o, in[:2]...), in[2])
 	case in[0].ofSparse == linearMap:
 		return first{b, o, map[*value]*value{}}.product(in[0], in[1])
@@ -85,18 +85,18 @@ func (b *builder) productFirst(o Operation, in []*value) *value {
 	return nil
 }
 
-// readsSparse reports whether v is a product with sparse features. It is then a step of its own: where layers
-// after the first add it, it passes from block to block in place of the features, which have more columns.
+// readsSparse reports whether v is a product with sparse features. Such a product is a step of its own: if
+// later layers add it, it passes from block to block in place of the features, which have more columns.
 func (v *value) readsSparse() bool { return v.op == "linear" && v.in[0].ofSparse == inRows }
 
-// first makes products with one weight come first.
+// first moves products with a weight before linear maps.
 type first struct {
 	*builder
 	of   Operation
-	made map[*value]*value // the products
+	made map[*value]*value // the products, by first operand
 }
 
-// product is x·w.
+// product returns x·w.
 func (f first) product(x, w *value) *value {
 	if x.ofSparse != linearMap {
 		return f.make(f.of, x, w)
@@ -107,7 +107,7 @@ func (f first) product(x, w *value) *value {
 	return f.made[x]
 }
 
-// mapped is x·w, for the linear map x of sparse features.
+// mapped returns x·w for a linear map x of sparse features.
 func (f first) mapped(x, w *value) *value {
 	if x.op == "cat" {
 		return f.sideBySide(x, w)
@@ -121,7 +121,7 @@ func (f first) mapped(x, w *value) *value {
 	return f.make(x.o, in...)
 }
 
-// sideBySide is the product of w with values side by side: the sum of those of its parts.
+// sideBySide returns x·w for values side by side: the sum of their products with parts of w.
 func (f first) sideBySide(x, w *value) (z *value) {
 	at := 0
 	for _, y := range x.in {

@@ -21,7 +21,7 @@ import (
 	"weft/train/paralleltest"
 )
 
-// unlike are operations of which some numbers are others, and where. They do not count.
+// unlike are operations that differ from PyTorch at some numbers, and say at which. These are not compared.
 var unlike = map[string]string{
 	"one: gelu tanh":        "the gradient at infinities, where PyTorch's is NaN",
 	"one: xlogx":            "the gradient at 0, where PyTorch's is NaN",
@@ -45,10 +45,9 @@ var unlike = map[string]string{
 	"edges: clamp":          "a product of NaN and 0 that no edge reads",
 }
 
-// TestSpecialPoints: operations and their gradients are those of PyTorch in float64 at bounds, 0, ties,
-// infinities, numbers that are large or below the normal ones, and NaN, of the oldest and the newest version
-// (testdata/special_points.py). Where float32 holds none of what float64 computes on the way, they are
-// PyTorch's in float32.
+// TestSpecialPoints compares operations and their gradients with those of the oldest and the newest PyTorch
+// in float64 (testdata/special_points.py): at bounds, 0, ties, infinities, large and denormal numbers, and
+// NaN. Where an intermediate value of float64 does not fit float32, it compares with PyTorch in float32.
 func TestSpecialPoints(t *testing.T) {
 	files, err := filepath.Glob("testdata/special/*.safetensors")
 	require.NoError(t, err)
@@ -98,22 +97,23 @@ func TestSpecialPoints(t *testing.T) {
 	}
 }
 
-// equalNumbers reports whether a number of float32 is another, but for a few roundings, and for what is left
-// where numbers of that size cancel.
+// equalNumbers reports whether two numbers are equal up to a few roundings of float32, and up to what remains
+// when numbers of that size cancel.
 func equalNumbers(got, want float32, size float64) bool {
 	g, w := float64(got), float64(want)
 	return g == w || g != g && w != w || math.Abs(g-w) <= 5e-5*math.Abs(w)+size+2e-20
 }
 
-// special returns what a program makes of x on one worker, and the gradient for x of the sum of its columns
-// times 1, 2, 3, ….
+// special returns the output of a program for x on one worker, and the gradient by x of the sum of its
+// columns times 1, 2, 3, ….
 func special(
 	t *testing.T, p *program.Program, tensors map[string]safetensors.Tensor,
 ) (logits, gradient []float32) {
 	g := golden{program: p, tensors: tensors}
 	x := featuresOf(tensors["x"])
 	all := paralleltest.GraphOf(t, len(x.Dense)/x.Columns, g.edges(""))
-	all.Types[0].Features = graph.Features{Columns: x.Columns, Dense: make([]float32, len(x.Dense))} // finite
+	// finite features for the build
+	all.Types[0].Features = graph.Features{Columns: x.Columns, Dense: make([]float32, len(x.Dense))}
 	paralleltest.Workers{Mesh: paralleltest.Grid(1, 1, 1), Graph: all}.Run(t, func(c engine.Config) {
 		part := axisOf(c, paralleltest.Grid(1, 1, 1))
 		_, model := g.model(c, part, p.Outputs(), 1)

@@ -5,10 +5,11 @@ import (
 	"slices"
 )
 
-// How the rule of reductions finds the aggregation of GCN.
+// The part of the rule of reductions that finds the aggregation of GCN.
 
-// symmetric is GCN's aggregation (Kipf & Welling 2017): of products with 1/√(d_i·d_j), and with the edges'
-// weights, where d is the sum of the edges' weights into a vertex; nil: it is another.
+// symmetric returns GCN's aggregation (Kipf & Welling 2017): a sum of rows times 1/√(d_i·d_j), and perhaps
+// times the edges' weights. d is the number of edges into a vertex, or the sum of their weights. nil: it is
+// another sum.
 func (b *builder) symmetric(o Operation, gathers, others, after []*value) *value {
 	var weight *value
 	if len(others) == 1 {
@@ -48,8 +49,8 @@ func withoutReshape(v *value) *value {
 	return v
 }
 
-// isInverseRoot reports whether v is 1/√d of the vertices' degrees along a set of edges, and 0 for a degree
-// of 0.
+// isInverseRoot reports whether v is 1/√d of the vertices' degrees d along a set of edges, and 0 where d is
+// 0.
 func isInverseRoot(v *value, end string, edges Type, weight *value) bool {
 	if v.op == "where" && v.in[0].op == "eq" {
 		zero, is := v.in[1].isConstant()
@@ -78,8 +79,8 @@ func isInverseRoot(v *value, end string, edges Type, weight *value) bool {
 		d.o.loops() == edges.Loops && d.o.Weighted == (weight != nil) && d.in[0].op == "ones"
 }
 
-// isMerged reports whether rows of edges are their weights, where each vertex has one loop, with the weight
-// of the one that is stored, or 1 without any.
+// isMerged reports whether rows of edges are their weights, with one loop for each vertex. The loop has the
+// weight of the stored loop, or 1 if there is none.
 func isMerged(x *value) bool {
 	if x.op != "with_loops" || x.in[0].op != "without_loops" || !isWeight(x.in[0].in[0]) {
 		return false

@@ -10,18 +10,19 @@ import (
 // Rows says what a value has rows for.
 type Rows uint8
 
-// What a value has rows for.
+// The kinds of rows.
 const (
-	None     Rows = iota // parameters, constants, what depends on them alone, and sums over all vertices
+	// parameters, constants, values that depend on these alone, and sums over all vertices
+	None     Rows = iota
 	Vertices             // every vertex
 	Edges                // every edge of a set
 )
 
-// Type is what is known of a value before the program runs.
+// Type describes a value before the program runs.
 type Type struct {
 	Rows  Rows
-	Of    string // the vertex type, or the relation; empty: there is one
-	Loops string // of the set of edges; empty: stored
+	Of    string // the vertex type, or the relation; empty: the only one
+	Loops string // the set of edges; empty: stored
 	Shape []int  // of one row; empty: a number
 }
 
@@ -38,11 +39,11 @@ func (t Type) String() string {
 	return fmt.Sprintf("%s of shape %v", of, t.Shape)
 }
 
-// along reports whether both have the same rows.
-func (t Type) along(x Type) bool { return t.Rows == x.Rows && t.Of == x.Of && t.Loops == x.Loops }
+// sameRows reports whether both have the same rows.
+func (t Type) sameRows(x Type) bool { return t.Rows == x.Rows && t.Of == x.Of && t.Loops == x.Loops }
 
 // equals reports whether the values have the same rows and shapes.
-func (t Type) equals(x Type) bool { return t.along(x) && slices.Equal(t.Shape, x.Shape) }
+func (t Type) equals(x Type) bool { return t.sameRows(x) && slices.Equal(t.Shape, x.Shape) }
 
 func (t Type) with(shape ...int) Type {
 	t.Shape = shape
@@ -51,18 +52,18 @@ func (t Type) with(shape ...int) Type {
 
 func (t Type) size() int { return size(t.Shape) }
 
-// The sets of edges: what is done with self loops.
+// The sets of edges. They differ in the self loops.
 const (
 	stored  = ""        // as the graph has them
 	removed = "removed" // left out
 	one     = "one"     // left out, and one for each vertex
 	added   = "added"   // stored, and one more for each vertex
-	// Sets that no file has.
+	// Sets that only rewriting makes.
 	onlyLoops = "only" // the loops that the graph has, and no other edges
-	lastLoops = "last" // the last one of each vertex, and no other edges
+	lastLoops = "last" // the last loop of each vertex, and no other edges
 )
 
-// withLoops are the sets of edges that get a loop for each vertex, and what they become.
+// withLoops has the sets of edges that can get a loop for each vertex, with the sets that they become.
 var withLoops = map[string]string{stored: added, removed: one}
 
 // infer returns the type of operation i, whose operands' types are known.

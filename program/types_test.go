@@ -18,7 +18,7 @@ import (
 	"weft/train/paralleltest"
 )
 
-// before are the operations before the one that a test is about, and the parameters that they read.
+// before has parameters, and the operations before the one that a test is about.
 const before = `{"version": 1, "class": "Net", "parameters": [
 	{"name": "w", "shape": [3, 4], "trained": true}, {"name": "b", "shape": [4], "trained": true},
 	{"name": "m", "shape": [4]}, {"name": "n", "shape": []}], "operations": [
@@ -203,7 +203,7 @@ func TestWrong(t *testing.T) {
 	}
 }
 
-// ofTypes are operations of a program of several types.
+// ofTypes has relations and operations of a program for several types.
 const ofTypes = `{"version": 1, "class": "Net", "relations": [
 	{"name": "writes", "source": "author", "target": "paper"}, {"name": "cites", "source": "paper", "target": "paper"}],
 	"parameters": [{"name": "w", "shape": [4]}, {"name": "t", "shape": [5, 4], "trained": true},
@@ -254,7 +254,7 @@ func TestWrongType(t *testing.T) {
 	}
 }
 
-// TestRefused: a program that is none, or that is too large, is refused in one line.
+// TestRefused: text that is no program, and a program that is too large, are refused in one line.
 func TestRefused(t *testing.T) {
 	operations := func(more string, output int) string {
 		return fmt.Sprintf("%s%s], \"output\": %d}", strings.TrimSuffix(before, ", "), more, output)
@@ -318,7 +318,7 @@ func TestRefused(t *testing.T) {
 	}
 }
 
-// TestUnfitTypes: a program of several types is refused for a graph that has others.
+// TestUnfitTypes: a program of several types is refused for a graph with other types.
 func TestUnfitTypes(t *testing.T) {
 	p, err := program.Read(strings.NewReader(strings.TrimSuffix(ofTypes, ", ") + `], "output": 0}`))
 	require.NoError(t, err)
@@ -344,7 +344,7 @@ func TestUnfitTypes(t *testing.T) {
 	}
 }
 
-// TestUnfit: a program is refused for a graph that lacks what it reads.
+// TestUnfit: a program is refused for a graph that lacks something that it reads.
 func TestUnfit(t *testing.T) {
 	p, err := program.Read(strings.NewReader(strings.TrimSuffix(before, ", ") + `], "output": 0}`))
 	require.NoError(t, err)

@@ -9,14 +9,14 @@ import (
 	"weft/nn"
 )
 
-// Update is what a training pass makes of a buffer: a parameter that is not trained becomes a value, which
-// depends on such parameters and on constants alone. All become so at once, after the pass.
+// Update sets a buffer after each training pass: the parameter Name, which is not trained, becomes the value
+// number Value. The value may depend only on such parameters and on constants. All buffers are set at once.
 type Update struct {
 	Name  string `json:"name"`
 	Value int    `json:"value"`
 }
 
-// checkUpdates checks what becomes of buffers, and builds it.
+// checkUpdates checks the updates of buffers, and builds their values.
 func (p *Program) checkUpdates() error {
 	known, of := map[string]bool{}, []int{}
 	for _, u := range p.Updates {
@@ -53,12 +53,11 @@ func (p *Program) isTrained(v *value) bool {
 	return v.op == "parameter" && p.Parameter(v.o.Name).Trained
 }
 
-// updatesOf is the key of a model's updates: parts of it may be built of programs that keep other states of
-// edges.
+// updatesOf is the key of nn.Params.OnCommitOnce for a model's updates. Parts of a model may be built from
+// programs that keep different states of edges, and the updates must run once.
 type updatesOf struct{}
 
-// moveBuffers has the buffers of a set of parameters become what updates make of them, after each training
-// pass.
+// moveBuffers makes a set of parameters run the updates of buffers after each training pass.
 func (p *Program) moveBuffers(ps *nn.Params) {
 	if len(p.updates) == 0 {
 		return

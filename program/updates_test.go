@@ -15,7 +15,7 @@ import (
 	"weft/tensor"
 )
 
-// counting is a program with a counter and a rate, whose updates are given.
+// counting returns a program with a counter, a rate and these updates.
 func counting(updates string) string {
 	return fmt.Sprintf(`{"version":1,"class":"Net","parameters":[{"name":"w","shape":[2,3],"trained":true},
 		{"name":"step","shape":[]},{"name":"rate","shape":[2]}],"operations":[
@@ -25,7 +25,7 @@ func counting(updates string) string {
 		{"op":"row_sum","in":[7]},{"op":"sum","in":[1]},{"op":"uniform","in":[0]}],"output":9,"updates":[%s]}`, updates)
 }
 
-// TestUpdates: after each training pass all buffers become what they are said to become, at once, also those
+// TestUpdates: after each training pass all buffers get the values of their updates at once, also buffers
 // that the model does not read.
 func TestUpdates(t *testing.T) {
 	p, err := program.Read(strings.NewReader(counting(`{"name":"step","value":5},{"name":"rate","value":6}`)))

@@ -7,26 +7,26 @@ import (
 	"slices"
 )
 
-// value is a value of a program after it was rewritten: an operation on other values.
+// value is a value of a rewritten program: an operation on other values.
 type value struct {
 	op string
 	o  Operation
 	Type
 	in        []*value
-	number    int        // in the order in which values were made, so that operands come first
-	attention *attention // of an operation attend
-	// regions are those of a scatter or opApply of the built program, by mode
+	number    int        // the order of creation, in which operands come first
+	attention *attention // of an opAttend
+	// regions are the message functions of a scatter or an opApply of the built program, by mode.
 	regions [modes]*region
 
-	counted      bool // of opApply: gnn.Message.Counted
+	counted      bool // of an opApply: gnn.Message.Counted
 	ofRows       bool // a tensor that depends on sums over all vertices
 	infinite     bool // finite rows of vertices can make it infinite
 	requiresGrad bool // it has a gradient
-	featured     bool // rows of edges that depend on their features
+	featured     bool // rows of edges that depend on the features of edges
 	ofSparse     ofSparse
 }
 
-// Operations that no file has, which rewriting makes.
+// Operations that only rewriting makes.
 const (
 	opAggregate = "aggregate" // a linear aggregation, or a maximum, of rows of vertices
 	opAttend    = "attend"    // softmax attention
@@ -34,17 +34,17 @@ const (
 	opChoose    = "choose"    // the first value in training, and the second in evaluation
 )
 
-// builder makes values. Equal ones are one.
+// builder makes values. It makes equal values once.
 type builder struct {
 	program *Program
-	made    int // values
+	made    int // number of values made
 	known   map[string]*value
-	rules   []rule // that are tried
+	rules   []rule // the rules that it tries
 }
 
-// build returns operations' results as values. First each softmax over edges is one operation, by which
-// attention is found; then lowering makes it the operations that it stands for. build keeps every so many-th
-// of the states of edges.
+// build returns the results of the operations of as values. It first keeps each softmax over edges as one
+// operation, by which attention is found. Then lowering replaces it by the operations that it stands for.
+// every is the number of Keeping.
 func (p *Program) build(every int, of ...int) (outputs []*value) {
 	b := &builder{program: p, known: map[string]*value{}, rules: rules}
 	made := make([]*value, len(p.Operations))
@@ -79,7 +79,7 @@ func (p *Program) build(every int, of ...int) (outputs []*value) {
 	return outputs
 }
 
-// again makes a value from operands that were made again.
+// again makes a value anew, from operands that were made anew.
 func (b *builder) again(v *value, made map[*value]*value) *value {
 	in := make([]*value, len(v.in))
 	for i, x := range v.in {
@@ -112,7 +112,7 @@ func reachable(outputs ...*value) (all []*value) {
 	return all
 }
 
-// make makes the value of an operation, or one that equals it and costs less.
+// make makes the value of an operation, or an equal value that costs less.
 func (b *builder) make(o Operation, in ...*value) *value {
 	o.Loops = o.loops()
 	if o.End == "" && (o.Op == "scatter" || o.Op == "edge_softmax") {
@@ -124,7 +124,7 @@ func (b *builder) make(o Operation, in ...*value) *value {
 	return b.plain(o, in...)
 }
 
-// plain makes the value of an operation as it is.
+// plain makes the value of an operation without rules.
 func (b *builder) plain(o Operation, in ...*value) *value {
 	var types []Type
 	for _, x := range in {
@@ -149,7 +149,7 @@ func (b *builder) typeOf(o *Operation, in []Type) (Type, error) {
 	return kinds[o.Op].infer(b.program, o, in)
 }
 
-// add returns the value, or the one that is known and equal.
+// add returns the value, or an equal one that was made before.
 func (b *builder) add(v *value) *value {
 	v.requiresGrad = b.needsGrad(v)
 	v.o.Masked = v.o.Masked && !v.requiresGrad
@@ -177,8 +177,8 @@ func (b *builder) add(v *value) *value {
 	return v
 }
 
-// needsGrad reports whether a value of known operands depends on features of vertices, on what is trained, or
-// on what is differentiable of the edges.
+// needsGrad reports whether a value with known operands depends on features of vertices, on trained
+// parameters, or on differentiable weights or features of edges.
 func (b *builder) needsGrad(v *value) bool {
 	switch v.op {
 	case "features":
@@ -193,27 +193,28 @@ func (b *builder) needsGrad(v *value) bool {
 	return slices.ContainsFunc(v.in, func(x *value) bool { return x.requiresGrad })
 }
 
-// isFeatured reports whether a value of known operands is rows of edges that depend on their features.
+// isFeatured reports whether a value with known operands is rows of edges that depend on the features of
+// edges.
 func isFeatured(v *value) bool {
 	return v.op == "edge_features" ||
 		v.Rows == Edges && slices.ContainsFunc(v.in, func(x *value) bool { return x.featured })
 }
 
-// masked reports whether masks of edges multiply what an aggregation reads: messages, and neither degrees nor
-// what a softmax divides by.
+// masked reports whether masks of edges multiply the rows that an aggregation reads. They multiply messages,
+// but not the sums of a degree or of a softmax's divisor.
 func (v *value) masked() bool {
 	return !v.o.Divisor && (v.requiresGrad || v.o.Masked || v.in[0].featured)
 }
 
-// op is an operation without attributes, for the module and line of another.
+// op returns an operation without attributes, with the module path and line of o.
 func (o Operation) op(name string) Operation { return Operation{Op: name, Path: o.Path, Line: o.Line} }
 
-// constant makes a number.
+// constant makes a constant of one number.
 func (b *builder) constant(x float64) *value {
 	return b.plain(Operation{Op: "constant", Values: []number{number(x)}})
 }
 
-// isConstant reports whether the value is one number everywhere, and which.
+// isConstant reports whether the value is a constant of one number, and returns the number.
 func (v *value) isConstant() (float64, bool) {
 	if v.op != "constant" || len(v.o.Values) != 1 {
 		return 0, false
@@ -236,7 +237,7 @@ func (b *builder) product(of Operation, xs ...*value) *value {
 	return z
 }
 
-// isOfRows reports whether a value of known operands is a tensor that depends on sums over all vertices.
+// isOfRows reports whether a value with known operands is a tensor that depends on sums over all vertices.
 func isOfRows(v *value) bool {
 	switch v.op {
 	case "row_sum", "row_mean", opLargest:
@@ -245,8 +246,7 @@ func isOfRows(v *value) bool {
 	return v.Rows == None && slices.ContainsFunc(v.in, func(x *value) bool { return x.ofRows })
 }
 
-// mayBeInfinite reports whether finite rows of vertices can give infinite ones, for a value of known
-// operands.
+// mayBeInfinite reports whether a value with known operands can be infinite for finite rows of vertices.
 func mayBeInfinite(v *value) bool {
 	switch v.op {
 	case "div", "fmod", "reciprocal", "rsqrt", "pow", "exp", "expm1", "log", "log1p", "logsigmoid":

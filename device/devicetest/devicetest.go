@@ -1,4 +1,5 @@
-// Package devicetest has tests use a device on a machine without one.
+// Package devicetest lets tests of any package use a device on a machine without one: it compiles a libcuda
+// that runs kernels on the CPU.
 package devicetest
 
 import (
@@ -12,8 +13,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Library makes bin/libcuda-on-cpu.so and has WEFT_CUDA name it during a test, unless that names one. The
-// test is skipped on a machine that cannot compile it.
+// Library makes bin/libcuda-on-cpu.so, and sets WEFT_CUDA to it during a test, unless WEFT_CUDA is set. It
+// skips the test on a machine that cannot compile the library.
 func Library(t testing.TB) {
 	t.Helper()
 	if os.Getenv("WEFT_CUDA") != "" {
@@ -35,8 +36,8 @@ func Compiler(t testing.TB) {
 	}
 }
 
-// Build makes bin/libcuda-on-cpu.so, and returns its path. If several processes want it, one of them compiles
-// it, which takes a minute of a processor. The others wait.
+// Build makes bin/libcuda-on-cpu.so, and returns its path. If several processes need it, one compiles it,
+// which takes a minute of processor time, and the others wait.
 var Build = sync.OnceValues(func() (string, error) {
 	module, err := exec.Command("go", "list", "-m", "-f", "{{.Dir}}").Output()
 	if err != nil {
@@ -47,7 +48,7 @@ var Build = sync.OnceValues(func() (string, error) {
 	if err != nil {
 		return "", err
 	}
-	defer one.Close() // which unlocks
+	defer one.Close() // unlocks, too
 	if err := unix.Flock(int(one.Fd()), unix.LOCK_EX); err != nil {
 		return "", fmt.Errorf("%s: %w", root, err)
 	}
