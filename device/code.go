@@ -83,7 +83,7 @@ func CubinName(capability int) string {
 //   - code that NVRTC compiles now, and that is kept there. NVRTC is searched for where WEFT_NVRTC says (the
 // library
 
-//     or its folder), in $CUDA_HOME/lib64, where the loader looks, and in /usr/local/cuda/lib64.
+// or its folder), in $CUDA_HOME/lib64, where the loader looks, and in /usr/local/cuda/lib64.
 func (c *card) image() ([]byte, error) {
 	if c.driver.needs_no_code != 0 {
 		return []byte{0}, nil

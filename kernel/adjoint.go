@@ -5,10 +5,9 @@ import (
 	"math"
 )
 
-// Adjoint returns the expression of the gradients of those inputs that are wanted, in their order, for an
-// expression of one result. Its inputs are those of the expression, and the gradient of the result after
-// them. It computes the registers again. Where a derivative does not exist, it takes the value that PyTorch
-// gives.
+// Adjoint returns the expression of gradients for an expression of one result: one for each wanted input, in
+// their order. Its inputs are those of the expression, and then the gradient of the result. It computes the
+// registers again. Where a derivative does not exist, it has PyTorch's value.
 func (e *Expression) Adjoint(wanted []bool) *Expression {
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -17,13 +16,13 @@ func (e *Expression) Adjoint(wanted []bool) *Expression {
 		return known
 	}
 	a := &Expression{Inputs: e.Inputs + 1}
-	moved := func(r int) int { // the adjoint's register for one of the expression
+	moved := func(r int) int { // the adjoint's register for a register of the expression
 		if r >= e.Inputs {
 			r++
 		}
 		return r
 	}
-	depends := append([]bool(nil), wanted...) // on a wanted input, by register
+	depends := append([]bool(nil), wanted...) // by register: it depends on a wanted input
 	for _, i := range e.Code {
 		some := false
 		for _, r := range i.operands() {
@@ -71,8 +70,8 @@ func (e *Expression) Adjoint(wanted []bool) *Expression {
 	return a
 }
 
-// adjointBuilder appends the derivatives of an instruction whose registers are those of the adjoint: its
-// result is y, with the gradient g.
+// adjointBuilder appends the derivatives of an instruction to the adjoint, in whose registers it counts. The
+// instruction's result is y, with the gradient g.
 type adjointBuilder struct {
 	*Expression
 	Instruction
@@ -91,15 +90,15 @@ func (b *adjointBuilder) minus(from float64, x int) int {
 }
 func (b *adjointBuilder) of(o Operation, x ...int) int { return b.Expression.Op(o, x...) }
 
-// where is x where the condition is true, else y.
+// where returns x where the condition is true, else y.
 func (b *adjointBuilder) where(condition, x, y int) int { return b.of(OpWhere, condition, x, y) }
 
-// above is g where the operand is above a number, else other.
+// above returns g where the operand is above a number, else other.
 func (b *adjointBuilder) above(than float32, g, other int) int {
 	return b.where(b.of(OpGt, b.A, b.Constant(than)), g, other)
 }
 
-// unless is g unless the operand is 0 or less, where it is other: g of NaN.
+// unless returns other where the operand is 0 or less, and otherwise, also for NaN, g.
 func (b *adjointBuilder) unless(g, other int) int {
 	return b.where(b.of(OpLe, b.A, b.Constant(0)), other, g)
 }
@@ -154,8 +153,9 @@ func (b *adjointBuilder) term(n int) (gradient int, ok bool) {
 		density := b.scaled(b.of(OpExp, b.scaled(b.of(OpSquare, x), -.5)), 1/math.Sqrt(2*math.Pi))
 		return b.times(g, b.of(OpAdd, area, b.times(x, density))), true
 	case OpGELUTanh: // d/dx x·σ(2u), u = √(2/π)·(x + 0.044715·x³)
-		const scale = 2 * math.Sqrt2 / 1.7724538509055160272981674833411       // √π
-		far, zero := b.of(OpGt, b.of(OpAbs, x), b.Constant(20)), b.Constant(0) // there the cube may be infinite
+		const scale = 2 * math.Sqrt2 / 1.7724538509055160272981674833411 // √π
+		// beyond 20 the cube may be infinite
+		far, zero := b.of(OpGt, b.of(OpAbs, x), b.Constant(20)), b.Constant(0)
 		step := b.where(b.of(OpGt, x, zero), g, zero)
 		x = b.where(far, zero, x)
 		square := b.of(OpSquare, x)
@@ -188,7 +188,7 @@ func (b *adjointBuilder) term(n int) (gradient int, ok bool) {
 		return b.of(OpDiv, g, b.B), true
 	case OpPow:
 		zero := b.Constant(0)
-		if n == 1 { // 0 at 0 to no negative exponent, where the logarithm is infinite
+		if n == 1 { // 0 for a base of 0, unless the exponent is negative: the logarithm there is infinite
 			none := b.of(OpAnd, b.of(OpEq, x, zero), b.of(OpGe, b.B, zero))
 			return b.times(g, b.where(none, zero, b.times(y, b.of(OpLog, x)))), true
 		}
@@ -201,12 +201,12 @@ func (b *adjointBuilder) term(n int) (gradient int, ok bool) {
 		}
 		return b.where(b.of(OpEq, b.B, zero), zero, b.times(g, slope)), true
 	case OpFmod:
-		if n == 1 { // −g times the quotient towards 0
+		if n == 1 { // −g times the quotient, rounded towards 0
 			q := b.of(OpDiv, x, b.B)
 			return b.of(OpNeg, b.times(g, b.times(b.of(OpSign, q), b.of(OpFloor, b.of(OpAbs, q))))), true
 		}
 		return g, true
-	case OpAtan2: // 0 where both are 0
+	case OpAtan2: // 0 where both operands are 0
 		squares := b.of(OpAdd, b.of(OpSquare, b.A), b.of(OpSquare, b.B))
 		inverse := b.where(b.of(OpEq, squares, b.Constant(0)), squares, b.of(OpReciprocal, squares))
 		other := b.B
@@ -214,7 +214,7 @@ func (b *adjointBuilder) term(n int) (gradient int, ok bool) {
 			other = b.of(OpNeg, b.A)
 		}
 		return b.times(b.times(g, other), inverse), true
-	case OpMaximum, OpMinimum: // a tie is half each one's
+	case OpMaximum, OpMinimum: // in a tie, each gets half
 		less := OpLt
 		if b.Instruction.Op == OpMinimum {
 			less = OpGt
@@ -233,7 +233,7 @@ func (b *adjointBuilder) term(n int) (gradient int, ok bool) {
 			return b.where(b.A, zero, g), true
 		}
 	}
-	return 0, false // a step, or a comparison
+	return 0, false // a step function, or a comparison
 }
 
 // constant returns the instruction of a register that is a constant.

@@ -17,13 +17,14 @@ import (
 //	GATv2: Σ_c A_c·LeakyReLU(Source_jc + Target_ic), where A is set
 //	dot products: Σ_c Target_ic·Key_jc, where Key is set
 //
-// The heads may be some of a layer's, and GATv1's columns some of each head's: the state and the output have
-// the bits that they have in a call with the whole layer.
+// The heads may be some of a layer's heads, and in GATv1 the columns some of each head's. The state and the
+// output then have the same bits as in a call with the whole layer.
 type Attention struct {
-	Heads, Width          int
-	FirstHead, LayerHeads int // the first head's number in the layer, and how many that has, 0: Heads
+	Heads, Width int
+	// the first head's number in the layer, and how many heads the layer has; 0: Heads
+	FirstHead, LayerHeads int
 	Slope                 float64
-	// source rows × Heads·Width, Float32 or BFloat16, and so is Target
+	// source rows × Heads·Width, Float32 or BFloat16, as is Target
 	Source                   *tensor.Matrix
 	SourceScore, TargetScore *tensor.Matrix // GATv1: rows × Heads
 	Target                   *tensor.Matrix // GATv2, dot products: destination rows × Heads·Width
@@ -31,26 +32,29 @@ type Attention struct {
 	// dot products: source rows × Heads·Width, of Source's element type
 	Key   *tensor.Matrix
 	Edges EdgeFeatures
-	// Whole: the edges are all that their destinations have: AttendBackward may read fewer rows then
+	// Whole says that the edges are all edges of their destinations. AttendBackward may then read fewer rows.
 	Whole bool
-	// Mask: attention dropout, by both ends, the layer's head and occurrence; its ids are not used
+	// Mask is attention dropout. It is keyed by both ends, the head in the layer, and the number among equal
+	// edges. Its ids are not used.
 	Mask                 Mask
-	SourceIDs, TargetIDs *tensor.Matrix // Int32, the rows' vertices for the mask, nil: the row itself
+	SourceIDs, TargetIDs *tensor.Matrix // Int32: the rows' vertices, for the mask; nil: row i is vertex i
 }
 
-// EdgeFeatures are features of the edges of one block. In GATv1 Σ_f features_f·Vector_f is added to the two
-// scores of an edge. Otherwise e_c = Σ_f features_f·Weight_fc is added to Source_jc + Target_ic in GATv2, and
-// with dot products to Key_jc, and to Source_jc wherever it is read. The zero value is none.
+// EdgeFeatures are features of the edges of one block. In GATv1, Σ_f features_f·Vector_f is added to the two
+// scores of an edge. In the other forms, e_c = Σ_f features_f·Weight_fc: GATv2 adds it to Source_jc +
+// Target_ic, and dot products add it to Key_jc, and to Source_jc wherever that is read. The zero value has no
+// features.
 type EdgeFeatures struct {
-	// Rows: entries × features, in the order of the block's entries, of Source's element type
+	// Rows is entries × features, in the order of the block's entries, with Source's element type.
 	Rows *tensor.Matrix
-	// Transposed (Int32, 1 × entries) is the row of each entry of the transposed block, for the backward pass
+	// Transposed (Int32, 1 × entries) has the row in Rows of each entry of the transposed block, for the
+	// backward pass.
 	Transposed *tensor.Matrix
-	// Loops has the features of the self loops, row by row: those of row i from FirstLoop_i on (Int64, a
-	// number for each row); nil: there are none
+	// Loops has the features of the self loops, row by row. Those of row i begin at FirstLoop_i (Int64, one
+	// for each row). nil: there are no loops.
 	Loops, FirstLoop *tensor.Matrix
 	Vector           *tensor.Matrix // GATv1: features × Heads
-	Weight           *tensor.Matrix // others: features × Heads·Width
+	Weight           *tensor.Matrix // other forms: features × Heads·Width
 }
 
 // columns returns the number of features of an edge.
@@ -61,7 +65,8 @@ func (f EdgeFeatures) columns() int {
 	return f.Rows.Cols
 }
 
-// c checks the shapes against the edges, of sources in e's columns and destinations in its rows.
+// c returns the arguments of kernels. It panics unless the shapes fit the edges: sources are e's columns, and
+// destinations its rows.
 func (a Attention) c(e *CSR) C.weft_attention_args {
 	if a.Heads < 1 || a.Width < 1 || !(a.Slope >= 0 && a.Slope <= 1) {
 		panic(fmt.Sprintf("kernel: attention with %d heads of %d columns and slope %v",
@@ -103,7 +108,7 @@ func (a Attention) c(e *CSR) C.weft_attention_args {
 	}
 }
 
-// kernel returns that of the form of attention.
+// kernel returns the kernel of the form of attention.
 func (a Attention) kernel(v1, v2, dot C.int) C.int {
 	switch {
 	case a.Key != nil:
@@ -114,36 +119,36 @@ func (a Attention) kernel(v1, v2, dot C.int) C.int {
 	return v1
 }
 
-// workspaces takes what calls of the kernels compute in.
+// workspaces takes the memory in which calls of the kernels compute.
 func (a Attention) workspaces(t *Team) workspaces {
 	return t.workspaces(C.weft_attention_workspace(C.int64_t(a.Heads), C.int64_t(a.Width),
 		boolean(a.Edges.Weight != nil)))
 }
 
-// operands are the matrices over storage.
+// operands returns the matrices that may be Float32 or BFloat16.
 func (a Attention) operands() []*tensor.Matrix {
 	return []*tensor.Matrix{a.Source, a.Target, a.Key, a.Edges.Rows, a.Edges.Loops}
 }
 
-// over sets the rows of a pass, those of a.
+// over sets the rows of a pass to the rows of a.
 func over(args *C.weft_attention_args, a *CSR, loops *tensor.Matrix) {
 	args.edges, args.loops = a.c(), ints(loops)
 }
 
-// AttentionState is the running softmax of every destination row and head. It can be extended by further
-// edges in any number of blocks, of which one is the last; then it can be used anew.
+// AttentionState is the running softmax of every destination row and head. Attend extends it by further
+// edges, in any number of blocks. After the last block it can be used anew.
 type AttentionState struct {
-	// Maximum: rows × heads: of the scores; after the last block their log-sum-exp, which is all that the
-	// backward pass needs
+	// Maximum (rows × heads) is the maximum of the scores so far. After the last block it is their
+	// log-sum-exp, which is all that the backward pass needs.
 	Maximum *tensor.Matrix
-	// Out: rows × heads·width: weighted sums, after the last block the output. A BFloat16 matrix cannot hold
-	// sums: there may be one block only.
+	// Out (rows × heads·width) has weighted sums, and after the last block the output. A BFloat16 matrix
+	// cannot hold sums, so there may be only one block.
 	Out   *tensor.Matrix
 	sum   *tensor.Matrix // rows × heads: Σ exp(score − maximum), between blocks
 	begun bool
 }
 
-// AttentionStart returns the state before any edge, whose Out has elements of the given type.
+// AttentionStart returns the state before any edge. Its Out has the given element type.
 func (t *Team) AttentionStart(rows, heads, width int, element tensor.Element) *AttentionState {
 	return &AttentionState{
 		Maximum: t.Memory.New(tensor.Activations, rows, heads),
@@ -154,7 +159,7 @@ func (t *Team) AttentionStart(rows, heads, width int, element tensor.Element) *A
 // Ending says whether a block of edges is the last of a state.
 type Ending bool
 
-// More blocks follow, or none does.
+// More blocks follow, or this is the last.
 const (
 	More Ending = false
 	Last Ending = true
@@ -193,8 +198,8 @@ func (t *Team) Attend(s *AttentionState, a Attention, e *CSR, loops *tensor.Matr
 	}
 }
 
-// attendSegments is Attend for the rows that are cut: segments have states of their own, by which those of
-// the rows are extended.
+// attendSegments is Attend for the rows that are cut. Each segment has a state of its own, and the rows'
+// states are extended by these.
 func (t *Team) attendSegments(r routine, args C.weft_attention_args, e *CSR) {
 	heads, width := int(args.heads), int(args.width)
 	b := t.bySegments(e)
@@ -214,7 +219,8 @@ func (t *Team) attendSegments(r routine, args C.weft_attention_args, e *CSR) {
 	})
 }
 
-// RowDots is out_ih = ⟨x_ih, y_ih⟩ over the width of each head, for x and y rows × heads·width.
+// RowDots is out_ih = ⟨x_ih, y_ih⟩ over the width of each head, for x and y rows × heads·width, and out rows
+// × heads.
 func (t *Team) RowDots(out, x, y *tensor.Matrix) {
 	tensor.SameShape(x, y)
 	if out.Cols == 0 {

@@ -9,26 +9,27 @@ import (
 	"weft/tensor"
 )
 
-// AttentionGradients are what one block adds to. Source, Key and SourceScore have a row per source, Target
-// and TargetScore per destination. Source, Key and Target are of one type, Float32 or BFloat16, which is
-// rounded after each block.
+// AttentionGradients are the gradients that a block adds to. Source, Key and SourceScore have a row for each
+// source, Target and TargetScore for each destination. Source, Key and Target have the same type, Float32 or
+// BFloat16; BFloat16 sums are rounded after each block.
 type AttentionGradients struct {
 	Source                   *tensor.Matrix
 	SourceScore, TargetScore *tensor.Matrix // GATv1
 	Target                   *tensor.Matrix // GATv2, dot products
 	A                        *tensor.Matrix // GATv2
 	Key                      *tensor.Matrix // dot products
-	EdgeVector, EdgeWeight   *tensor.Matrix // as EdgeFeatures.Vector and Weight
+	EdgeVector, EdgeWeight   *tensor.Matrix // in the shapes of EdgeFeatures.Vector and Weight
 }
 
-// Attended is what the backward pass takes of each destination: the gradient of its output (rows ×
-// heads·width, of Source's element type), and for each head (rows × heads) the product ⟨gradient, output⟩
-// and the state's Maximum after the last block.
+// Attended has what the backward pass reads for each destination: the gradient of its output (rows ×
+// heads·width, of Source's element type), and for each head (rows × heads) the product ⟨gradient, output⟩ and
+// the state's Maximum after the last block.
 type Attended struct{ Grad, GradDotOut, LogSum *tensor.Matrix }
 
 // AttendBackward adds one block's gradients to d. e and loops are as in Attend, and transposed is the
 // transpose of e. Coefficients are computed again from the scores. GATv1's gradient of a target score is
-// right when all blocks' are added: it uses that ∂ of the scores of all of a destination's edges have sum 0.
+// right only when all blocks have been added: it uses that the gradients of the scores of all edges of a
+// destination add up to 0.
 func (t *Team) AttendBackward(d AttentionGradients, a Attention, e, transposed *CSR,
 	loops *tensor.Matrix, of Attended,
 ) {
@@ -50,7 +51,7 @@ func (t *Team) AttendBackward(d AttentionGradients, a Attention, e, transposed *
 	workspaces.release()
 }
 
-// gradients are those of d that the form of attention has.
+// gradients returns d with only the gradients that the form of attention has.
 func (a Attention) gradients(d AttentionGradients) AttentionGradients {
 	if a.Key == nil {
 		d.Key = nil
@@ -63,15 +64,15 @@ func (a Attention) gradients(d AttentionGradients) AttentionGradients {
 	return d
 }
 
-// picks says whether GATv1's ∂target_score picks the rows of one side of LeakyReLU's knee and leaves the
-// others unread. That takes time for each destination and head, so it does not pay where these have few
-// edges, nor where a head has less than a cache line of columns.
+// picks says whether GATv1's ∂target_score reads only the rows on one side of LeakyReLU's knee. Picking them
+// takes time for each destination and head. So it does not pay for destinations of few edges, nor for a head
+// with less than a cache line of columns.
 func (a Attention) picks(e *CSR) bool {
 	const few, line = 8, 16
 	return e.Entries() >= few*e.Rows && a.Width >= line
 }
 
-// backTarget adds what the edges of a destination give it, and ∂a.
+// backTarget adds the gradients of each destination from its edges, and ∂a.
 func (t *Team) backTarget(args C.weft_attention_args, d AttentionGradients, a Attention, e *CSR, loops, g,
 	pack *tensor.Matrix,
 ) {
@@ -92,7 +93,7 @@ func (t *Team) backTarget(args C.weft_attention_args, d AttentionGradients, a At
 	}
 }
 
-// backTargetOn is backTarget's kernel, where v1 is that of GATv1.
+// backTargetOn returns backTarget's kernel, which is v1 for GATv1.
 func (a Attention) backTargetOn(v1 C.int, d AttentionGradients, e *CSR, g, pack *tensor.Matrix) routine {
 	kernel := a.kernel(v1, C.weft_attend_back_target_v2, C.weft_attend_back_target_dot)
 	return on(kernel, append(a.operands(), g)...).needs(e.structure()...).
@@ -114,12 +115,12 @@ func (a Attention) edgeSums(d AttentionGradients) (sums []*tensor.Matrix) {
 	return sums
 }
 
-// deviceEdgeRows is how many rows of a device have sums of their own, where edges have features: a warp adds
-// to them.
+// deviceEdgeRows is the number of rows, on a device, that share the sums of edge features: one warp adds to
+// them.
 const deviceEdgeRows = 128
 
-// backTargetSums is backTarget's pass over the edges, which also adds to sums. They are summed for each tile
-// of rows, and for each place of segments.
+// backTargetSums is backTarget's pass over the edges that also adds to sums. It sums up for each tile of
+// rows, and for each place of segments.
 func (t *Team) backTargetSums(r routine, args, part C.weft_attention_args, b *bySegments, a Attention, e *CSR,
 	sums []*tensor.Matrix,
 ) {
@@ -131,9 +132,9 @@ func (t *Team) backTargetSums(r routine, args, part C.weft_attention_args, b *by
 	for _, m := range sums {
 		columns += m.Len()
 	}
-	// The sums of each tile, and then those of each segment's place; what is still in single precision, row
-	// by row. Memory is taken for all places. A plan does not know the segments: there used is n, and sums of
-	// fewer rows are added up
+	// partial has the sums of each tile, and then those of each segment's place. single has the sums of a
+	// row, in single precision. Memory is taken for all places. A plan does not know the segments, so used is
+	// n there, and the sums of fewer rows are added up.
 	used := n + min(b.count, len(e.Segments))
 	partial := t.scratch(tensor.Float64, n+b.count, columns)
 	t.Zero(partial)
@@ -142,7 +143,7 @@ func (t *Team) backTargetSums(r routine, args, part C.weft_attention_args, b *by
 		single = t.scratch(tensor.Float32, n+b.count, columns)
 		t.Zero(single)
 	}
-	vector := 0 // before the columns of a weight of edge features
+	vector := 0 // the columns before the weight of edge features
 	if a.Edges.Weight != nil {
 		vector = columns - a.Edges.Weight.Len()
 	}
@@ -168,7 +169,7 @@ func (t *Team) backTargetSums(r routine, args, part C.weft_attention_args, b *by
 	single.Release()
 }
 
-// backSource adds what the edges of a source give it.
+// backSource adds the gradients of each source from its edges.
 func (t *Team) backSource(args C.weft_attention_args, d AttentionGradients, a Attention, transposed *CSR,
 	loops, g, pack *tensor.Matrix,
 ) {

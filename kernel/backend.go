@@ -10,21 +10,24 @@ import (
 	"weft/tensor"
 )
 
-// backend is where a team computes. What this package does with elements goes through it.
+// backend is the place where a team computes. All work of this package on elements goes through it.
 type backend interface {
 	// run runs the kernels of a launch over all its rows.
 	run(l launch)
 	// weight runs the sums of a weight's gradient.
 	weight(w *weight)
-	// parallel calls work(0) … work(n−1): Go code, which takes elements from the accessors of matrices.
+	// parallel calls work(0) … work(n−1): Go code that reads and writes elements by the accessors of
+	// matrices.
 	parallel(n int, work func(k int))
-	// has reports whether products come from this kernel of its own, and not from oneDNN and from weight.
+	// has reports whether the backend has this kernel of its own, instead of code of the CPU (oneDNN, weight,
+	// or Go).
 	has(kernel C.int) bool
-	// wait returns when what was asked of a device is done.
+	// wait returns when a device has done all it was asked.
 	wait()
 }
 
-// link is a kernel with its arguments. One that reduces tiles runs over their numbers in place of rows.
+// link is a kernel with its arguments. A kernel that reduces tiles (tile) runs over numbers of tiles instead
+// of rows.
 type link struct {
 	routine
 	args unsafe.Pointer
@@ -34,21 +37,21 @@ type link struct {
 // over runs the kernel over lo…hi−1, on this thread.
 func (l link) over(lo, hi int) { C.weft_run(l.name, l.of, l.args, C.int64_t(lo), C.int64_t(hi)) }
 
-// one is the links of a launch of one kernel over rows.
+// one returns the links of a launch of one kernel over rows.
 func one(r routine, args unsafe.Pointer) []link { return []link{{r, args, false}} }
 
-// launch is one kernel over rows, or a chain of them. On each tile of the rows all kernels of a chain run,
-// one after the other, before any runs on the next: what one reads or writes there, the next finds in the
-// caches. The results have the bits of one kernel after the other.
+// launch is one kernel over rows, or a chain of them. All kernels of a chain run on a tile of the rows, one
+// after the other, before any runs on the next tile. So each finds in the caches what the kernel before it
+// read or wrote. The results have the same bits as running each kernel over all rows.
 type launch struct {
 	links       []link
 	first, last int // the rows are first … last−1
-	cost        int // about how many elements are read for each row, or for each entry of a row of by
-	tile        int // how many rows the kernels get at a time, counted from row 0; 0: any number
-	// by has the rows' entries, where these are the work. The kernel skips rows that have segments.
+	cost        int // about how many elements are read for each row or, with by, for each entry
+	tile        int // number of rows that the kernels get at a time, counted from row 0; 0: any number
+	// by has the rows' entries, if the work grows with them. The kernel skips rows that have segments.
 	by       *CSR
-	segments []C.weft_segment // what the kernel runs over in place of rows
-	places   C.weft_segments  // these, where they are for a device, and their places
+	segments []C.weft_segment // the kernel runs over these instead of rows
+	places   C.weft_segments  // the segments in a device's memory, and their places
 }
 
 // over runs the kernels over rows lo…hi−1, where lo is a multiple of the tile.
@@ -79,11 +82,11 @@ func newCPU(threads int) *cpu {
 }
 
 const (
-	grain  = 1 << 15 // elements that are worth a hand-out
+	grain  = 1 << 15 // number of elements that are worth a hand-out
 	chunks = 8       // hand-outs per thread, so that a late thread does not keep the others waiting
 )
 
-// parts is how many hand-outs work on so many elements is worth.
+// parts returns the number of hand-outs that work on so many elements is worth.
 func (c *cpu) parts(elements int) int {
 	if c.threads == 1 {
 		return 1
@@ -116,15 +119,15 @@ func (c *cpu) run(l launch) {
 	})
 }
 
-// balance cuts the rows of a launch into ranges whose entries, but for those in segments and counting one more
-// for each row, are about equal.
+// balance cuts the rows of a launch into ranges of about equal work: one for each row, and one for each entry
+// that is not in a segment.
 func (c *cpu) balance(l *launch) []int {
 	if l.first == l.last {
 		return []int{l.first}
 	}
 	indptr := l.by.Indptr.ReadInt64s()
 	apart := l.by.segmentsOf(l.first, l.last)
-	without := make([]int, len(apart.Segments)+1) // the entries of the first k segments
+	without := make([]int, len(apart.Segments)+1) // the number of entries of the first k segments
 	for k, s := range apart.Segments {
 		without[k+1] = without[k] + s.End - s.Begin
 	}
@@ -180,20 +183,20 @@ func (nothing) parallel(int, func(k int)) {}
 func (nothing) has(C.int) bool            { return false }
 func (nothing) wait()                     {}
 
-// pointer is a field of a kernel's arguments that has the address of elements.
+// pointer is a field of a kernel's arguments with the address of elements.
 type pointer struct {
 	name    string
 	offset  uintptr
 	written bool
 }
 
-// arguments are the pointers among those of a kernel, and their size in bytes.
+// arguments are the pointers among the arguments of a kernel, and the size of all arguments in bytes.
 type arguments struct {
 	pointers []pointer
 	size     int
 }
 
-// argumentsOf has them by kernel.
+// argumentsOf returns the arguments by kernel.
 var argumentsOf = sync.OnceValue(func() (all []arguments) {
 	for k := range C.int(C.WEFT_KERNEL_COUNT) {
 		var a arguments
@@ -210,13 +213,13 @@ var argumentsOf = sync.OnceValue(func() (all []arguments) {
 	return all
 })
 
-// pointers returns those of the kernel, and the size of its arguments in bytes.
+// pointers returns the kernel's pointers, and the size of its arguments in bytes.
 func (r routine) pointers() (of []pointer, size int) {
 	a := argumentsOf()[r.name]
 	return a.pointers, a.size
 }
 
-// launch makes a call of a launch. The bytes of a chain are those of its first kernel.
+// launch runs a launch as one call. A chain counts the bytes of its first kernel.
 func (t *Team) launch(s Shape, entries int, l launch) {
 	if t.Watch == nil {
 		t.backend.run(l)
@@ -234,8 +237,8 @@ func (t *Team) rows(r routine, args unsafe.Pointer, n, cost int) {
 	t.launch(Shape{n, cost}, 0, launch{links: one(r, args), last: n, cost: cost})
 }
 
-// edges runs a kernel over the rows of a that are not cut, in ranges of about equal numbers of entries; cols
-// elements are read for each.
+// edges runs a kernel over the rows of a that are not cut, in ranges of about equal numbers of entries. The
+// kernel reads cols elements for each entry.
 func (t *Team) edges(r routine, args unsafe.Pointer, a *CSR, cols int) {
 	t.edgesOf(r, args, a, 0, a.Rows, cols)
 }
@@ -252,7 +255,7 @@ func (t *Team) chain(n, cost int, links ...link) {
 	t.launch(Shape{n, cost}, 0, launch{links: links, last: n, cost: cost, tile: C.WEFT_TILE})
 }
 
-// tiles returns the number of tiles that a reduction over n rows has.
+// tiles returns the number of tiles of a reduction over n rows.
 func tiles(n int) int { return (n + C.WEFT_TILE - 1) / C.WEFT_TILE }
 
 // overTiles runs a kernel over the tiles of n rows of about cost elements each.
@@ -260,8 +263,9 @@ func (t *Team) overTiles(r routine, args unsafe.Pointer, n, cost int) {
 	t.launch(Shape{n, cost}, 0, launch{links: one(r, args), last: tiles(n), cost: cost * C.WEFT_TILE})
 }
 
-// mergeTiles adds up columns from…from+cols−1 of the tiles' partial sums in the order of the tiles, in double
-// precision, up in the first tile's, and adds the sums to z (Float32, cols elements; nil: to none).
+// mergeTiles adds up the tiles' partial sums in double precision, in the order of the tiles, for columns
+// from…from+cols−1. The first tile gets the sums. They are also added to z (Float32, cols elements), unless z
+// is nil.
 func (t *Team) mergeTiles(z, partial *tensor.Matrix, from, cols int) {
 	t.mergeInto(&C.weft_merge_tiles_args{z: floats(z)}, partial, from, cols)
 }
@@ -283,7 +287,7 @@ func (t *Team) addTiles(sum, partial *tensor.Matrix) {
 	partial.Release()
 }
 
-// readTiles makes sums the tiles', which it releases.
+// readTiles sets sums to the sums over the tiles, and releases partial.
 func (t *Team) readTiles(sums []float64, partial *tensor.Matrix) {
 	t.mergeTiles(nil, partial, 0, partial.Cols)
 	clear(sums)

@@ -20,9 +20,9 @@ import (
 	"weft/train/paralleltest"
 )
 
-// TestBackend: every model trains to the same bits where kernels compute at other addresses than those of the
-// matrices, as on a device. Among the vertices are one with more in-edges than a thread works on and isolated
-// ones; features are of either type.
+// TestBackend: every model trains to the same bits if kernels compute at other addresses than the matrices',
+// as on a device. One vertex has more in-edges than a thread works on, and some are isolated. Features are of
+// either type.
 func TestBackend(t *testing.T) {
 	for k, model := range gnn.Names() {
 		norms := []string{"batch", "layer"}
@@ -37,8 +37,8 @@ func TestBackend(t *testing.T) {
 	}
 }
 
-// TestPointers: pointers.h names each address of elements in the kernels' arguments, and calls those written
-// that are not const.
+// TestPointers: pointers.h lists each address of elements in the kernels' arguments. Those that are not const
+// are marked as written.
 func TestPointers(t *testing.T) {
 	headers, err := filepath.Glob("native/*_args.h")
 	require.NoError(t, err)
@@ -99,7 +99,7 @@ func curve(t *testing.T, newTeam func(int, *tensor.Meter) *kernel.Team, s gnn.Sp
 	e := graph.Edges{}
 	hub := int32(20_000)
 	if kind, _ := gnn.KindOf(s.Model); kind.EdgeFeatures {
-		hub = 4000 // all edges are one batch of its message function, which on a device has batches of more edges
+		hub = 4000 // all edges are one batch of the message function; a device's batches have more edges
 	}
 	for k := range hub { // vertex 7 has more in-edges than one thread works on, and the last ones none
 		e.Source, e.Target = append(e.Source, k*k%1400), append(e.Target, 7)

@@ -9,8 +9,8 @@ import (
 	"weft/tensor"
 )
 
-// bipartite is a random block: rows destinations, cols sources, with a hub row, empty rows and duplicate
-// edges.
+// bipartite returns a random block of rows destinations and cols sources, with a hub row, empty rows and
+// duplicate edges.
 func bipartite(team *kernel.Team, r *rand.Rand, rows, cols int) *kernel.CSR {
 	indptr, indices := []int64{0}, []int32{}
 	for i := range rows {
@@ -73,7 +73,8 @@ func normal(team *kernel.Team, r *rand.Rand, rows, cols int) *tensor.Matrix {
 	return m
 }
 
-// TestTwoBlocks aggregates over two blocks of sources, one after the other: the same as over one.
+// TestTwoBlocks: an aggregation over two blocks of sources, one after the other, is the same as over one
+// block.
 func TestTwoBlocks(t *testing.T) {
 	with(t, func(s *suite) {
 		const rows, cols, at, heads, width = 90, 70, 31, 3, 7
@@ -90,7 +91,7 @@ func TestTwoBlocks(t *testing.T) {
 
 		arg, arg2 := s.int32s(rows, heads*width), s.int32s(rows, heads*width)
 		s.team.Max(one, arg, a, x, nil, nil, kernel.Replace)
-		// In either order
+		// In the other order, too.
 		s.team.Max(two, arg2, right, x2, s.counted(cols).RowRange(at, cols), nil, kernel.Replace)
 		s.team.Max(two, arg2, left, x1, nil, nil, kernel.Accumulate)
 		if !same(two, one) || !same(arg2, arg) {
@@ -111,9 +112,9 @@ func TestTwoBlocks(t *testing.T) {
 	})
 }
 
-// TestBlocksTakeOneSide adds up the gradients of target scores over a dense block, whose rows of one side of
-// LeakyReLU's knee are picked, and a thin one, whose rows are all read: every block of a destination takes
-// the same side.
+// TestBlocksTakeOneSide adds up the gradients of target scores over a dense block, which reads only the rows
+// on one side of LeakyReLU's knee, and a thin block, which reads all rows. Every block of a destination must
+// take the same side.
 func TestBlocksTakeOneSide(t *testing.T) {
 	with(t, func(s *suite) {
 		const rows, cols, at, width = 30, 70, 60, 40

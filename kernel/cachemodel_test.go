@@ -9,15 +9,16 @@ import (
 	"weft/internal/assert"
 )
 
-// A secondCache is a model of a card's second cache: what was used longest ago leaves it. Things are rows of x, or
-// the parts of them that a slice has, which are in it as a whole, and what is read or written once.
+// A secondCache is a model of a card's second-level cache, in which the thing that was used longest ago
+// leaves first. Things are rows of x or a slice's parts of rows, which enter as a whole, and data that is
+// read or written once.
 type secondCache struct {
 	free, missed int     // bytes
-	next, before []int32 // of things in the cache, from the one that was used last to the first; 0 is neither
-	size         []int32 // 0: it is not there
+	next, before []int32 // lists of the things in the cache, from the one that was used last; 0 ends a list
+	size         []int32 // 0: it is not in the cache
 }
 
-// newSecondCache returns an empty cache of so many bytes for so many things, which are numbered from 1.
+// newSecondCache returns an empty cache of so many bytes, for so many things, with numbers from 1.
 func newSecondCache(bytes, things int) *secondCache {
 	return &secondCache{
 		free: bytes, next: make([]int32, things+1), before: make([]int32, things+1), size: make([]int32, things+1),
@@ -28,7 +29,8 @@ func (c *secondCache) unlink(k int32) {
 	c.next[c.before[k]], c.before[c.next[k]] = c.next[k], c.before[k]
 }
 
-// use uses a thing of so many bytes, which come from the memory if they are not there, or go to it later.
+// use uses a thing of so many bytes. If it is not in the cache, the bytes come from the memory now, or go to
+// it later.
 func (c *secondCache) use(k, bytes int32) {
 	if c.size[k] != 0 {
 		c.unlink(k)
@@ -50,14 +52,14 @@ type edges struct {
 	indices []int32
 }
 
-// memoryTraffic returns how many bytes an aggregation over e moves between a card's memory and its second cache, of
-// rows of so many bytes from as many sources, if threads take so many bytes of each at a time. Blocks of 256
-// threads with 16 bytes each are taken in their order, and `blocks` of them run at a time: in turn each reads the
-// rows of x for 8 edges of each of its rows.
+// memoryTraffic returns how many bytes an aggregation over e moves between a card's memory and its
+// second-level cache. Each of the sources has a row of so many bytes, of which threads take slice bytes at a
+// time. Blocks of 256 threads with 16 bytes each start in their order, and so many run at a time. One after
+// the other, each running block reads the rows of x for 8 edges of each of its rows.
 func (e edges) memoryTraffic(row, slice, cache, blocks int) int {
 	rows, lines := len(e.indptr)-1, len(e.indices)/32+1
 	c := newSecondCache(cache, 2*rows+lines)
-	of := max(1, 256*16/slice) // rows of a block
+	of := max(1, 256*16/slice) // number of rows of a block
 	type block struct{ first, done int }
 	var running []block
 	for started := 0; started < rows || len(running) > 0; {
@@ -84,12 +86,12 @@ func (e edges) memoryTraffic(row, slice, cache, blocks int) int {
 		}
 		running = left
 	}
-	// Slices are alike.
+	// All slices move the same.
 	return c.missed * row / slice
 }
 
-// randomEdges have both directions of n edges between so many vertices: uniform, or of R-MAT with the parts of
-// Graph500.
+// randomEdges returns both directions of n edges between so many vertices. They are uniform, or skewed: R-MAT
+// with Graph500's probabilities.
 func randomEdges(vertices, n int, skewed bool) edges {
 	r := rand.New(rand.NewPCG(1, 2))
 	names, scale := r.Perm(vertices), bits.Len(uint(vertices-1))
@@ -148,13 +150,13 @@ func TestSecondCache(t *testing.T) {
 	g := gathering{edges: len(e.indices), rows: vertices, sources: vertices, row: row}
 	for _, slice := range []int{row, 512, 128} {
 		want, _ := g.passing(slice, cache)
-		got := e.memoryTraffic(row, slice, cache, 16) - vertices*row // without results
+		got := e.memoryTraffic(row, slice, cache, 16) - vertices*row // without the results, which are written
 		assert.Near(t, 1, float64(got)/want, .15, slice)
 	}
 }
 
-// BenchmarkSecondCache prints what an aggregation moves between memory and second cache on an H100, by the model:
-// rows of docs/performance.md, and at their ends the slice that would be taken.
+// BenchmarkSecondCache prints the bytes that an aggregation moves between memory and second-level cache on an
+// H100, by the model, as rows of docs/performance.md. Each row ends with the slice that kernels would take.
 func BenchmarkSecondCache(b *testing.B) {
 	const cache, processors, blocks = 50_000_000, 132, 2
 	for range b.N {
@@ -162,7 +164,7 @@ func BenchmarkSecondCache(b *testing.B) {
 			name            string
 			vertices, edges int
 			row             int // bytes
-			share           int // of vertices, edges and the card: the rest is alike
+			share           int // vertices, edges and the card are divided by it, and nothing else
 		}{
 			{"ogbn-arxiv, 256", 169_343, 1_166_243, 1024, 1},
 			{"ogbn-arxiv, 256 of bf16", 169_343, 1_166_243, 512, 1},

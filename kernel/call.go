@@ -12,18 +12,20 @@ import (
 	"weft/internal/cores"
 )
 
-// linger is how long a thread that has nothing to do looks for more before it sleeps: about as long as waking
-// it takes. The kernels of a small graph are shorter than that.
+// linger is how long a thread without work looks for more before it sleeps. It is about the time that waking
+// a thread takes, and the kernels of a small graph are shorter.
 const linger = 50 * time.Microsecond
 
 // call is one hand-out of work(0) … work(n−1). Each thread has the same share in every call, so that its
-// caches still hold what it left there. A thread that has finished its share takes over parts of the others'.
+// caches still hold the share's data. A thread that has finished its share takes over parts of the others'
+// shares.
 type call struct {
 	shares []share
 	work   func(k int)
-	// inside: helpers that are at work; from finished up, once the caller lets no more of them in
+	// inside is the number of helpers that are at work. It is finished or more once the caller lets no more
+	// of them in.
 	inside atomic.Int64
-	left   chan struct{} // closed when the last of them is out
+	left   chan struct{} // closed when the last helper is out
 	failed atomic.Pointer[any]
 }
 
@@ -44,8 +46,8 @@ func newCall(n, threads int, work func(k int)) *call {
 	return c
 }
 
-// take works until nothing is left to take, from share own on. A panic is kept for the caller's goroutine,
-// where it can be recovered from.
+// take works, from share own on, until nothing is left. It keeps a panic for the caller's goroutine, which
+// can recover from it.
 func (c *call) take(own int) {
 	defer func() {
 		if p := recover(); p != nil {
@@ -60,8 +62,8 @@ func (c *call) take(own int) {
 	}
 }
 
-// help takes as the helper of a number, unless the call is finished: a helper that wakes up late is not
-// waited for.
+// help is take for the helper with this number, unless the call is finished: nobody waits for a helper that
+// wakes up late.
 func (c *call) help(number int) {
 	for inside := c.inside.Load(); inside >= 0; inside = c.inside.Load() {
 		if c.inside.CompareAndSwap(inside, inside+1) {
@@ -70,14 +72,14 @@ func (c *call) help(number int) {
 					close(c.left)
 				}
 			}()
-			c.take(1 + number%max(1, len(c.shares)-1)) // share 0 is the caller's
+			c.take(1 + number%max(1, len(c.shares)-1)) // the caller begins with share 0
 			return
 		}
 	}
 }
 
-// finish waits for the helpers that are at work. A panic of one of them is the caller's, who can recover from
-// it.
+// finish waits for the helpers that are at work. If one of them panicked, it panics with the same value in
+// the caller's goroutine.
 func (c *call) finish() {
 	if c.inside.Add(finished) != finished {
 		if _, soon := lingered(c.left); !soon {
@@ -91,12 +93,13 @@ func (c *call) finish() {
 
 // helpers are the goroutines that work beside the callers. Between two calls they linger.
 type helpers struct {
-	begun atomic.Int64 // so far: a helper's number
-	lingering atomic.Int64 // that linger and are not promised to a call
-	calls chan *call   // what was promised to them; if it is full, a helper that lingers receives one soon
+	begun     atomic.Int64 // number of helpers so far, which numbers them
+	lingering atomic.Int64 // number of helpers that linger and are not promised to a call
+	// calls that helpers were promised to; if it is full, a lingering helper receives one soon
+	calls chan *call
 }
 
-// join has one more helper take part in a call.
+// join lets one more helper take part in a call.
 func (h *helpers) join(c *call) {
 	if h.claim() {
 		h.calls <- c
@@ -105,8 +108,8 @@ func (h *helpers) join(c *call) {
 	}
 }
 
-// help takes part in a call, and in those that come soon after it. A fault of a mapped file in its work is a
-// panic, as others are: the caller's goroutine decides what becomes of it.
+// help takes part in a call, and in calls that come soon after it. A fault of a mapped file in its work
+// becomes a panic like any other, which the caller's goroutine gets.
 func (h *helpers) help(c *call) {
 	debug.SetPanicOnFault(true)
 	number := int(h.begun.Add(1))
@@ -130,8 +133,8 @@ func (h *helpers) another() (*call, bool) {
 	}
 }
 
-// offer announces one more lingering helper, unless the team has as many as there are processors besides the
-// caller's.
+// offer announces one more lingering helper. It returns false if as many linger as there are processors
+// besides the caller's.
 func (h *helpers) offer() bool {
 	most := int64(cores.Count()) - 1
 	for n := h.lingering.Load(); n < most; n = h.lingering.Load() {
@@ -152,7 +155,8 @@ func (h *helpers) claim() bool {
 	return false
 }
 
-// lingered returns what comes, or that it is closed, in the time that a thread lingers.
+// lingered receives from a channel, and returns true also if it is closed. It returns false if nothing comes
+// while a thread lingers.
 func lingered[T any](from <-chan T) (v T, came bool) {
 	for start := time.Now(); time.Since(start) < linger; C.weft_pause() {
 		select {

@@ -18,9 +18,8 @@ import (
 	"weft/tensor"
 )
 
-// TestParallel has several goroutines hand out work on one team, at once and with pauses of about as long as
-// its helpers linger, and looks that every piece of it is done once, before Parallel returns, and that no
-// helper stays.
+// TestParallel: several goroutines hand out work on one team, at once and with pauses of about the time that
+// helpers linger. Every piece of work is done once before Parallel returns, and no helper stays.
 func TestParallel(t *testing.T) {
 	before := runtime.NumGoroutine()
 	for _, threads := range []int{1, 2, 3, 8} {
@@ -45,12 +44,13 @@ func TestParallel(t *testing.T) {
 		}
 		callers.Wait()
 	}
-	for runtime.NumGoroutine() > before { // without end where a helper stays
+	for runtime.NumGoroutine() > before { // runs for ever if a helper stays
 		time.Sleep(time.Millisecond)
 	}
 }
 
-// TestParallelPanic has any piece of the work panic: the caller gets the value, and the team goes on working.
+// TestParallelPanic: whichever piece of the work panics, the caller gets the value, and the team goes on
+// working.
 func TestParallelPanic(t *testing.T) {
 	team := kernel.NewTeam(3, tensor.NewMeter())
 	for piece := range 20 {
@@ -77,7 +77,8 @@ func TestParallelPanic(t *testing.T) {
 	}
 }
 
-// TestParallelFault has every thread read a mapped file that was cut: the fault is a panic of the caller's.
+// TestParallelFault: every thread reads a mapped file that was cut. The fault is a panic in the caller's
+// goroutine.
 func TestParallelFault(t *testing.T) {
 	defer debug.SetPanicOnFault(debug.SetPanicOnFault(true))
 	f, err := os.Create(filepath.Join(t.TempDir(), "cut"))

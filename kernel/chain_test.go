@@ -9,7 +9,7 @@ import (
 	"weft/tensor"
 )
 
-// TestChains: kernels that go over a tile together give the bits of one after the other over all rows, for
+// TestChains: kernels that run tile by tile give the same bits as one after the other over all rows, for
 // heights around a tile, and pass over the matrices once.
 func TestChains(t *testing.T) {
 	for _, storage := range []tensor.Element{tensor.Float32, tensor.BFloat16} {

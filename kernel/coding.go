@@ -10,12 +10,13 @@ import (
 	"weft/tensor"
 )
 
-// Format is how the numbers of a row are sent to another worker.
+// Format is the encoding of a row that is sent to another worker.
 type Format uint8
 
-// The formats. A row of integers has its smallest number Z and its range R beside it, two Float32; a number is
-// one of the 2^b values Z + q·R/(2^b − 1), rounded up or down at random so that its mean is exact (stochastic
-// rounding, as in AdaQP; Wan, Zhao and Wu, MLSys 2023). A row with a number that is not finite arrives as NaN.
+// The formats. A row of b-bit integers q also has its smallest number Z and its range R, two Float32. q
+// stands for Z + q·R/(2^b − 1). A number is rounded up or down at random so that its mean is exact
+// (stochastic rounding, as in AdaQP; Wan, Zhao and Wu, MLSys 2023). A row with a number that is not finite
+// arrives as NaN.
 const (
 	AsStored   Format = iota // in the element type of the matrix
 	InBFloat16               // rounded to nearest
@@ -23,7 +24,7 @@ const (
 	InInt4
 )
 
-// rangeBytes are those of Z and R.
+// rangeBytes is the number of bytes of Z and R.
 const rangeBytes = 8
 
 // Unit is the element type of messages with rows of a matrix of type e: Byte for integers.
@@ -37,8 +38,8 @@ func (f Format) Unit(e tensor.Element) tensor.Element {
 	return e
 }
 
-// Row returns the element type of an encoded row of so many columns, and its number of elements. Integers are
-// sent where they take fewer bytes than BFloat16, and otherwise the row in that.
+// Row returns the element type of an encoded row of so many columns, and its number of elements. If integers
+// would not take fewer bytes than BFloat16, the row is sent in BFloat16.
 func (f Format) Row(e tensor.Element, columns int) (tensor.Element, int) {
 	if bits := f.bits(); bits > 0 {
 		if n := rangeBytes + (columns*bits+7)/8; n < columns*tensor.BFloat16.Size() {
@@ -49,7 +50,7 @@ func (f Format) Row(e tensor.Element, columns int) (tensor.Element, int) {
 	return f.Unit(e), columns
 }
 
-// bits are those of an integer; 0: no integers.
+// bits returns the number of bits of an integer; 0: the format has no integers.
 func (f Format) bits() int {
 	switch f {
 	case InInt8:
@@ -65,11 +66,11 @@ func (f Format) bits() int {
 type Draws struct {
 	Key    uint64
 	Stream uint32
-	IDs    *tensor.Matrix // Int32: the vertices of the rows; nil: their numbers
+	IDs    *tensor.Matrix // Int32: the vertices of the rows; nil: row i is vertex i
 }
 
-// Encode makes row i of z (n × Row's number of elements) an encoding of row rows_i of x (Int32, 1 × n; nil: of
-// row i): of the listed columns (Int32, 1 × their number, ascending; nil: of all).
+// Encode sets row i of z (n × Row's number of elements) to an encoding of row rows_i of x (rows is Int32, 1 ×
+// n; nil: row i). It encodes the listed columns (Int32, 1 × their number, ascending; nil: all).
 func (t *Team) Encode(f Format, z, x, rows, columns *tensor.Matrix, d Draws) {
 	n := z.Rows
 	if rows != nil {
@@ -93,8 +94,8 @@ func (t *Team) Encode(f Format, z, x, rows, columns *tensor.Matrix, d Draws) {
 	t.rows(on(C.weft_encode, x).streams(z), unsafe.Pointer(args), n, x.Cols)
 }
 
-// Decode makes row rows_i of z (Int32, 1 × n, all different; nil: row i) what row i of x encodes, or adds it: in
-// the listed columns, as for Encode. The other columns are left alone.
+// Decode sets row rows_i of z (rows is Int32, 1 × n, all different; nil: row i) to the numbers that row i of
+// x encodes, or adds them. It does so in the listed columns, as in Encode, and leaves the others alone.
 func (t *Team) Decode(f Format, z, x, rows, columns *tensor.Matrix, to Output) {
 	n := x.Rows
 	if rows != nil {
@@ -131,7 +132,8 @@ func (f Format) of(encoded *tensor.Matrix) C.int32_t {
 	return C.WEFT_FORMAT_INT4
 }
 
-// check panics unless rows may be encoded ones of these columns of m. It returns their number.
+// check panics unless encoded has the shape and type of encoded rows of these columns of m. It returns the
+// number of columns.
 func (f Format) check(encoded, m, columns *tensor.Matrix) (count int) {
 	count = m.Cols
 	if columns != nil {

@@ -112,7 +112,7 @@ func conformCoding(s *suite) {
 	}
 }
 
-// rounding bounds the error of a number that is computed by a few operations and stored.
+// rounding returns a bound of the error of a number that is computed by a few operations and stored.
 func (s *suite) rounding() float64 {
 	if s.storage == tensor.BFloat16 {
 		return 1. / 256
@@ -133,9 +133,9 @@ func unpack(row []byte, width, bits int) (least, spread float64, codes []int) {
 	return number(row), number(row[4:]), codes
 }
 
-// TestStochasticRounding: over many keys the mean of what arrives is the number, within four standard errors
-// of its own two values, no error is above a step, and the variance is that of the rounding: in the mean over
-// numbers that are spread evenly, a sixth of the square of a step (AdaQP's d·R²/(6·(2^b−1)²) for a row).
+// TestStochasticRounding: over many keys, the mean of a decoded number is the number, within four standard
+// errors of its two values. No error is above a step. The variance, as a mean over evenly spread numbers, is
+// a sixth of the square of a step (AdaQP's d·R²/(6·(2^b−1)²) for a row).
 func TestStochasticRounding(t *testing.T) {
 	with(t, func(s *suite) {
 		const width, keys = 150, 1500
@@ -222,7 +222,7 @@ func TestOddRowsEncoded(t *testing.T) {
 	})
 }
 
-// TestDrawsAreApart: another key, stream, vertex or column is rounded by another number.
+// TestDrawsAreApart: another key, stream, vertex or column has another random number.
 func TestDrawsAreApart(t *testing.T) {
 	with(t, func(s *suite) {
 		const width = 1000
@@ -230,7 +230,7 @@ func TestDrawsAreApart(t *testing.T) {
 		for c := range width {
 			x.Floats()[c], x.Floats()[width+c] = .5, .5
 		}
-		for i := range 2 { // a range of 15 steps, in whose middle the others are
+		for i := range 2 { // a range of 15 steps, with the other numbers in its middle
 			x.Floats()[i*width], x.Floats()[i*width+1] = -7, 8
 		}
 		of := func(d kernel.Draws) []byte {
@@ -265,8 +265,8 @@ func TestDrawsAreApart(t *testing.T) {
 	})
 }
 
-// TestListedColumns: rows of some columns are encoded as the rows of a matrix that has these alone. Decoded
-// or added they leave the other columns as they are.
+// TestListedColumns: listed columns are encoded like the rows of a matrix that has only these. Decoding and
+// adding leave the other columns as they are.
 func TestListedColumns(t *testing.T) {
 	with(t, func(s *suite) {
 		const n = 5
@@ -319,8 +319,8 @@ func TestListedColumns(t *testing.T) {
 	})
 }
 
-// TestFormats: what a row of each width takes. Of as many bytes, the row is one of bfloat16s, which lose
-// less.
+// TestFormats: the bytes of a row of each width. If bfloat16s take as many bytes as integers, the row has
+// bfloat16s, which lose less.
 func TestFormats(t *testing.T) {
 	for _, c := range []struct {
 		f       kernel.Format

@@ -14,12 +14,12 @@ import (
 
 // Attention over the edges into a vertex.
 
-// kept is what a mask multiplies the elements that stay by.
+// kept returns the factor by which a mask multiplies the elements that stay.
 func kept(s *suite, mask kernel.Mask) float64 {
 	return float64(slices.Max(s.vertexMask(8, 32, mask).Floats()))
 }
 
-// vertexMask is the mask of rows × cols elements.
+// vertexMask returns a mask's factors for rows × cols elements.
 func (s *suite) vertexMask(rows, cols int, mask kernel.Mask) *tensor.Matrix {
 	ones := s.ones(rows, cols)
 	s.team.Finish(ones, ones, nil, kernel.Identity, mask)
@@ -35,20 +35,20 @@ func conformAttention(s *suite) {
 		}
 	}
 	s.each(widths, func(s *suite, width int) { run(s, 1, width) })
-	// With widths of half a vector, and of one, two and four, at one level or another
+	// Widths of half a vector, and of one, two and four vectors, at some SIMD level.
 	for _, heads := range []int{2, 4, 5, 7, 8, 16} {
 		s.each([]int{4, 8, 16, 32, 64}, func(s *suite, width int) { run(s, heads, width) })
 	}
-	for _, heads := range []int{3, 8, 9, 17} { // the masks of eight heads come from one random number
+	for _, heads := range []int{3, 8, 9, 17} { // one random number gives the masks of eight heads
 		s.each([]int{1, 15, 16, 17}, func(s *suite, width int) { run(s, heads, width) })
 	}
-	// A head's columns in two blocks, the last of one vector and of two
+	// A head's columns in two blocks, the last of one vector, and of two.
 	s.each([]int{133, 150}, func(s *suite, width int) { run(s, 2, width) })
 	run(s, 5, 48) // a head's columns in two slabs of a card's warp
 }
 
-// eachForm runs attention in every form, with dropout and without, one of these with features of the edges.
-// Which one differs from width to width, and so it does with loops.
+// eachForm runs attention in every form, with dropout and without. One of both has features of the edges, in
+// turn from width to width, and likewise self loops.
 func (s *suite) eachForm(what string, g network, heads, width, features int) {
 	s.t.Helper()
 	turn := heads + width
@@ -66,12 +66,12 @@ func (s *suite) eachForm(what string, g network, heads, width, features int) {
 	}
 }
 
-// conformAttentionHub has rows that one thread works on, and rows that are taken apart.
+// conformAttentionHub has rows that one thread works on, and rows that are cut.
 func conformAttentionHub(s *suite) {
 	for degree, shapes := range map[int][][2]int{
 		4000: {{3, 5}, {1, 65}}, 18_000: {{1, 8}, {3, 5}, {4, 4}, {1, 65}},
 	} {
-		// With fewer vertices equal terms would be rounded alike, and the errors add up
+		// With fewer vertices, equal terms would be rounded alike, and their errors would add up.
 		g := s.network(s.tangled(1024, degree), true)
 		for _, shape := range shapes {
 			s.eachForm(case_("degree", degree, "shape", shape), g, shape[0], shape[1], 2)
@@ -101,7 +101,7 @@ func (s *suite) logSums(what string, got *tensor.Matrix, want []float64) {
 	s.elements(what+", log-sum-exp", got, finite, 40)
 }
 
-// form is one of those of kernel.Attention.
+// form is one of the forms of kernel.Attention.
 type form string
 
 const (
@@ -110,20 +110,20 @@ const (
 	dotProducts form = "dot products"
 )
 
-// query is rows of storage whose products with others, of heads of that width, are at most about 1.
+// query returns rows of storage whose products with others, over heads of that width, are at most about 1.
 func (s *suite) query(rows, cols, width int) *tensor.Matrix {
 	return s.as(s.storage, s.scaled(rows, cols, .5/math.Sqrt(float64(width))))
 }
 
-// scaled holds normal numbers times a factor.
+// scaled returns normal numbers times a factor.
 func (s *suite) scaled(rows, cols int, factor float64) *tensor.Matrix {
 	m := s.normal(rows, cols)
 	s.team.Scale(m, float32(factor), m)
 	return m
 }
 
-// attention holds a form, its forward and its backward pass, against the reference, with so many features of
-// the edges. Scores are about 1, as in a model. Those of GATv1 come from HeadDot.
+// attention compares a form's forward and backward pass with the reference, for so many features of the
+// edges. Scores are about 1, as in a model. GATv1's scores come from HeadDot.
 func (s *suite) attention(what string, g network, form form, heads, width, features int, mask kernel.Mask,
 	keep []float64,
 ) {
@@ -154,7 +154,7 @@ func (s *suite) attention(what string, g network, form form, heads, width, featu
 			EdgeVector: s.zeros(features, heads), EdgeWeight: s.zeros(features, cols),
 		},
 	}
-	s.team.Fill(run.d.SourceScore, 1./1024) // scores' gradients are added to what is there, too
+	s.team.Fill(run.d.SourceScore, 1./1024) // gradients of scores are also added to what is there
 	s.team.Fill(run.d.TargetScore, 1./1024)
 	terms := max(longest(g.a), longest(g.transposed))
 	if s.storage == tensor.BFloat16 {
@@ -182,7 +182,7 @@ func (s *suite) attention(what string, g network, form form, heads, width, featu
 		rows["source"], rows["target"], vectors["vector"], dFactor = reference.GATv2Backward(
 			r, x, target, values(k.A), factor, dOut)
 	case dotProducts:
-		terms *= width // of which each coefficient of an edge is a sum
+		terms *= width // each coefficient of an edge is a sum of so many terms
 		key := exact(k.Key)
 		out, logSum = reference.DotProduct(r, target, key, x, factor)
 		rows["target"], rows["key"], rows["source"], dFactor = reference.DotProductBackward(
@@ -195,7 +195,7 @@ func (s *suite) attention(what string, g network, form form, heads, width, featu
 		vectors["edges' weight"] = dFactor.Data
 	}
 	wholes := []bool{false}
-	if form == v1 { // the one that reads fewer rows where it knows all edges of a vertex
+	if form == v1 { // it reads fewer rows if it knows all edges of a vertex
 		wholes = append(wholes, true)
 	}
 	for _, run.Whole = range wholes {
@@ -222,8 +222,8 @@ func (s *suite) attention(what string, g network, form form, heads, width, featu
 	}
 }
 
-// storedAttention holds attention over sources, targets and gradients in BFloat16 against what comes of the
-// same numbers in Float32, which is held against the reference. GATv1 has the same bits, rounded; the
+// storedAttention compares attention over sources, targets and gradients in BFloat16 with attention over the
+// same numbers in Float32, which the suite compares with the reference. GATv1 has the same bits, rounded. The
 // other forms add in another order.
 func (s *suite) storedAttention(what string, run attending, form form, terms int) {
 	s.t.Helper()
@@ -254,15 +254,15 @@ func (s *suite) storedAttention(what string, run attending, form form, terms int
 type attending struct {
 	kernel.Attention
 	blocks []*kernel.CSR
-	loops  *tensor.Matrix // of the only block
-	grad   *tensor.Matrix // of the output
+	loops  *tensor.Matrix // the self loops of the only block
+	grad   *tensor.Matrix // the gradient of the output
 	d      kernel.AttentionGradients
-	of     kernel.Attended // what the backward pass reads; nil: what the forward pass gives
-	// uncut says that rows of hubs are not taken apart
+	of     kernel.Attended // what the backward pass reads; nil: results of the forward pass
+	// uncut says that rows of hubs are not cut.
 	uncut bool
 }
 
-// attending is attention over these blocks, whose gradients are added to zeros.
+// attending returns attention over these blocks, with gradients that are added to zeros.
 func (s *suite) attending(k kernel.Attention, grad *tensor.Matrix, blocks ...*kernel.CSR) attending {
 	rows, targets, cols := k.Source.Rows, grad.Rows, grad.Cols
 	return attending{Attention: k, blocks: blocks, grad: grad, d: kernel.AttentionGradients{
@@ -272,7 +272,7 @@ func (s *suite) attending(k kernel.Attention, grad *tensor.Matrix, blocks ...*ke
 	}}
 }
 
-// byName are the gradients of attention by what they are of.
+// byName returns the gradients of attention by the names of the inputs.
 func byName(d kernel.AttentionGradients) map[string]*tensor.Matrix {
 	return map[string]*tensor.Matrix{
 		"source": d.Source, "source score": d.SourceScore, "target": d.Target, "target score": d.TargetScore,
@@ -280,8 +280,8 @@ func byName(d kernel.AttentionGradients) map[string]*tensor.Matrix {
 	}
 }
 
-// over is the output of attention, its log-sum-exp, the products of the output and its gradient, and the
-// gradients of the input, which are added to copies of d.
+// over returns the output of attention, its log-sum-exp, the products of the output and its gradient, and the
+// gradients of the inputs, which are added to copies of d.
 func (a attending) over(team *kernel.Team) map[string]*tensor.Matrix {
 	d := a.d
 	for _, m := range []**tensor.Matrix{

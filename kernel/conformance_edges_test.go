@@ -9,9 +9,10 @@ import (
 	"weft/tensor"
 )
 
-// Kernels that run over edges.
+// The suite's tests of kernels that run over edges.
 
-// spmm is one aggregation of random numbers against the reference, and range by range against itself.
+// spmm compares one aggregation of random numbers with the reference, and computed range by range with
+// itself.
 func (s *suite) spmm(what string, a *kernel.CSR, scales kernel.Scales, cols int, accumulate bool) {
 	s.t.Helper()
 	s.types(s.stored(a.Cols, cols), func(x *tensor.Matrix, element tensor.Element) {
@@ -31,7 +32,7 @@ func (s *suite) spmmOf(what string, a *kernel.CSR, scales kernel.Scales, x *tens
 	}
 	before, ranges := s.copy(z), s.copy(z)
 	s.team.SpMM(z, a, x, scales, kernel.Output(accumulate))
-	if s.storage == tensor.BFloat16 { // the suite in Float32 has held those bits against the reference
+	if s.storage == tensor.BFloat16 { // the suite in Float32 compares these bits with the reference
 		s.asFloat32(what, z, x, before, func(z, x *tensor.Matrix) {
 			s.team.SpMM(z, a, x, scales, kernel.Output(accumulate))
 		})
@@ -58,8 +59,8 @@ func (s *suite) spmmOf(what string, a *kernel.CSR, scales kernel.Scales, x *tens
 	before.Release()
 }
 
-// asFloat32 fails unless z, which a kernel has made of x and of what z held before, is what it makes of the
-// same numbers in Float32, rounded.
+// asFloat32 fails unless z is the kernel's result in Float32, rounded. A kernel has computed z from x and
+// from before, its elements before the call; run computes the same in Float32.
 func (s *suite) asFloat32(what string, z, x, before *tensor.Matrix, run func(z, x *tensor.Matrix)) {
 	s.t.Helper()
 	wide := s.as(tensor.Float32, before)
@@ -69,8 +70,8 @@ func (s *suite) asFloat32(what string, z, x, before *tensor.Matrix, run func(z, 
 	}
 }
 
-// spmmRows makes the aggregation z of x range by range, each from the rows of x alone that it needs. A range
-// leaves the rows behind it alone.
+// spmmRows computes the aggregation z of x range by range, each from only the rows of x that it needs. A
+// range must leave the rows behind it alone.
 func (s *suite) spmmRows(what string, a *kernel.CSR, scales kernel.Scales, x, z *tensor.Matrix,
 	to kernel.Output,
 ) {
@@ -100,7 +101,7 @@ func (s *suite) spmmRows(what string, a *kernel.CSR, scales kernel.Scales, x, z 
 	}
 }
 
-// longest is the number of entries of the longest row.
+// longest returns the number of entries of the longest row.
 func longest(a *kernel.CSR) (n int) {
 	for i := range a.Rows {
 		n = max(n, len(list(a, i)))
@@ -108,7 +109,7 @@ func longest(a *kernel.CSR) (n int) {
 	return n
 }
 
-// loopless is a without its self loops.
+// loopless returns a without its self loops.
 func (s *suite) loopless(a *kernel.CSR) *kernel.CSR {
 	lists := make([][]int32, a.Rows)
 	for i := range a.Rows {
@@ -117,8 +118,8 @@ func (s *suite) loopless(a *kernel.CSR) *kernel.CSR {
 	return s.rows(a.Cols, lists)
 }
 
-// scalings are all combinations of the factors of an aggregation over a square matrix: weights, row, column,
-// self.
+// scalings runs a test for all combinations of the factors of an aggregation over a square matrix: weights,
+// row, column, self.
 func (s *suite) scalings(a *kernel.CSR, run func(what string, a *kernel.CSR, scales kernel.Scales)) {
 	weighted := *a
 	weighted.Values = s.normal(1, a.Entries())
@@ -163,7 +164,7 @@ func conformSpMMHub(s *suite) {
 	s.each([]int{1, 7, 16, 33, 101, 300}, func(s *suite, cols int) {
 		n := 200
 		if cols < 10 {
-			n = 1024 // fills the matrices' pages, so that a step too far is a fault in a debug build
+			n = 1024 // fills the matrices' pages, so that reading too far faults in a debug build
 		}
 		for _, accumulate := range []bool{false, true} {
 			what := case_("long rows, columns", cols, "accumulate", accumulate)
@@ -219,13 +220,13 @@ func conformSparseDense(s *suite) {
 	}
 }
 
-// conformDensify wants the sum of the entries of a place, rounded once.
+// conformDensify: each element is the sum of its entries, rounded once.
 func conformDensify(s *suite) {
 	for _, shape := range [][2]int{{0, 3}, {1, 1}, {40, 9}, {2100, 30}} {
 		lists := make([][]int32, shape[0])
 		for i := range lists {
 			for c := range shape[1] {
-				for range max(0, s.r.IntN(6)-3) { // of one place none, one or two
+				for range max(0, s.r.IntN(6)-3) { // none, one or two entries of one element
 					lists[i] = append(lists[i], int32(c))
 				}
 			}
@@ -244,7 +245,7 @@ func conformDensify(s *suite) {
 	}
 }
 
-// conformUniform wants the numbers of the reference, also where rows are other vertices.
+// conformUniform: the numbers are the reference's, also if rows are other vertices.
 func conformUniform(s *suite) {
 	for _, shape := range [][2]int{{0, 3}, {1, 1}, {300, 17}, {5, 300}} {
 		ids := s.int32s(1, shape[0])
@@ -270,8 +271,8 @@ func conformUniform(s *suite) {
 	}
 }
 
-// conformMax wants the same bits as the reference, and the same source among equal ones: the values are few,
-// so that there are many ties.
+// conformMax: maxima have the reference's bits, and its source among equal ones. There are few values, so
+// that there are many ties.
 func conformMax(s *suite) {
 	s.each(append([]int{0}, widths...), func(s *suite, cols int) {
 		for _, n := range []int{0, 1, 31, 1024} {
@@ -347,8 +348,7 @@ func (s *suite) max(what string, a *kernel.CSR, x, g, self, ids *tensor.Matrix) 
 	s.rowwise(what+", gradient", dx, start.Plus(reference.MaxBackward(n, fromRow, exact(g))), n)
 }
 
-// network is the edges that attention runs over: a matrix, self loops besides, and both as the reference's
-// list.
+// network has the edges of attention: a matrix, self loops besides, and both as the reference's lists.
 type network struct {
 	a, transposed *kernel.CSR
 	loops         *tensor.Matrix
@@ -356,7 +356,7 @@ type network struct {
 	indices       []int32
 }
 
-// network takes a's edges, its self loops among them unless loops count them per vertex.
+// network returns a's edges. With loops, its self loops are counted for each vertex instead.
 func (s *suite) network(a *kernel.CSR, loops bool) network {
 	if !loops {
 		return s.networkOf(a, nil)
@@ -368,7 +368,7 @@ func (s *suite) network(a *kernel.CSR, loops bool) network {
 	return s.networkOf(s.loopless(a), counts)
 }
 
-// networkOf takes a's edges and so many self loops of each vertex; nil: none.
+// networkOf returns a's edges, and so many self loops for each vertex; nil: none.
 func (s *suite) networkOf(a *kernel.CSR, loops *tensor.Matrix) network {
 	g := network{a: a, loops: loops, transposed: s.team.Transpose(a, tensor.Graph), indptr: []int64{0}}
 	for i := range a.Rows {
@@ -381,8 +381,9 @@ func (s *suite) networkOf(a *kernel.CSR, loops *tensor.Matrix) network {
 	return g
 }
 
-// features gives the network's edges so many features each, or none, as kernel and reference want them.
-// Their vector has columns for GATv1's heads, and their weight for all columns of the other forms.
+// features gives the network's edges so many features each, or none, in the forms of the kernel and of the
+// reference. The vector has a column for each of GATv1's heads, and the weight one for each column of the
+// other forms.
 func (s *suite) features(g network, columns, heads,
 	width int,
 ) (f kernel.EdgeFeatures, edges *reference.Matrix) {
@@ -425,7 +426,7 @@ func (s *suite) features(g network, columns, heads,
 	return f, exact(all)
 }
 
-// transposedRows is where each entry of the transpose is among the entries of a.
+// transposedRows returns, for each entry of the transpose, its position among the entries of a.
 func (s *suite) transposedRows(a *kernel.CSR) *tensor.Matrix {
 	type entry struct{ column, number int32 }
 	var all []entry
@@ -440,9 +441,9 @@ func (s *suite) transposedRows(a *kernel.CSR) *tensor.Matrix {
 	return rows
 }
 
-// edgeMask finds the mask of every edge and head, as the reference wants it, by attending with equal scores
-// to sources of ones. For the nth of equal edges there is a row with n of them: it gives the average of their
-// masks, and the row of one edge fewer that of the others.
+// edgeMask finds the mask of every edge and head, for the reference. It attends with equal scores to sources
+// of ones. For the n-th of equal edges it uses a row with n of them, which gives the mean of their masks, and
+// a row with n−1, which gives the mean of the others.
 func (s *suite) edgeMask(g network, heads int, mask kernel.Mask, ids *tensor.Matrix) []float64 {
 	n := g.a.Rows
 	id := func(v int32) int32 {
@@ -471,7 +472,7 @@ func (s *suite) edgeMask(g network, heads int, mask kernel.Mask, ids *tensor.Mat
 	}, rows, nil, kernel.Last)
 	keep, sums, scale := make([]float64, len(g.indices)*heads), values(state.Out), kept(s, mask)
 	for i := range n {
-		before := map[int32]int64{} // the last of the edges from each source
+		before := map[int32]int64{} // by source, its last edge
 		for e := g.indptr[i]; e < g.indptr[i+1]; e++ {
 			j := g.indices[e]
 			for h := range heads {
@@ -481,7 +482,7 @@ func (s *suite) edgeMask(g network, heads int, mask kernel.Mask, ids *tensor.Mat
 				if f, found := before[j]; found {
 					sum -= sums[int(f)*heads+h]
 				}
-				if sum > .5 { // not 0, but for rounding
+				if sum > .5 { // not 0, apart from rounding
 					keep[k] = scale
 				}
 			}

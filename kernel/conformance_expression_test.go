@@ -12,7 +12,7 @@ import (
 	"weft/tensor"
 )
 
-// special are where functions have kinks and ends.
+// special are numbers at which functions have kinks and ends.
 var special = []float32{
 	0, float32(math.Copysign(0, -1)), 1, -1, .5, -.5, 1.5, 2.5, -2.5, 1e-3, -1e-3, 1e-30, -1e-30, 1e-41,
 	20, 21,
@@ -20,8 +20,8 @@ var special = []float32{
 	float32(math.NaN()),
 }
 
-// units are how many units in the last place an operation may be off, 0 where it is exact, and more the less
-// of a result is left: GELU's 1 + erf x and SELU's factors.
+// units is, by operation, how many units in the last place a result may be off; 0: it is exact. An operation
+// whose terms cancel may be off by more: GELU's 1 + erf x, and SELU's factors.
 var units = map[string]float64{
 	"exp": 2, "log": 2, "log1p": 4, "expm1": 3, "sin": 2, "cos": 2, "atan": 2, "atan2": 2, "tanh": 4, "sigmoid": 4, "elu": 4,
 	"selu": 4, "leaky_relu": 1, "silu": 4, "softplus": 4, "erf": 3, "logsigmoid": 4, "rsqrt": 2, "sqrt": 1,
@@ -29,8 +29,8 @@ var units = map[string]float64{
 	"square":     1, "add": 1, "sub": 1, "mul": 1, "div": 1, "pow": 2,
 }
 
-// near reports whether a number is so many units from the exact one. A result below the normal numbers may be
-// off by one of these, and one of GELU's by what 1 + erf lacks.
+// near reports whether a number is within so many units of the exact one. A denormal result may be off by the
+// smallest normal number, and GELU's by the rounding of 1 + erf.
 func near(got float32, want float64, name string, x float64) bool {
 	least := 0.0
 	if units[name] > 0 {
@@ -58,7 +58,7 @@ func conformPointwise(s *suite) {
 	s.conformOperands()
 }
 
-// conformOperation holds an operation to its function for all pairs of special and other numbers.
+// conformOperation compares an operation with its function for all pairs of special and other numbers.
 func (s *suite) conformOperation(name string, op kernel.Operation) {
 	withStorage(s.t, s.storage, func(s *suite) {
 		numbersOf := slices.Clone(special)
@@ -98,8 +98,8 @@ func (s *suite) conformOperation(name string, op kernel.Operation) {
 	})
 }
 
-// conformOperands has operands of every kind: of one row, of columns that are named, of each type; results
-// that are inputs, constants, or written over an input.
+// conformOperands tests operands of every kind: of one row, with listed columns, of each type. Results are
+// inputs, constants, or written over an input.
 func (s *suite) conformOperands() {
 	s.shapes(func(s *suite, rows, cols int) {
 		what := case_("rows", rows, "columns", cols)
@@ -166,8 +166,8 @@ func (s *suite) manyOperands(n int) {
 	}
 }
 
-// TestAdjoint holds the gradient of each operation to differences of its function in float64, away from
-// kinks, and at kinks to PyTorch's.
+// TestAdjoint compares the gradient of each operation with differences of its function in float64 away from
+// kinks, and with PyTorch's at kinks.
 func TestAdjoint(t *testing.T) {
 	const value, h = .3, 1e-5
 	with(t, func(s *suite) {
@@ -201,7 +201,7 @@ func TestAdjoint(t *testing.T) {
 				for i, got := range dx {
 					up, down, v := f(i, k, h), f(i, k, -h), float64(x[k].Floats()[i])
 					if name == "fmod" && math.Abs(up-down) > .01 {
-						continue // it jumps between the two
+						continue // the function jumps between the two points
 					}
 					want := 3 * (up - down) / (2 * h)
 					if math.Abs(float64(got)-want) > 1e-5*(1+math.Abs(want)) {
@@ -219,7 +219,7 @@ func TestAdjoint(t *testing.T) {
 		for _, c := range []struct {
 			op   kernel.Operation
 			x    []float32
-			want []float32 // of a gradient of 3
+			want []float32 // for a gradient of 3
 		}{
 			{kernel.OpReLU, []float32{0}, []float32{0}},
 			{kernel.OpAbs, []float32{0}, []float32{0}},
@@ -260,12 +260,13 @@ func TestAdjoint(t *testing.T) {
 			}
 			s.gradientsAre(strict, []float32{x}, []float32{want})
 		}
-		for exponent, want := range map[float32]float32{0: 0, 1: 3, 2: -12, 3: 36, -1: -.75} { // of −2
+		// for a base of −2
+		for exponent, want := range map[float32]float32{0: 0, 1: 3, 2: -12, 3: 36, -1: -.75} {
 			e := &kernel.Expression{Inputs: 1}
 			e.Results = []int{e.Op(kernel.OpPow, 0, e.Constant(exponent))}
 			s.gradientsAre(e, []float32{-2}, []float32{want})
 		}
-		// What is read twice adds up; what does not matter is no input of the adjoint.
+		// An input that is read twice gets the sum. An input that does not matter is none of the adjoint's.
 		e := &kernel.Expression{Inputs: 3}
 		e.Results = []int{e.Op(kernel.OpMul, e.Op(kernel.OpAdd, 0, 1), 0)}
 		s.gradientsAre(e, []float32{2, 5, 1}, []float32{27, 6, 0})
@@ -276,7 +277,7 @@ func TestAdjoint(t *testing.T) {
 	})
 }
 
-// adjoint returns the gradients that a gradient of 3 gives the wanted ones of the inputs.
+// adjoint returns the gradients of the wanted inputs, for a gradient of 3 of the result.
 func (s *suite) adjoint(e *kernel.Expression, wanted []bool, x []*tensor.Matrix) (all [][]float32) {
 	a := e.Adjoint(wanted)
 	g := s.blank(1, x[0].Cols)

@@ -15,7 +15,7 @@ func conformMapColumns(s *suite) {
 	s.shapes(func(s *suite, rows, cols int) {
 		x := s.stored(rows+1, cols)
 		x = x.RowRange(1, rows+1)
-		lists := make([][]int32, cols/2+2) // the last of no columns
+		lists := make([][]int32, cols/2+2) // the last is empty
 		for c := range lists[1:] {
 			for range s.r.IntN(5) {
 				lists[c] = append(lists[c], int32(s.r.IntN(cols)))
@@ -57,7 +57,7 @@ func conformMapColumns(s *suite) {
 			}
 		}
 	})
-	with(s.t, func(s *suite) { // each entry is in both
+	with(s.t, func(s *suite) { // each column is in both lists
 		m := kernel.NewColumnMap(4, 2, []int32{3, 1}, nil, []int32{1})
 		assert.Equal(s.t, []int32{0, 0, 2, 2, 3}, m.Transpose().Begin)
 		assert.Equal(s.t, []int32{0, 2, 0}, m.Transpose().Columns)
@@ -71,7 +71,7 @@ var groupFunctions = map[string]kernel.GroupFunction{
 	"log_softmax": kernel.GroupLogSoftmax, "log_sum_exp": kernel.GroupLogSumExp,
 }
 
-// groupwise makes a matrix of a function of the groups of each row of some.
+// groupwise returns the matrix of a function of the groups of each row of some matrices.
 func groupwise(groups int, f func(of ...[]float64) []float64, of ...*reference.Matrix) *reference.Matrix {
 	z := &reference.Matrix{Rows: of[0].Rows}
 	for k := range z.Rows * groups {
@@ -88,7 +88,7 @@ func groupwise(groups int, f func(of ...[]float64) []float64, of ...*reference.M
 func conformGroups(s *suite) {
 	s.heads(func(s *suite, rows, groups, width int) {
 		x := s.normal(rows, groups*width)
-		for i := range x.Floats() { // some are equal, and some far away
+		for i := range x.Floats() { // some numbers are equal, and some far away
 			switch i % 5 {
 			case 0:
 				x.Floats()[i] = float32(i % 3)
@@ -110,7 +110,7 @@ func conformGroups(s *suite) {
 			back := groupwise(groups, func(of ...[]float64) []float64 {
 				return reference.GroupFunctionsBackward[name](of[0], of[1])
 			}, exact(x), exact(g))
-			// what is subtracted is a sum over the group, and the output was rounded
+			// a sum over the group is subtracted, and the output was rounded
 			allowed := (32*u*(1+float64(width)) + 8*roundoff(s.storage)*math.Max(1, largest(want.Data))) *
 				largest(exact(g).Data)
 			s.within(what+", gradient", dx, back.Data, func(int) float64 { return allowed })
@@ -203,7 +203,8 @@ func conformSumRows(s *suite) {
 	})
 }
 
-// TestPointwiseElsewhere: a device brings back what an expression, a map and a product need, and no more.
+// TestPointwiseElsewhere: for an expression, a map and a product, a device copies back what they need, and no
+// more.
 func TestPointwiseElsewhere(t *testing.T) {
 	for _, has := range []bool{false, true} {
 		team := kernel.NewTeamElsewhere(has)(2, tensor.NewMeter())

@@ -6,9 +6,9 @@ import (
 	"weft/kernel/reference"
 )
 
-// Kernels over the heads of a row.
+// The suite's tests of kernels over the heads of a row.
 
-// headDots is ⟨x_ih, y_ih⟩ over the width of each head; y has a row per row of x, or one for all.
+// headDots returns ⟨x_ih, y_ih⟩ over the width of each head. y has a row for each row of x, or one for all.
 func headDots(x, y *reference.Matrix, heads int) *reference.Matrix {
 	out := reference.New(x.Rows, heads)
 	width := x.Cols / heads

@@ -21,8 +21,8 @@ func (s *suite) half(rows int) ([]int64, *tensor.Matrix) {
 	return list64, s.ints(list32)
 }
 
-// loss holds a loss and its gradient against the reference's, which are means over n terms; huge logits come
-// in some rows.
+// loss compares a loss and its gradient with the reference's, which are means over n terms. Some rows have
+// huge logits.
 func (s *suite) loss(what string, logits *tensor.Matrix, rows []int64, n float64, want float64,
 	dWant *reference.Matrix,
 	run func(grad *tensor.Matrix, scale float64) float64,
@@ -51,7 +51,7 @@ func (s *suite) loss(what string, logits *tensor.Matrix, rows []int64, n float64
 	}
 }
 
-// logits are normal, but every fifth row has logits of up to ±10⁴.
+// logits returns normal numbers. Every fifth row has numbers of up to ±10⁴.
 func (s *suite) logits(rows, cols int) *tensor.Matrix {
 	z := s.normal(rows, cols)
 	for i := range z.Floats() {
@@ -111,7 +111,7 @@ func conformBinaryCrossEntropy(s *suite) {
 			holds("some", there)
 		}
 	})
-	with(s.t, func(s *suite) { // logits of 0 in one tile: a product of all its factors of 2 is infinite
+	with(s.t, func(s *suite) { // logits of 0 in one tile, whose factors of 2 have an infinite product
 		const rows, cols = 1024, 300
 		list := make([]int32, rows)
 		for i := range list {
@@ -149,7 +149,7 @@ func conformHits(s *suite) {
 		few64, few32 := s.half(rows / 2)
 		labels := s.ints(labels32)
 		read := s.team.Read(s.team.Hits(z, list32, labels), s.team.Hits(z, s.ints(nil), labels),
-			s.team.Hits(z, few32, labels)) // each for itself
+			s.team.Hits(z, few32, labels)) // the kernel must decide each row by itself
 		assert.Equal(s.t, []float64{
 			float64(reference.Hits(exact(z), labels64, list64)), 0,
 			float64(reference.Hits(exact(z), labels64, few64)),

@@ -8,12 +8,12 @@ import (
 	"weft/tensor"
 )
 
-// Kernels that message functions are made of.
+// The suite's tests of kernels that message functions are made of.
 
 func conformRows(s *suite) {
 	s.shapes(func(s *suite, rows, cols int) {
 		what := case_("rows", rows, "columns", cols)
-		list := s.permutation(rows + 3).Int32s()[:rows] // of rows + 3: each at most once
+		list := s.permutation(rows + 3).Int32s()[:rows] // a list of rows: each at most once
 		picked := s.ints(list)
 		x, z := s.stored(rows+3, cols), s.unwritten(rows, cols)
 		s.team.Gather(z, x, picked)
@@ -44,7 +44,7 @@ func conformRows(s *suite) {
 	})
 }
 
-// conformColumns copies and adds columns between matrices, all rows and listed ones.
+// conformColumns copies and adds columns between matrices, in all rows and in listed ones.
 func conformColumns(s *suite) {
 	s.shapes(func(s *suite, rows, cols int) {
 		for _, to := range []kernel.Output{kernel.Replace, kernel.Accumulate} {
@@ -67,8 +67,8 @@ func conformColumns(s *suite) {
 	})
 }
 
-// someColumns picks columns of the listed rows of a matrix, and puts others there. Packed rows beyond the
-// list are left alone.
+// someColumns picks columns of the listed rows of a matrix, and puts columns there. Packed rows beyond the
+// list must be left alone.
 func (s *suite) someColumns(what string, rows, cols int, list *tensor.Matrix, to kernel.Output) {
 	whole, packed := s.stored(rows, cols+5), s.stored(rows, cols)
 	var listed []int32

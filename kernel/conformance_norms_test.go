@@ -10,8 +10,9 @@ import (
 	"weft/tensor"
 )
 
-// conformMoments wants the mean within a rounding of the deviations, and these to single precision, where the
-// mean is a thousand times the deviations and where the first row of a tile is far from all others.
+// conformMoments: the mean is right within a rounding of the deviations, and these to single precision. In
+// one case the mean is a thousand times the deviations; in another the first row of a tile is far from all
+// others.
 func conformMoments(s *suite) {
 	s.shapes(func(s *suite, rows, cols int) {
 		m := kernel.NewMoments(cols)
@@ -49,8 +50,8 @@ func conformMoments(s *suite) {
 	})
 }
 
-// conformBatchStatistics compares batch norm's statistics of a pass, what running ones become by them, and the
-// means of its backward pass with float64.
+// conformBatchStatistics compares with float64 batch norm's statistics of a pass, the running statistics
+// after them, and the means of its backward pass.
 func conformBatchStatistics(s *suite) {
 	s.shapes(func(s *suite, rows, cols int) {
 		if rows < 2 {
@@ -92,7 +93,7 @@ func conformBatchStatistics(s *suite) {
 				terms += math.Abs(gs.At(i, c))
 			}
 			limit := sumError(32) * (terms + 3)
-			for name, v := range map[string][3]float64{ // what is there, what should be, and its error
+			for name, v := range map[string][3]float64{ // the result, the exact number, and the allowed error
 				"mean":     {float64(got.Mean.Floats()[c]), mean, 256 * u},
 				"rstd":     {float64(got.Rstd.Floats()[c]), rstd, 256 * u},
 				"batch":    {batch.Doubles()[c], mean + more[c], 256 * u},
@@ -111,8 +112,8 @@ func conformBatchStatistics(s *suite) {
 	})
 }
 
-// conformRunningStatistics compares what evaluation takes from running statistics with float64: the one
-// subtraction and the one root are rounded once.
+// conformRunningStatistics compares with float64 what evaluation computes from running statistics. Its
+// subtraction and its root are each rounded once.
 func conformRunningStatistics(s *suite) {
 	for _, cols := range widths {
 		mean, variance, added := s.normal(1, cols), s.normal(1, cols), s.normal(1, cols)
@@ -136,7 +137,7 @@ func conformRunningStatistics(s *suite) {
 	}
 }
 
-// unset is room for sums of columns, with old numbers in it.
+// unset returns memory for sums of columns, with old numbers in it.
 func (s *suite) unset(cols int) []float64 { return slices.Repeat([]float64{math.NaN()}, cols) }
 
 // finishings runs a test for each activation, with and without dropout.
@@ -190,9 +191,9 @@ func conformBatchNorm(s *suite) {
 			dx, dgamma, dbeta := reference.BatchNormBackward(exact(x), values(norm.Gamma), passed)
 			meanG, meanGX := s.blank(1, cols), s.blank(1, cols)
 			for c := range cols {
-				// Up to 32 terms meet in single precision; x̂ is rounded a few times and at most about 4,
-				// and what cancels in an activation's derivative is as large as the gradient, at most about
-				// 8.
+				// Up to 32 terms are added in single precision. x̂ is at most about 4, and rounded a few
+				// times. The terms that cancel in an activation's derivative are as large as the gradient, at
+				// most about 8.
 				terms := 0.0
 				for i := range rows {
 					terms += math.Abs(passed.At(i, c))
@@ -208,8 +209,8 @@ func conformBatchNorm(s *suite) {
 			got := s.inPlace(what+", gradient", dy, func(dx, dy *tensor.Matrix) {
 				s.team.NormalizeBackward(dx, dy, x, norm, meanG, meanGX)
 			})
-			// The terms of the gradient cancel, as a whole where there are two rows; each is at most a few
-			// times γ·rstd. What comes before was rounded.
+			// The terms of the gradient cancel, for two rows altogether. Each is at most a few times γ·rstd.
+			// The numbers before were rounded.
 			s.within(what+", gradient", got, dx.Data, func(i int) float64 {
 				steep := math.Abs(float64(gamma[i%cols] * rstd[i%cols]))
 				return 200*u*math.Max(1, steep) + roundoff(s.storage)*steep*math.Abs(passed.Data[i])
@@ -259,7 +260,7 @@ func conformLayerNorm(s *suite) {
 			})
 			s.within(what+", gradient", got, dx.Data,
 				func(i int) float64 { return 400 * u * steep(i) * math.Max(1, math.Abs(dx.Data[i])) })
-			for c := range cols { // in place they were added once more
+			for c := range cols { // in place, they were added once more
 				dgamma[c], dbeta[c] = 2*dgamma[c], 2*dbeta[c]
 			}
 			s.within(what+", gamma", toGamma, dgamma,

@@ -9,8 +9,8 @@ import (
 	"weft/tensor"
 )
 
-// conformPairs: scores, and their gradients, of pairs of which some are of a row with itself, and of rows in no
-// pair.
+// conformPairs tests scores of pairs and their gradients. Some pairs are of a row with itself, and some rows
+// are in no pair.
 func conformPairs(s *suite) {
 	s.each([]int{0, 1, 5, 300}, func(s *suite, n int) {
 		for _, cols := range []int{1, 7, 64, 130} {
@@ -35,7 +35,7 @@ func (s *suite) pairs(n, cols int, weighted bool) {
 		weights = exact(p.Weights)
 	}
 	var list []int32
-	of := make([][]int32, rows) // the ends at each row
+	of := make([][]int32, rows) // by row, the ends of pairs there
 	for k := range int32(n) {
 		source, target := int32(s.r.IntN(rows-2)), int32(s.r.IntN(rows-2))
 		list = append(list, int32(s.r.IntN(relations)), source, target)
@@ -79,7 +79,7 @@ func (s *suite) pairs(n, cols int, weighted bool) {
 	}
 }
 
-// conformAbove: few numbers, so that many are equal, and some that are none.
+// conformAbove has few numbers, so that many are equal, and NaN.
 func conformAbove(s *suite) {
 	s.shapes(func(s *suite, rows, cols int) {
 		x, scores := s.blank(rows, cols), s.blank(1+s.r.IntN(cols), 1)

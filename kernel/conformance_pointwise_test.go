@@ -10,7 +10,7 @@ import (
 	"weft/tensor"
 )
 
-// Kernels that compute each element by itself.
+// The suite's tests of kernels that compute each element by itself.
 
 var activations = map[kernel.Activation]reference.Activation{
 	kernel.Identity: reference.Identity,
@@ -49,7 +49,8 @@ func conformFinish(s *suite) {
 						mask, "bias", b != nil)
 					sum := exact(x)
 					if b != nil {
-						for i := range sum.Data { // in float32, so that both are on the same side of a kink
+						// added in float32, so that both are on the same side of a kink
+						for i := range sum.Data {
 							sum.Data[i] = float64(ofX[i] + b.Floats()[i%cols])
 						}
 					}
@@ -62,7 +63,7 @@ func conformFinish(s *suite) {
 					passed := reference.DropoutBackward(keep, exact(g))
 					s.within(what+", gradient", dx, reference.ActivateBackward(want, sum, passed).Data,
 						func(i int) float64 {
-							// the derivative comes from the output, as it was rounded
+							// the derivative follows from the output, which was rounded
 							return (16*u + 2*roundoff(s.storage)) * math.Max(1, math.Abs(passed.Data[i]))
 						})
 				}
@@ -79,11 +80,11 @@ func conformFinish(s *suite) {
 }
 
 func conformGELU(s *suite) {
-	// around the piece that is converted
+	// sizes around the piece that is converted at a time
 	s.each([]int{0, 1, 1023, 1024, 1025, 70_001}, func(s *suite, n int) {
 		x, g := s.normal(1, n), s.stored(1, n)
 		for i := range x.Floats() {
-			x.Floats()[i] *= float32(1 + i%9) // beyond the last node
+			x.Floats()[i] *= float32(1 + i%9) // some beyond the last node of the spline
 		}
 		x = s.as(s.storage, x)
 		z := s.inPlace(case_(n), x, s.team.GELU)

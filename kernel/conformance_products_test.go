@@ -9,8 +9,8 @@ import (
 	"weft/tensor"
 )
 
-// types runs a test of a kernel with two operands in storage, which may be of different types: for the
-// suite's type where that is Float32, else for every pair that has a BFloat16 one. The first operand is x,
+// types runs a test of a kernel with two operands in storage, which may have different types. If the suite's
+// type is Float32, both have it; otherwise it runs for every pair with a BFloat16. The first operand is x,
 // converted.
 func (s *suite) types(x *tensor.Matrix, run func(x *tensor.Matrix, other tensor.Element)) {
 	run(x, s.storage)
@@ -59,7 +59,7 @@ func conformMatMul(s *suite) {
 		check(s, 7, 5, width)
 	})
 	with(s.t, func(s *suite) { check(s, 40, 600, 300) })
-	s.each([]int{1, 3, 4, 8}, func(s *suite, from int) { // x begins at any number of 16 bytes
+	s.each([]int{1, 3, 4, 8}, func(s *suite, from int) { // x begins at different offsets from 16 bytes
 		const rows, in = 9, 72
 		checkOf(s, s.stored(from+rows*in, 1).RowRange(from, from+rows*in).Reshape(rows, in), 40)
 	})
@@ -97,17 +97,17 @@ func conformMatMulT(s *suite) {
 			{300, 41, 515},
 			{1100, 29, 77},
 			{210, 290, 514},
-			{1030, 290, 514}, // several blocks both ways, of several sums
+			{1030, 290, 514}, // several blocks in both directions, each of several sums
 			{9000, 16, 33},
 			{8800, 530, 5},
 			{600, 547, 7},
 			{130, 64, 64},
-			{2048, 8, 24}, // whole pages, behind which nothing may be read
+			{2048, 8, 24}, // whole pages; nothing behind them may be read
 		} {
 			check(s, shape[0], shape[1], shape[2])
 		}
 	})
-	s.each([]int{1, 127, 257, 1301}, func(s *suite, rows int) { // what lies behind the rows has no part in it
+	s.each([]int{1, 127, 257, 1301}, func(s *suite, rows int) { // memory behind the rows must not matter
 		const in, out = 37, 21
 		x, g, z := s.stored(rows+1, in), s.stored(rows+1, out), s.blank(in, out)
 		for _, m := range []*tensor.Matrix{x, g} {

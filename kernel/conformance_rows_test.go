@@ -8,7 +8,7 @@ import (
 	"weft/tensor"
 )
 
-// Kernels that run over rows, elements and tiles of rows, and dense products.
+// The suite's tests of kernels that run over rows, elements and tiles of rows, and of dense products.
 
 // shapes are widths at a few rows, and a few widths at the heights around a tile.
 func (s *suite) shapes(run func(s *suite, rows, cols int)) {
@@ -56,7 +56,7 @@ func conformSumSquares(s *suite) {
 	}
 }
 
-// conformFinite: one element in all is not finite.
+// conformFinite: one of all elements is not finite.
 func conformFinite(s *suite) {
 	s.shapes(func(s *suite, rows, cols int) {
 		for _, x := range []float64{3e38, math.NaN(), math.Inf(1), math.Inf(-1)} {

@@ -6,12 +6,12 @@ import (
 	"weft/tensor"
 )
 
-// Steps of optimizers.
+// The suite's tests of the steps of optimizers.
 
-// steps are the lengths of vectors that an optimizer moves.
+// steps are the lengths of the vectors that an optimizer updates.
 var steps = []int{0, 1, 3, 16, 17, 1000, 9001}
 
-// clipped is a gradient times the factor of its clipping.
+// clipped returns a gradient times the factor of its clipping.
 func clipped(g *tensor.Matrix, clip float64) []float64 {
 	v := values(g)
 	for i := range v {
@@ -20,7 +20,8 @@ func clipped(g *tensor.Matrix, clip float64) []float64 {
 	return v
 }
 
-// conformAdam makes five steps. The gradients are not small, where Adam's step jumps between −rate and rate.
+// conformAdam makes five steps. The gradients are not small: for small ones Adam's step jumps between −rate
+// and rate.
 func conformAdam(s *suite) {
 	s.each(steps, func(s *suite, n int) {
 		for _, k := range []kernel.AdamStep{

@@ -16,20 +16,20 @@ import (
 	"weft/tensor"
 )
 
-// The conformance suite holds every kernel against package reference, which computes in float64.
+// The conformance suite compares every kernel with package reference, which computes in float64.
 // TestConformance runs it at the SIMD level of this process. `make levels` runs it, with this package's other
-// tests, at the levels below, to which it holds oneDNN too.
+// tests, at the lower levels, also of oneDNN.
 //
 // Tolerances. A float32 sum of n products differs from the exact one by at most n·u·Σ|terms|, u = 2⁻²⁴, and
-// by about √n·u·Σ|terms| when the roundings are independent; sums are held to (8 + 4√n)·u·Σ|terms|, with
-// Σ|terms| computed for each element. An element-wise function of a few roundings is held to a few u of the
-// larger of 1 and its value. What is longer, such as the gradients of attention, is held to 1e-5, some
-// hundred roundings, and the error of its longest sum, relative to the largest value of its row and to a
-// hundredth of the matrix's (terms of about 1 may cancel in a row). Where the order of the operations cannot
-// matter, equality is asked for.
+// by about √n·u·Σ|terms| when the roundings are independent; a sum may be off by (8 + 4√n)·u·Σ|terms|, with
+// Σ|terms| computed for each element. An element-wise function of a few roundings may be off by a few u of
+// the larger of 1 and its value. A longer computation, such as the gradients of attention, may be off by
+// 1e-5, some hundred roundings, and by the error of its longest sum, relative to the largest value of its row
+// and to a hundredth of the matrix's (terms of about 1 may cancel in a row). Where the order of the
+// operations cannot matter, the tests ask for equality.
 //
-// Storage of type BFloat16 is computed with in Float32 and rounded once: the same bounds hold before this
-// rounding, whose error is at most 2⁻⁸ of the number.
+// Kernels over BFloat16 compute in Float32 and round once. The same bounds hold before this rounding, whose
+// error is at most 2⁻⁸ of the number.
 
 var conformance = map[string]func(s *suite){
 	"spmm":                  conformSpMM,
@@ -78,9 +78,9 @@ var conformance = map[string]func(s *suite){
 	"sums of rows":          conformSumRows,
 }
 
-// widths are numbers of columns: every remainder of every vector length, with and without whole vectors
-// before it, and the sizes around a batch of random numbers (128) and around the widest row that is summed in
-// registers at once (256 with AVX-512), and a row of more than a piece (2048).
+// widths are numbers of columns. They have every remainder of every vector length, with and without whole
+// vectors before it. They also have the sizes around a batch of random numbers (128) and around the widest
+// row that is summed in registers at once (256 with AVX-512), and a row of more than a piece (2048).
 var widths = func() (w []int) {
 	for c := 1; c <= 40; c++ {
 		w = append(w, c)
@@ -97,7 +97,7 @@ func TestConformance(t *testing.T) {
 	}
 }
 
-// float32Only are the suites of kernels that have no operands in storage.
+// float32Only are the tests of kernels without operands in storage.
 var float32Only = []string{"sum of squares", "cross-entropy", "binary cross-entropy", "hits", "adam", "sgd", "pairs", "above", "running statistics"}
 
 func TestConformanceBFloat16(t *testing.T) {
@@ -108,15 +108,15 @@ func TestConformanceBFloat16(t *testing.T) {
 	}
 }
 
-// suite is what a test of kernels works with: a team, random numbers and matrices of the team's memory.
+// suite has what a test of kernels needs: a team, random numbers, and matrices in the team's memory.
 type suite struct {
 	t       *testing.T
 	team    *kernel.Team
 	r       *rand.Rand
-	storage tensor.Element // of the operands that may be Float32 or BFloat16
+	storage tensor.Element // the type of operands that may be Float32 or BFloat16
 }
 
-// reused is how many bytes the matrices of one size leave to those of the next.
+// reused is the number of bytes of idle memory that one size leaves to the next.
 const reused = 64 << 20
 
 func random() *rand.Rand { return rand.New(rand.NewPCG(7, 7)) }
@@ -134,8 +134,8 @@ func withStorage(t *testing.T, storage tensor.Element, run func(s *suite)) {
 	assert.Empty(t, kernel.FellBack(s.team, func() { run(s) }))
 }
 
-// each runs a test for each of some sizes, with the same random numbers. Its matrices have the memory of those
-// of the size before, because fresh pages take more time than most kernels.
+// each runs a test for each of some sizes, with the same random numbers. Matrices reuse the memory of the
+// size before, because fresh pages take more time than most kernels.
 func (s *suite) each(sizes []int, run func(s *suite, size int)) {
 	withStorage(s.t, s.storage, func(s *suite) {
 		s.team.Memory.Reserve(reused)
@@ -149,10 +149,10 @@ func (s *suite) each(sizes []int, run func(s *suite, size int)) {
 
 func (s *suite) normal(rows, cols int) *tensor.Matrix { return normal(s.team, s.r, rows, cols) }
 
-// stored holds normal numbers, of the storage type.
+// stored returns normal numbers of the storage type.
 func (s *suite) stored(rows, cols int) *tensor.Matrix { return s.as(s.storage, s.normal(rows, cols)) }
 
-// as is a matrix of an element type with m's numbers, rounded; m itself where it is of that type.
+// as returns m's numbers, rounded to an element type, or m itself if it has that type.
 func (s *suite) as(element tensor.Element, m *tensor.Matrix) *tensor.Matrix {
 	if m.Element == element {
 		return m
@@ -168,7 +168,7 @@ func (s *suite) as(element tensor.Element, m *tensor.Matrix) *tensor.Matrix {
 	return c
 }
 
-// numbers are those of a Float32 matrix, or copies of a BFloat16 one's.
+// numbers returns the numbers of a Float32 matrix, or copies of a BFloat16 matrix's.
 func numbers(m *tensor.Matrix) []float32 {
 	if m.Element == tensor.Float32 {
 		return m.Floats()
@@ -180,7 +180,7 @@ func numbers(m *tensor.Matrix) []float32 {
 	return copies
 }
 
-// roundoff is the largest relative error of rounding to a type what was computed in Float32, which has none.
+// roundoff returns the largest relative error of rounding a number in Float32 to a type; it is 0 for Float32.
 func roundoff(e tensor.Element) float64 {
 	if e == tensor.BFloat16 {
 		return 1.0 / (1 << 8)
@@ -191,7 +191,7 @@ func roundoff(e tensor.Element) float64 {
 // same reports whether two matrices have the same bits.
 func same(a, b *tensor.Matrix) bool { return bytes.Equal(a.Bytes(), b.Bytes()) }
 
-// positive holds numbers between a half and one and a half.
+// positive returns numbers between a half and one and a half.
 func (s *suite) positive(rows, cols int) *tensor.Matrix {
 	m := s.team.Memory.New(tensor.Activations, rows, cols)
 	for i := range m.Floats() {
@@ -200,7 +200,7 @@ func (s *suite) positive(rows, cols int) *tensor.Matrix {
 	return m
 }
 
-// blank holds NaN: a kernel that reads what it should only write shows it.
+// blank returns NaNs: a kernel that reads what it should only write shows it.
 func (s *suite) blank(rows, cols int) *tensor.Matrix { return s.blankOf(tensor.Float32, rows, cols) }
 
 // unwritten is blank, of the storage type.
@@ -228,7 +228,7 @@ func (s *suite) ones(rows, cols int) *tensor.Matrix {
 	return m
 }
 
-// inPlace makes z of x. It fails unless x itself becomes the same where z is x.
+// inPlace computes z from x. It fails unless x becomes the same if z is x.
 func (s *suite) inPlace(what string, x *tensor.Matrix, run func(z, x *tensor.Matrix)) *tensor.Matrix {
 	s.t.Helper()
 	z, over := s.unwritten(x.Rows, x.Cols), s.copy(x)
@@ -240,12 +240,12 @@ func (s *suite) inPlace(what string, x *tensor.Matrix, run func(z, x *tensor.Mat
 	return z
 }
 
-// int32s has room for integers.
+// int32s returns a matrix for integers.
 func (s *suite) int32s(rows, cols int) *tensor.Matrix {
 	return s.team.Memory.NewElement(tensor.Buffers, tensor.Int32, rows, cols)
 }
 
-// of is a matrix with one row of the given values.
+// of returns a matrix with one row of the given values.
 func (s *suite) of(values ...float32) *tensor.Matrix {
 	m := s.team.Memory.New(tensor.Activations, 1, len(values))
 	copy(m.Floats(), values)
@@ -258,14 +258,14 @@ func (s *suite) ints(values []int32) *tensor.Matrix {
 	return m
 }
 
-// permutation is a column of 0…n−1 in random order.
+// permutation returns a column of 0…n−1 in random order.
 func (s *suite) permutation(n int) *tensor.Matrix {
 	p := s.counted(n)
 	s.r.Shuffle(n, func(i, j int) { p.Int32s()[i], p.Int32s()[j] = p.Int32s()[j], p.Int32s()[i] })
 	return p
 }
 
-// counted is a column of 0…n−1.
+// counted returns a column of 0…n−1.
 func (s *suite) counted(n int) *tensor.Matrix {
 	p := s.int32s(n, 1)
 	for i := range p.Int32s() {
@@ -274,8 +274,8 @@ func (s *suite) counted(n int) *tensor.Matrix {
 	return p
 }
 
-// tangled is a directed graph on n vertices: vertex 2 is a hub with so many in-edges and vertex 4 one with as
-// many out-edges, every 13th vertex has no edge at all, and there are self loops and duplicate edges.
+// tangled returns a directed graph on n vertices. Vertex 2 is a hub with so many in-edges, and vertex 4 one
+// with as many out-edges. Every 13th vertex has no edge at all. There are self loops and duplicate edges.
 func (s *suite) tangled(n, hub int) *kernel.CSR {
 	lonely := func(v int) bool { return v%13 == 7 }
 	lists := make([][]int32, n)
@@ -317,7 +317,7 @@ func list(a *kernel.CSR, row int) []int32 {
 	return a.Indices.Int32s()[a.Indptr.Int64s()[row]:a.Indptr.Int64s()[row+1]]
 }
 
-// exact is a matrix in float64, and values a vector; nil stays nil.
+// exact returns a matrix in float64, and values a vector; nil stays nil.
 func exact(m *tensor.Matrix) *reference.Matrix { return reference.From32(m.Rows, m.Cols, numbers(m)) }
 
 func values(m *tensor.Matrix) []float64 {
@@ -338,11 +338,11 @@ func magnitudesOf(v []float64) []float64 {
 
 const u = 1.0 / (1 << 24) // half a unit in the last place of 1
 
-// sumError is the error allowed to a sum of n terms, relative to Σ|terms|.
+// sumError returns the allowed error of a sum of n terms, relative to Σ|terms|.
 func sumError(n int) float64 { return (8 + 4*math.Sqrt(float64(n))) * u }
 
-// within fails unless each number is within its allowance of the exact one, after which it was rounded to the
-// matrix's type. An allowance of 0 asks for equality. NaN is within nothing.
+// within fails unless each number is within its allowance of the exact one, and then rounded to the matrix's
+// type. An allowance of 0 asks for equality. NaN is within no allowance.
 func (s *suite) within(what string, matrix *tensor.Matrix, want []float64, allowance func(i int) float64) {
 	s.t.Helper()
 	got := numbers(matrix)
@@ -373,7 +373,7 @@ func (s *suite) elements(what string, got *tensor.Matrix, want []float64, roundi
 	s.within(what, got, want, func(i int) float64 { return roundings * u * math.Max(1, math.Abs(want[i])) })
 }
 
-// rowwise compares what came from longer computations on numbers of about 1, with sums of up to n terms.
+// rowwise compares results of longer computations on numbers of about 1, with sums of up to n terms.
 func (s *suite) rowwise(what string, got *tensor.Matrix, want *reference.Matrix, n int) {
 	s.t.Helper()
 	floor := math.Max(1, largest(want.Data)) / 100
@@ -384,7 +384,7 @@ func (s *suite) rowwise(what string, got *tensor.Matrix, want *reference.Matrix,
 	s.within(what, got, want.Data, func(i int) float64 { return (1e-5 + sumError(n)) * size[i/want.Cols] })
 }
 
-// vector is rowwise for the sums over all rows that a vector's gradient consists of: they may cancel
+// vector is rowwise for a vector's gradient, whose elements are sums over all rows. They may cancel
 // altogether.
 func (s *suite) vector(what string, got *tensor.Matrix, want []float64, n int) {
 	s.t.Helper()
@@ -392,7 +392,7 @@ func (s *suite) vector(what string, got *tensor.Matrix, want []float64, n int) {
 	s.within(what, got, want, func(int) float64 { return (1e-5 + sumError(n)) * size })
 }
 
-// largest is the largest absolute value.
+// largest returns the largest absolute value.
 func largest(v []float64) (x float64) {
 	for _, w := range v {
 		x = math.Max(x, math.Abs(w))

@@ -9,13 +9,13 @@ import (
 	"weft/tensor"
 )
 
-// A product a·x reads a row of x for each entry of a. If x is larger than the caches and the entries of a
-// row are far apart, each of these reads comes from memory. SpMM then divides x into tiles: a range of its
-// rows (the sources) × a range of its columns. It copies a tile into scratch that fits the last-level cache,
-// and reads the rows from there. A row's sum continues from tile to tile in the order of its entries. So the
-// result has the same bits as without tiles. A BFloat16 z cannot hold a sum that continues: SpMM then takes
-// as many rows of z at a time as have sums, in Float32, of a tile's size, and copies the tiles of x for
-// each.
+// A product a·x reads a row of x for each entry of a. If x is larger than the caches, and the columns of a
+// row's entries are far apart, each of these reads comes from memory. SpMM then divides x into tiles: a range
+// of its rows (the sources) × a range of its columns. It copies a tile into scratch that fits the last-level
+// cache, and reads the rows from there. A row's sum continues from tile to tile in the order of its entries.
+// So the result has the same bits as without tiles. A BFloat16 z cannot hold a sum that continues. SpMM then
+// takes some rows of z at a time, as many as have Float32 sums in the size of a tile, and copies the tiles of
+// x again for each of these groups.
 
 // tileSizes says when x is tiled. Both are in bytes.
 type tileSizes struct {
@@ -26,18 +26,20 @@ type tileSizes struct {
 // TiledFrom is the number of bytes of the smallest matrix that is tiled.
 const TiledFrom = 64 << 20
 
-// usualTiles fit a last-level cache of 32 MB: a tile takes half of it. With a smaller cache tiles gain less.
+// usualTiles are for a last-level cache of 32 MB, of which a tile takes half. With a smaller cache tiles gain
+// less.
 var usualTiles = tileSizes{from: TiledFrom, tile: 16 << 20}
 
 const (
-	// tileColumns is the number of columns of a tile. With fewer columns there are more passes over the
-	// edges, with more columns there are more ranges of sources.
+	// tileColumns is the number of columns of a tile. Fewer columns mean more passes over the edges, and more
+	// columns mean more ranges of sources.
 	tileColumns = 64
-	// fewestEntries is the smallest mean number of entries, of a row in a range of sources and of a source,
-	// for which tiles are faster: each range reads and writes the row's sum again, and each source is copied.
+	// fewestEntries is the smallest mean number of entries for which tiles are faster: of a row in a range of
+	// sources, because each range reads and writes the row's sum again, and of a source, because each is
+	// copied.
 	fewestEntries = 7
-	// scatteredFraction is how many of the entries that one tile could serve must have different sources, as
-	// a fraction. With fewer, the caches hold the rows without tiles.
+	// scatteredFraction is the least fraction of different sources among the entries that one tile could
+	// serve. With fewer, the caches hold the rows without tiles.
 	scatteredFraction = .85
 )
 
@@ -62,7 +64,7 @@ func (t *Team) tileSources(a *CSR, columns int, x, z tensor.Element, accumulate 
 	return (a.Cols + ranges - 1) / ranges
 }
 
-// sumRows returns how many rows of z have their sums in scratch at a time.
+// sumRows returns the number of rows of z whose sums are in scratch at a time.
 func (t *Team) sumRows() int { return max(1, t.sizes.tile/4/tileColumns) }
 
 // Tiles reports whether SpMM may tile an x with that many columns, for x and z of an element type. It
@@ -73,11 +75,11 @@ func (t *Team) Tiles(a *CSR, columns int, element tensor.Element) bool {
 
 // scattered reports whether the entries seldom read the same row of x again soon. It samples stretches of
 // entries, each as long as the number of whole rows of x that fit a tile, and counts the different sources.
-// Where entries do read the same rows again, a cache already holds them.
+// If entries read the same rows again soon, a cache already holds them.
 func (t *Team) scattered(a *CSR, x *tensor.Matrix) bool {
 	const stretches = 4
 	indices, length := a.Indices.ReadInt32s(), max(1, t.sizes.tile/x.Element.Size()/x.Cols)
-	// seen has for each row of x the last stretch that read it, counted from 1.
+	// seen has, for each row of x, the last stretch that read it, counted from 1.
 	seen, sampled, different := make([]uint8, a.Cols), 0, 0
 	for k := range stretches {
 		begin, end := len(indices)*k/stretches, len(indices)*(k+1)/stretches
@@ -95,17 +97,17 @@ func (t *Team) scattered(a *CSR, x *tensor.Matrix) bool {
 // tiling is the scratch of a product with tiles.
 type tiling struct {
 	team    *Team
-	sources int            // of a tile
-	packed  *tensor.Matrix // sources × tileColumns, of x's element type: the tile
-	// ends (Int64, 1 × rows) has the position at which each row's entries end: one array for the current
-	// range of sources, one for the range before it. Both are nil if there is one range.
+	sources int            // number of sources of a tile
+	packed  *tensor.Matrix // the tile: sources × tileColumns, of x's element type
+	// ends (Int64, 1 × rows) has the position at which each row's entries end. One array is for the current
+	// range of sources, and one for the range before. Both are nil if there is one range.
 	ends [2]*tensor.Matrix
-	// sums (Float32, rows × tileColumns) are those of some rows between two ranges; nil: z holds them.
+	// sums (Float32, rows × tileColumns) has the sums of some rows between two ranges; nil: z holds them.
 	sums *tensor.Matrix
 }
 
 // tiling allocates the scratch for a·x. It returns nil if x is not tiled. The scratch is charged to the Meter
-// wherever sizes allow tiles. So a plan, which does not know the entries, has the same peak as a run.
+// whenever sizes allow tiles. So a plan, which does not know the entries, has the same peak as a run.
 func (t *Team) tiling(a *CSR, x *tensor.Matrix, z tensor.Element, accumulate bool) *tiling {
 	sources := t.tileSources(a, x.Cols, x.Element, z, accumulate)
 	if sources == 0 {
@@ -139,8 +141,8 @@ func (t *Team) tiling(a *CSR, x *tensor.Matrix, z tensor.Element, accumulate boo
 	return p
 }
 
-// spmm computes the product that args describe, tile by tile. The sums of all rows and columns continue from
-// range to range of the sources in z; in p.sums those of as many rows and columns as it has.
+// spmm computes the product that args describe, tile by tile. Sums continue from range to range of the
+// sources, in z for all rows and columns at once, or in p.sums for as many rows and columns as it has.
 func (p *tiling) spmm(args *C.weft_spmm_args, a *CSR, x *tensor.Matrix) {
 	rows, columns := a.Rows, x.Cols
 	if p.sums != nil {
@@ -161,8 +163,8 @@ func (p *tiling) spmm(args *C.weft_spmm_args, a *CSR, x *tensor.Matrix) {
 	}
 }
 
-// tile returns the arguments for the tiles of range k of the sources and rows lo…hi−1, whose entries in it
-// begin at begins.
+// tile returns the arguments for range k of the sources and rows lo…hi−1. begins has the positions at which
+// the rows' entries in the range begin.
 func (p *tiling) tile(args *C.weft_spmm_args, a *CSR, k int, begins *tensor.Matrix, lo,
 	hi int,
 ) C.weft_spmm_args {
@@ -183,7 +185,7 @@ func (p *tiling) tile(args *C.weft_spmm_args, a *CSR, k int, begins *tensor.Matr
 	return tile
 }
 
-// multiply copies the columns of x from `from` on that a tile has, and does what it says for rows lo…hi−1.
+// multiply copies a tile of x, whose columns begin at from, and runs the kernel on it for rows lo…hi−1.
 func (p *tiling) multiply(tile *C.weft_spmm_args, a *CSR, x *tensor.Matrix, from, lo, hi int) {
 	first := int(tile.first)
 	after, count := min(first+p.sources, a.Cols), min(tileColumns, x.Cols-from)
@@ -194,8 +196,8 @@ func (p *tiling) multiply(tile *C.weft_spmm_args, a *CSR, x *tensor.Matrix, from
 	p.team.edgesOf(p.of(tile, a, x, lo, hi), unsafe.Pointer(tile), a, lo, hi, count)
 }
 
-// of is the kernel for rows lo…hi−1 and a tile, which counts as many of the rows' entries as the other tiles
-// of these columns.
+// of returns the kernel for rows lo…hi−1 and a tile. Its bytes count an equal part of the rows' entries for
+// each tile of these columns.
 func (p *tiling) of(tile *C.weft_spmm_args, a *CSR, x *tensor.Matrix, lo, hi int) routine {
 	r, columns, ranges := on(C.weft_spmm, x), int(tile.cols), (a.Cols+p.sources-1)/p.sources
 	entries := a.entriesOf(lo, hi)
@@ -207,8 +209,8 @@ func (p *tiling) of(tile *C.weft_spmm_args, a *CSR, x *tensor.Matrix, lo, hi int
 	return r
 }
 
-// findEnds writes into ends the position of the first entry of each row from lo to hi−1 with a source of at
-// least column. It searches from begins on. Rows that are cut have no entries here: spmmSegments computes them.
+// findEnds sets ends, for rows lo…hi−1, to the position of the first entry with a source of at least column.
+// It searches from begins on. Rows that are cut have no entries here: spmmSegments computes them.
 func (p *tiling) findEnds(ends, begins *tensor.Matrix, a *CSR, column, lo, hi int) {
 	args := &C.weft_ends_args{end: longs(ends), begin: longs(begins), edges: a.c(), column: C.int32_t(column)}
 	p.team.edgesOf(on(C.weft_ends).streams(ends, begins), unsafe.Pointer(args), a, lo, hi, 1)

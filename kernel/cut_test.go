@@ -9,8 +9,8 @@ import (
 	"weft/tensor"
 )
 
-// scattered is a matrix whose entries lie all over: rows of 0 … 2·degree of them, some equal, and with a hub
-// one that is taken apart.
+// scattered returns a matrix with entries in random columns. Rows have 0 … 2·degree of them, some equal, and
+// with hub one row is long enough to be cut.
 func scattered(team *Team, r *rand.Rand, rows, cols, degree int, hub bool) *CSR {
 	indptr, indices := []int64{0}, []int32(nil)
 	for row := range rows {
@@ -31,7 +31,7 @@ func scattered(team *Team, r *rand.Rand, rows, cols, degree int, hub bool) *CSR 
 	return csrOf(team, cols, indptr, indices)
 }
 
-// csrOf is the matrix with so many columns, of ones at the columns of each row.
+// csrOf returns the matrix of cols columns that has ones at the listed columns of each row.
 func csrOf(team *Team, cols int, indptr []int64, indices []int32) *CSR {
 	a := &CSR{
 		Rows: len(indptr) - 1, Cols: cols,
@@ -60,15 +60,15 @@ func as(team *Team, element tensor.Element, m *tensor.Matrix) *tensor.Matrix {
 	return z
 }
 
-// withTiles returns a team that tiles every matrix that can be tiled, in tiles of so many bytes.
+// withTiles returns a team that tiles every matrix that can be tiled, with tiles of so many bytes.
 func withTiles(threads, bytes int, memory *tensor.Meter) *Team {
 	t := NewTeam(threads, memory)
 	t.sizes = tileSizes{from: 1, tile: bytes}
 	return t
 }
 
-// TestTilesHaveTheSameBits: products with tiles, whose sizes do not divide the matrix, have the bits of
-// products without tiles, on one thread and three.
+// TestTilesHaveTheSameBits: products with tiles have the bits of products without tiles, on one thread and
+// three. The tiles' sizes do not divide the matrix.
 func TestTilesHaveTheSameBits(t *testing.T) {
 	const rows, cols = 1500, 2000
 	memory := tensor.NewMeter()
@@ -101,7 +101,7 @@ func TestTilesHaveTheSameBits(t *testing.T) {
 				n = cols
 			}
 			if !test.blocks {
-				tile = 512 << 10 // holds all rows
+				tile = 512 << 10 // so large that a tile holds all rows
 			}
 			a := scattered(whole, r, n, cols, 150, test.hub)
 			x := as(whole, test.x, randomMatrix(whole, r, cols, test.columns))
@@ -137,8 +137,9 @@ func TestTilesHaveTheSameBits(t *testing.T) {
 	}
 }
 
-// TestSumsCountTheirBytes: sums along edges count their matrices, by hand: twice what they are added to. Some
-// rows after others count what all rows do, and tiles what they read and write more.
+// TestSumsCountTheirBytes: sums along edges count the bytes of their matrices, as by hand; a matrix that they
+// are added to counts twice. Ranges of rows count the same in all, and tiles count what they read and write
+// more.
 func TestSumsCountTheirBytes(t *testing.T) {
 	const rows, cols, columns = 1500, 2000, 300
 	memory := tensor.NewMeter()
@@ -177,8 +178,8 @@ func TestSumsCountTheirBytes(t *testing.T) {
 	assert.Equal(t, result, inTiles[Accumulate]-inTiles[Replace], "bytes that tiles are added to")
 }
 
-// peakOf is the peak of sums over a matrix with scattered entries, whose tiles are small: of a run or a plan,
-// of SpMM or, where bounds are given, of SpMMRows between them.
+// peakOf returns the peak of sums over a matrix of scattered entries, with small tiles. It is the peak of a
+// run or a plan, and of SpMM or, if bounds are given, of SpMMRows between them.
 func peakOf(n, degree int, near, plan, untiled bool, bounds ...int) int64 {
 	memory := tensor.NewMeter()
 	defer memory.Close()
@@ -202,7 +203,7 @@ func peakOf(n, degree int, near, plan, untiled bool, bounds ...int) int64 {
 }
 
 // TestPlanTakesTiles: a plan takes as much memory as a run, whether the run uses tiles or finds that sources
-// are near each other. Neither takes memory for tiles that sizes or Untiled rule out.
+// are near each other. Neither takes memory for tiles if sizes or Untiled rule them out.
 func TestPlanTakesTiles(t *testing.T) {
 	for _, test := range []struct {
 		n, degree int
@@ -218,8 +219,8 @@ func TestPlanTakesTiles(t *testing.T) {
 	}
 }
 
-// TestRowsAreNotTiled: SpMMRows takes no memory for tiles where SpMM would, neither in a plan, whose ranges
-// of rows are others, nor in a run.
+// TestRowsAreNotTiled: SpMMRows takes no memory for tiles although SpMM would, neither in a plan, which has
+// other ranges of rows, nor in a run.
 func TestRowsAreNotTiled(t *testing.T) {
 	want := peakOf(2000, 150, false, false, true, 0, 2000)
 	assert.Equal(t, want, peakOf(2000, 150, false, true, false, 0, 1000, 2000))

@@ -13,18 +13,18 @@ import (
 )
 
 const (
-	// lanes is how many partial results a reduction over vertices keeps, at most. A lane adds tiles that lie
-	// together in their order.
+	// lanes bounds the number of partial results of a reduction over vertices. A lane adds up consecutive
+	// tiles in their order.
 	lanes = 16
-	// laneRows is how many rows one tile of such a reduction has.
+	// laneRows is the number of rows of a tile of such a reduction.
 	laneRows = 1024
-	// mostSums is how many sums over lanes the blocks of a weight's gradient have, at most, unless there are
+	// mostSums bounds the number of sums over lanes of all blocks of a weight's gradient, unless there are
 	// more blocks.
 	mostSums = 32
 )
 
-// refused returns the panic value for a product that oneDNN did not make: memory for copies of its operands
-// is the operating system's to refuse, everything else a programming error.
+// refused returns the panic value for a product that oneDNN refused. It is an OutOfMemory if memory for
+// copies of operands is lacking. Everything else is a programming error.
 func refused(status, m, n, k int) any {
 	if status == C.WEFT_ONEDNN_MEMORY {
 		return tensor.OutOfMemory{
@@ -35,15 +35,15 @@ func refused(status, m, n, k int) any {
 	return fmt.Sprintf("kernel: oneDNN refused a %d×%d×%d product (status %d)", m, k, n, status)
 }
 
-// writesPastCaches says whether MatMul of rows × in by in × out writes its result past the caches: it has so
-// few operations for each number of a large result that it waits for lines to be read that it then
-// overwrites.
+// writesPastCaches says whether MatMul of rows × in by in × out writes its result past the caches. It does
+// for a large result with few operations for each number: otherwise it would wait for cache lines to be read
+// that it then overwrites.
 func writesPastCaches(rows, in, out int) bool { return in <= 32 && rows*out >= 32<<20/4 }
 
-// Output says what a kernel does with what its output holds.
+// Output says what a kernel does with the present elements of its output.
 type Output bool
 
-// The result replaces it, or extends it: a sum is added to, and a maximum is taken with it.
+// The result replaces them, or is combined with them: a sum is added, and a maximum is taken.
 const (
 	Replace    Output = false
 	Accumulate Output = true
@@ -58,10 +58,10 @@ const (
 	Transposed Orientation = true
 )
 
-// MatMul is z = x·w for x rows × in and w in × out, or out × in where it is read transposed. z and x are
-// Float32 or BFloat16, and w is Float32. Where x is BFloat16 and a card, or a processor that multiplies such
-// numbers (MultipliesBFloat16), computes the product, w is rounded to BFloat16. Elsewhere ProductRows rows at a
-// time are converted to Float32. Sums are Float32, and z is rounded once.
+// MatMul is z = x·w for x rows × in and w in × out, or out × in if it is read transposed. z and x are Float32
+// or BFloat16, and w is Float32. If x is BFloat16, and a card or a processor that multiplies such numbers
+// (MultipliesBFloat16) computes the product, w is rounded to BFloat16. Otherwise a BFloat16 x is converted to
+// Float32, ProductRows rows at a time. Sums are Float32, and z is rounded once.
 func (t *Team) MatMul(z, x, w *tensor.Matrix, read Orientation, to Output) {
 	transposed, accumulate := read == Transposed, to == Accumulate
 	in, out := w.Rows, w.Cols
@@ -106,15 +106,15 @@ func (t *Team) MatMul(z, x, w *tensor.Matrix, read Orientation, to Output) {
 	p.must()
 }
 
-// product is x·w for ProductRows rows of x.
+// product is oneDNN's product x·w for ProductRows rows of x.
 type product struct {
 	productShape
 	handle *C.weft_onednn
 	packed *tensor.Matrix // w
 }
 
-// productShape is what oneDNN makes a product for: w is in × out, or with transposed out × in. It reads and
-// writes elements of types x and z.
+// productShape is the shape for which oneDNN makes a product: w is in × out, or out × in with transposed. x
+// and z are the element types that it reads and writes.
 type productShape struct {
 	in, out                int
 	transposed, accumulate bool
@@ -128,7 +128,7 @@ func shapeOfProduct(in, out int, transposed, accumulate bool, x, z tensor.Elemen
 	return productShape{in, out, transposed, accumulate, x, z}
 }
 
-// pack makes ready for w.
+// pack takes a product of oneDNN, and packs w for it.
 func (p *product) pack(t *Team, w *tensor.Matrix) {
 	p.handle = idleProducts.take(p.productShape)
 	if p.handle == nil {
@@ -142,7 +142,7 @@ func (p *product) pack(t *Team, w *tensor.Matrix) {
 	p.must()
 }
 
-// must panics if oneDNN failed since the last time.
+// must panics if oneDNN failed since the last call of must.
 func (p *product) must() { p.fail(C.weft_onednn_status(p.handle)) }
 
 func (p *product) fail(status C.int) {
@@ -160,11 +160,11 @@ func (p *product) release() {
 	idleProducts.put(p.productShape, p.handle)
 }
 
-// mostIdleProducts bounds how many products are kept. A model has a few shapes in each direction.
+// mostIdleProducts bounds the number of products that are kept. A model has a few shapes in each direction.
 const mostIdleProducts = 256
 
-// products are oneDNN's products that no MatMul uses, kept for the next of the same shape: making one takes
-// longer than multiplying few rows. All teams of a process share them.
+// products has oneDNN's products that no MatMul uses. They are kept for the next product of the same shape,
+// because making one takes longer than multiplying few rows. All teams of a process share them.
 type products struct {
 	mu    sync.Mutex
 	idle  map[productShape][]*C.weft_onednn
@@ -190,7 +190,7 @@ func (c *products) take(s productShape) *C.weft_onednn {
 	return idle[last]
 }
 
-// put keeps a product. If there are too many, those of some shape end first.
+// put keeps a product. If there are too many, it first frees those of some other shape.
 func (c *products) put(s productShape, p *C.weft_onednn) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -210,13 +210,13 @@ func (c *products) put(s productShape, p *C.weft_onednn) {
 
 // MatMulT is z = xᵀ·g for x rows × in and g rows × out: the gradient of a weight. It sums over the rows of
 // fixed tiles in single precision, and over the tiles in double precision. x and g are Float32 or BFloat16,
-// and z is Float32. Products of two BFloat16 numbers are exact, whichever instructions make them, but for
-// denormal ones, which AMX and AVX512-BF16 take as zero.
+// and z is Float32. Products of two BFloat16 numbers are exact with all instructions, except that AMX and
+// AVX512-BF16 take denormal numbers as zero.
 //
 // Blocks of z are sums over lanes of rows. A thread takes the next lane of a block as soon as it has memory
 // for its sum. The thread that completes the next sum in order also adds the sums that wait behind it. All
-// are added in the order of the lanes, so that the number of threads changes no bits. The scratch grows with
-// the threads.
+// sums are added in the order of the lanes, so that the number of threads changes no bits. The scratch grows
+// with the number of threads.
 func (t *Team) MatMulT(z, x, g *tensor.Matrix, to Output) {
 	check("factor", g, x.Rows, z.Cols)
 	check("product", z, x.Cols, g.Cols)
@@ -241,7 +241,8 @@ func (t *Team) MatMulT(z, x, g *tensor.Matrix, to Output) {
 	w.release()
 }
 
-// packTiles packs a factor of BFloat16s for AMX's tiles, for its test: a processor without AMX packs, too.
+// packTiles packs a factor of BFloat16s for AMX's tiles. It is for a test, which also runs on a processor
+// without AMX.
 func packTiles(tiles, x *tensor.Matrix, transposed bool) {
 	args := C.weft_pack_tiles_args{
 		tiles: floats(tiles), x: either(x), columns: C.int64_t(x.Cols), depth: C.int64_t(x.Rows),
@@ -253,14 +254,15 @@ func packTiles(tiles, x *tensor.Matrix, transposed bool) {
 // weight is the computation of z = xᵀ·g.
 type weight struct {
 	z, x, g       *tensor.Matrix
-	first         *C.float           // of z
-	args          C.weft_weight_args // what all sums have in common
+	first         *C.float           // the first element of z
+	args          C.weft_weight_args // the common arguments of all sums
 	to            Output
-	lanes, blocks int // of rows, and of z
-	broad         int // blocks beside each other
+	lanes, blocks int // numbers of lanes of rows, and of blocks of z
+	broad         int // number of blocks beside each other
 	threads       int
 	over          func(l link, lo, hi int) // runs one of the kernels
-	// for each block of several lanes; for each sum at work or waiting; for each thread
+	// One of totals for each block, if there are several lanes; one of sums for each sum that is computed or
+	// waits; one of tileSums and of panels for each thread.
 	totals, sums, tileSums, panels *tensor.Matrix
 }
 
@@ -295,8 +297,8 @@ func (w *weight) release() {
 	w.panels.Release()
 }
 
-// sumsInOrder calls sum for each lane of each block, in memory for so many sums, and add for each of them
-// after that for the lane before. After a panic nobody waits for memory.
+// sumsInOrder calls sum for each lane of each block, with memory for so many sums, and then add, in each
+// block in the order of the lanes. After a panic nobody waits for memory.
 func (c *cpu) sumsInOrder(threads, sums, blocks, lanes int, sum func(thread, sum, block, lane int),
 	add func(block, lane, sum int),
 ) {
@@ -320,7 +322,7 @@ func (c *cpu) sumsInOrder(threads, sums, blocks, lanes int, sum func(thread, sum
 		}()
 		for !through {
 			select {
-			case s := <-free: // before its number, so that the first of those at work waits for nothing
+			case s := <-free: // taken before the number, so that the first sum at work never waits
 				k := int(next.Add(1)) - 1
 				through = k >= lanes*blocks
 				if through {
@@ -352,7 +354,7 @@ func (w *weight) sum(thread, sum, block, lane int) {
 	w.over(link{on(C.weft_weight), unsafe.Pointer(&args), false}, begins(lane), begins(lane+1))
 }
 
-// add adds a lane's sum to the block's total, and makes that z's block after the last.
+// add adds a lane's sum to the block's total. After the last lane it writes the total to z's block.
 func (w *weight) add(block, lane, sum int) {
 	i, o := block/w.broad*C.WEFT_WEIGHT_IN, block%w.broad*C.WEFT_WEIGHT_OUT
 	columns := min(w.z.Cols-o, C.WEFT_WEIGHT_OUT)
@@ -375,16 +377,17 @@ func row(m *tensor.Matrix, k int) unsafe.Pointer {
 	return unsafe.Add(m.Pointer(), k*m.Cols*m.Element.Size())
 }
 
-// laneOrder has the sums of a block's lanes be added one after the other in the order of the lanes, by whom
-// they become complete.
+// laneOrder orders the additions of a block: the sums of lanes are added one at a time, in the order of the
+// lanes, by whichever thread completes the next one.
 type laneOrder struct {
 	mu     sync.Mutex
-	sums   []int // of each lane 1 + its sum's row, once it is there
-	next   int   // lane
+	sums   []int // for each lane, 1 + the row of its sum, once it is complete
+	next   int   // the lane to be added next
 	adding bool
 }
 
-// add adds a lane's sum, or leaves it to another thread, which adds now or will do so before.
+// add adds a lane's sum, and further ones in order. It leaves the sum to another thread if that is adding
+// now, or has an earlier lane.
 func (o *laneOrder) add(lane, sum int, add func(lane, sum int)) {
 	o.mu.Lock()
 	o.sums[lane] = 1 + sum

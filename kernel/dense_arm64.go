@@ -1,7 +1,8 @@
 package kernel
 
-// ProductRows is how many rows each call has that MatMul is made of; the last is filled up with zeros. Debian's
-// oneDNN has for ARM the loops of its reference (ref_gemm_f32.cpp), for tiles of 6 rows in blocks of 48. In a
-// tile a sum begins at zero and is added to what the product extends; in the rows that are left over it begins
-// at that. In a call of whole blocks no rows are left over.
+// ProductRows is the number of rows of each call of oneDNN in a MatMul; the last call is filled up with
+// zeros. On ARM, Debian's oneDNN has the loops of its reference (ref_gemm_f32.cpp), for tiles of 6 rows in
+// blocks of 48. A sum in a tile begins at zero, and is then added to the old value that the product extends.
+// A sum in left-over rows begins at the old value, and is rounded otherwise. A call of whole blocks has no
+// left-over rows.
 const ProductRows = 5 * 48

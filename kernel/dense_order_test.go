@@ -11,13 +11,13 @@ import (
 	"weft/tensor"
 )
 
-// TestLaneOrder: the sums of lanes that become complete in any order, and at the same time, are each added
-// once, in the order of the lanes, and never two at once.
+// TestLaneOrder: sums of lanes that become complete in any order, or at the same time, are each added once,
+// in the order of the lanes, and never two at once.
 func TestLaneOrder(t *testing.T) {
 	const lanes = 9
 	for seed := range uint64(200) {
 		o := laneOrder{sums: make([]int, lanes)}
-		var added, want []int // written by one add after the other
+		var added, want []int // one add after the other writes it
 		var adding atomic.Int32
 		var all sync.WaitGroup
 		begin := make(chan struct{})
@@ -52,16 +52,16 @@ func TestLaneOrder(t *testing.T) {
 	}
 }
 
-// TestSumsInOrder: of several blocks each sum is computed once and added in order, in memory that no other one
-// has meanwhile, on fewer threads than sums and on as many. If one of them panics the caller gets that, and
-// nobody waits.
+// TestSumsInOrder: each sum of several blocks is computed once and added in order. No other sum has its
+// memory meanwhile, with fewer threads than sums and with as many. If one of them panics, the caller gets the
+// value, and nobody waits.
 func TestSumsInOrder(t *testing.T) {
 	const blocks, lanes = 3, 7
 	for _, threads := range []int{1, 2, 5, blocks * lanes} {
-		for failing := range blocks*lanes + 1 { // the last: none
+		for failing := range blocks*lanes + 1 { // in the last round none fails
 			for _, where := range []string{"sum", "add"} {
 				sums := min(2*threads, blocks*lanes)
-				holds := make([]atomic.Int64, sums) // 1 + the number of what is there
+				holds := make([]atomic.Int64, sums) // 1 + the number of the sum that the memory holds
 				var added [blocks]int
 				fails := func(in string, block, lane int) {
 					if in == where && block*lanes+lane == failing {
@@ -96,7 +96,8 @@ func TestSumsInOrder(t *testing.T) {
 	}
 }
 
-// TestWeightTypes: a gradient that is not of floats, and factors that are no numbers, are the caller's panic.
+// TestWeightTypes: a gradient that is not Float32, or a factor that is no floating-point matrix, panics in
+// the caller's goroutine.
 func TestWeightTypes(t *testing.T) {
 	team := NewTeam(3, tensor.NewMeter())
 	defer team.Memory.Close()
@@ -116,7 +117,7 @@ func TestWeightTypes(t *testing.T) {
 	}
 }
 
-// TestWeightOfOneLane: the sum of a single lane is the gradient, which takes no memory for a total.
+// TestWeightOfOneLane: the sum of a single lane is the gradient, and takes no memory for a total.
 func TestWeightOfOneLane(t *testing.T) {
 	for rows, want := range map[int]int{laneRows: 1, laneRows + 1: 2 + 1} {
 		memory := tensor.NewMeter()

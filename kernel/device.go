@@ -11,21 +11,22 @@ import (
 	"weft/tensor"
 )
 
-// Device is a device that runs kernels. It waits for them where it copies to the host.
+// Device is a device that runs kernels. Copies to the host wait for them. Package device implements it.
 type Device interface {
 	tensor.Mover
-	// Elapsed returns how many seconds the device takes for what ask asks of it, and waits for that.
+	// Elapsed calls ask, and waits. It returns how many seconds the device took for the work that ask began.
 	Elapsed(ask func()) (seconds float64, err error)
-	// Cache returns the bytes of the cache before the device's memory, 0 where nobody knows.
+	// Cache returns the bytes of the device's last-level cache; 0: unknown.
 	Cache() int64
 	// Has reports whether the device has a kernel of that name.
 	Has(kernel string) bool
-	// Launch has a kernel run in so many blocks of threads, on arguments of so many bytes.
+	// Launch starts a kernel with so many blocks of threads, whose arguments are the struct of so many bytes
+	// at args.
 	Launch(kernel string, blocks, threads int, args unsafe.Pointer, bytes int) error
 }
 
 // NewDeviceTeam returns a team that computes on a device, which has the elements of all matrices of memory
-// (Meter.On). What has no kernel there runs on so many threads of the CPU, between two copies.
+// (Meter.On). Work without a kernel of the device runs on so many threads of the CPU, between two copies.
 func NewDeviceTeam(c Device, threads int, memory *tensor.Meter) *Team {
 	threads = max(1, threads)
 	return newTeam(threads, memory, &device{
@@ -39,12 +40,12 @@ func NewDevicePlan(threads int, memory *tensor.Meter) *Team {
 	return newTeam(max(1, threads), memory, nothingOnDevice{memory: memory})
 }
 
-// Wait returns when what was asked of a device is done.
+// Wait returns when a device has done all it was asked.
 func (t *Team) Wait() { t.backend.wait() }
 
-// Timing makes each call that Watch is told of, and tells how many seconds it takes on the team's device, by
-// the device's clock: the mean of 20 repetitions after 3. Calls that are alike take as long as the first. The
-// values that repeated calls compute are of no use.
+// Timing returns a function for Watch. It makes each call, and passes the seconds that it takes to tell: the
+// mean of 20 repetitions after 3, by the clock of the team's device. A call that is equal to an earlier one
+// is not timed again. The values that repeated calls compute are of no use.
 func (t *Team) Timing(tell func(c Call, seconds float64)) func(c Call, run func()) {
 	const before, times = 3, 20
 	on, known := t.backend.(*device), map[Call]float64{}
@@ -77,7 +78,7 @@ type nothingOnDevice struct {
 	memory *tensor.Meter
 }
 
-// run notes what the CPU would run.
+// run notes the kernels that the CPU would run.
 func (p nothingOnDevice) run(l launch) {
 	for one := range l.each() {
 		if _, _, has := shapes.cut(one); !has {
@@ -119,8 +120,8 @@ func (d *device) run(l launch) {
 	}
 }
 
-// mustHaveCPU panics for a kernel that teams launch with a device's arguments, where it has one: on a CPU
-// other code does its work.
+// mustHaveCPU panics for a kernel that a team launches only because the device has it: the CPU has other code
+// for its work.
 func (d *device) mustHaveCPU(k link) {
 	switch k.name {
 	case C.weft_gelu, C.weft_gelu_back, C.weft_sqrt, C.weft_sqrt_back, C.weft_merge_moments, C.weft_move,
@@ -141,7 +142,7 @@ func (d *device) mustHaveCPU(k link) {
 	panic(fmt.Sprintf("kernel: the device lacks %s for its operands", names[k.name]))
 }
 
-// each are the kernels of a launch by themselves.
+// each returns a launch for each kernel of a chain.
 func (l launch) each() iter.Seq[launch] {
 	return func(yield func(launch) bool) {
 		for _, k := range l.links {
@@ -165,7 +166,7 @@ func fullName(kernel C.int, of C.enum_weft_type, variant string) string {
 	return name
 }
 
-// rows are those, or the tiles, that the one kernel of a launch runs over.
+// rows returns the rows, or the tiles, that the one kernel of a launch runs over.
 func (l launch) rows() (first, last int) {
 	if l.links[0].tile {
 		return l.first / l.tile, parts(l.last, l.tile)
@@ -173,8 +174,8 @@ func (l launch) rows() (first, last int) {
 	return l.first, l.last
 }
 
-// cut returns how the one kernel of a launch is cut into threads, none where there is nothing to do, and its
-// name. It returns false where devices do not do what is asked for.
+// cut returns the device's name of the one kernel of a launch, and how it is cut into threads: no threads if
+// there is nothing to do. has is false if devices have no kernel for these arguments.
 func (all shapeTable) cut(l launch) (name string, s shape, has bool) {
 	k := l.links[0]
 	first, last := l.rows()
@@ -196,7 +197,7 @@ func (all shapeTable) cut(l launch) (name string, s shape, has bool) {
 	return name, s, s.block > 0
 }
 
-// launch runs the one kernel of a launch on the device. It returns false where the device does not have it.
+// launch runs the one kernel of a launch on the device. It returns false if the device does not have it.
 func (d *device) launch(l launch) bool {
 	name, s, has := d.shapes.cut(l)
 	if !has || name != "" && !d.card.Has(name) {
@@ -207,7 +208,7 @@ func (d *device) launch(l launch) bool {
 	}
 	k := l.links[0]
 	args, all := d.arguments(k), operands(k)
-	segments := len(args) // where they are named
+	segments := len(args) // the word with the segments' address
 	if l.segments != nil {
 		args = append(args, 0, uint64(l.places.count), uint64(l.places.carried))
 		all = append(all, tensor.Operand{Address: unsafe.Pointer(l.places.of)})
@@ -239,7 +240,7 @@ func (d *device) arguments(k link) []uint64 {
 	return args
 }
 
-// operands are the addresses in a kernel's arguments that are not NULL.
+// operands returns the addresses in a kernel's arguments that are not NULL.
 func operands(k link) (all []tensor.Operand) {
 	pointers, _ := k.pointers()
 	for _, f := range pointers {
@@ -272,7 +273,7 @@ func (t *Team) deviceMatMul(of routine, z, x, w *tensor.Matrix, in, out int, tra
 	t.launch(Shape{x.Rows, in, out}, 0, launch{links: one(of, unsafe.Pointer(args)), last: x.Rows, cost: grain})
 }
 
-// floatProducts is how a device multiplies Float32 matrices.
+// floatProducts returns how a device multiplies Float32 matrices.
 func (t *Team) floatProducts() C.int32_t {
 	if t.TF32 {
 		return C.WEFT_OF_TF32
@@ -281,9 +282,11 @@ func (t *Team) floatProducts() C.int32_t {
 }
 
 const (
-	// deviceLanes is how many ranges of rows a weight's gradient is summed over beside each other, at most.
+	// deviceLanes bounds the number of ranges of rows over which a weight's gradient is summed at the same
+	// time.
 	deviceLanes = 64
-	// weightBlocks is how many blocks of threads sum it, about: two for each multiprocessor of a large GPU.
+	// weightBlocks is about the number of blocks of threads that sum it: two for each multiprocessor of a
+	// large GPU.
 	weightBlocks = 256
 )
 

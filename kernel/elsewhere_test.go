@@ -12,16 +12,16 @@ import (
 	"weft/tensor"
 )
 
-// elsewhere is a card of other memory of this machine, whose kernels are the CPU's.
+// elsewhere is a card in other memory of this machine. It runs the CPU's kernels.
 type elsewhere struct {
-	tensor.Mover        // copies beside kernels: none is asked for
-	arena        []byte // begins as NaNs
-	kernels      bool   // has them all; otherwise none
-	waits        int    // how often Sync was called
+	tensor.Mover        // copies beside kernels, which are not used
+	arena        []byte // its memory, NaNs at first
+	kernels      bool   // it has all kernels; otherwise it has none
+	waits        int    // number of calls of Sync
 	launches     int
 }
 
-// NewTeamElsewhere returns what makes a team on a card that is this machine, with kernels or without.
+// NewTeamElsewhere returns a function that makes a team on such a card, with kernels or without.
 func NewTeamElsewhere(kernels bool) func(threads int, memory *tensor.Meter) *Team {
 	return func(threads int, memory *tensor.Meter) *Team {
 		c := &elsewhere{kernels: kernels}
@@ -29,7 +29,7 @@ func NewTeamElsewhere(kernels bool) func(threads int, memory *tensor.Meter) *Tea
 			panic(err)
 		}
 		t := NewDeviceTeam(c, threads, memory)
-		t.partials = partials // as the CPU's kernels have
+		t.places = cpuPlaces // as many as the CPU's kernels have
 		if kernels {
 			t.backend.(*device).shapes = everyShape()
 		}
@@ -37,14 +37,14 @@ func NewTeamElsewhere(kernels bool) func(threads int, memory *tensor.Meter) *Tea
 	}
 }
 
-// asked is a card that keeps which kernels it was asked for and lacks.
+// asked is a card that notes which of the kernels it was asked for it lacks.
 type asked struct {
 	Device
 	lacks []string
-	next  string // what a launch is cut for, until it is launched
+	next  string // the kernel that was cut, until it is launched
 }
 
-// cut has next be a kernel.
+// cut sets next to a kernel.
 func (c *asked) cut(kernel string) {
 	if c.next != "" {
 		c.lacks = append(c.lacks, c.next)
@@ -57,7 +57,8 @@ func (c *asked) Launch(kernel string, blocks, threads int, args unsafe.Pointer, 
 	return c.Device.Launch(kernel, blocks, threads, args, bytes)
 }
 
-// asks is the shape of a kernel, which is to be launched then, but for attention with features of edges.
+// asks returns the function of a kernel's shape that also calls cut: the kernel must then be launched.
+// Attention with features of edges is an exception.
 func asks[T any](c *asked, k routine, of func(unsafe.Pointer, T, int) shape) func(unsafe.Pointer, T, int) shape {
 	return func(args unsafe.Pointer, element T, n int) shape {
 		s, features := of(args, element, n), false
@@ -82,8 +83,8 @@ func (c *asked) Has(kernel string) bool {
 	return has
 }
 
-// FellBack has run compute on a team. It returns which kernels of devices a team on one lacks or ran on the
-// CPU then. Attention may, with features of edges.
+// FellBack calls run. It returns the kernels that the team's device lacks, or that ran on the CPU although
+// devices have them. Attention with features of edges may do so.
 func FellBack(t *Team, run func()) (fell []string) {
 	d, ok := t.backend.(*device)
 	if !ok {
@@ -111,7 +112,7 @@ func FellBack(t *Team, run func()) (fell []string) {
 	return append(fell, card.lacks...)
 }
 
-// everyShape has a shape for all kernels: a card of this machine needs none.
+// everyShape returns a shape for all kernels: the card of this machine needs none.
 func everyShape() shapeTable {
 	all := shapeTable{}
 	for k := range names {
@@ -156,7 +157,7 @@ func (c *elsewhere) Sync() error {
 	return nil
 }
 
-// Elapsed has a second for each launch.
+// Elapsed counts a second for each launch.
 func (c *elsewhere) Elapsed(ask func()) (float64, error) {
 	before := c.launches
 	ask()
@@ -167,7 +168,8 @@ func (*elsewhere) Cache() int64 { return 0 }
 
 func (*elsewhere) Graphs() tensor.Graphs { return tensor.Graphs{} }
 
-// Has leaves out what is not of weft.h's tables on this machine: products, which are oneDNN's, and Go code.
+// Has leaves out kernels that weft.h's tables do not have on this machine: products, which are oneDNN's, and
+// Go code.
 func (c *elsewhere) Has(kernel string) bool {
 	return c.kernels && !strings.HasPrefix(kernel, "product") && !strings.HasPrefix(kernel, "weight") &&
 		!strings.HasPrefix(kernel, "gelu") && !strings.HasPrefix(kernel, "sqrt") &&
@@ -197,7 +199,7 @@ func (c *elsewhere) Launch(kernel string, _, _ int, args unsafe.Pointer, _ int) 
 	behind := unsafe.Add(args, (size+7)/8*8)
 	if !segments {
 		rows := (*[2]int)(behind)
-		for lo := rows[0]; lo < rows[1]; { // no further than a tile, which some kernels have sums of
+		for lo := rows[0]; lo < rows[1]; { // no more than a tile at a time: some kernels have sums of tiles
 			hi := min((lo/1024+1)*1024, rows[1])
 			l.links[0].over(lo, hi)
 			lo = hi
@@ -210,16 +212,16 @@ func (c *elsewhere) Launch(kernel string, _, _ int, args unsafe.Pointer, _ int) 
 	return nil
 }
 
-// set sets a number of a type of C.
+// set sets a number of a C type.
 func set[T ~int32](p *T, k int) { *p = T(k) }
 
-// sliceAt returns n elements of a type of C.
+// sliceAt returns n elements of a C type.
 func sliceAt[T any](_ []T, p unsafe.Pointer, n int) []T { return unsafe.Slice((*T)(p), n) }
 
-// valueAt sets what has a type of C to what is there.
+// valueAt copies a value of a C type from an address.
 func valueAt[T any](to *T, p unsafe.Pointer) { *to = *(*T)(p) }
 
-// TestWaits: a call that Watch makes is done when run returns, on a team that Waits.
+// TestWaits: on a team that Waits, a call that Watch makes is done when run returns.
 func TestWaits(t *testing.T) {
 	memory := tensor.NewMeter()
 	defer memory.Close()
@@ -239,8 +241,8 @@ func TestWaits(t *testing.T) {
 	}
 }
 
-// TestTiming: a call is made three times and then twenty, of which the device tells the seconds; one that is
-// alike is made once.
+// TestTiming: a call is made three times, and then twenty times between the device's timers. An equal call is
+// made once.
 func TestTiming(t *testing.T) {
 	memory := tensor.NewMeter()
 	defer memory.Close()
@@ -265,12 +267,12 @@ func TestTiming(t *testing.T) {
 	assert.Equal(t, []float64{1, 1, 1, 1}, told)
 }
 
-// everything is a card that says it has all kernels.
+// everything is a card that claims to have all kernels.
 type everything struct{ Device }
 
 func (everything) Has(string) bool { return true }
 
-// TestNoMatrix: a kernel that no CPU has refuses an operand that is no matrix of its memory.
+// TestNoMatrix: a kernel that only devices have refuses an operand that is no matrix of the device's memory.
 func TestNoMatrix(t *testing.T) {
 	memory, other := tensor.NewMeter(), tensor.NewMeter()
 	defer memory.Close()

@@ -8,14 +8,14 @@ import (
 	"weft/tensor"
 )
 
-// TestEmpty runs on matrices without columns, without rows, and without either, what an axis calls: a slice
-// of a matrix may have none of its columns, and a worker none of its rows. A matrix without columns still
-// has its edges, a hub's among them.
+// TestEmpty calls the kernels that an axis calls on matrices without columns, without rows, and without both:
+// a slice may have no columns, and a worker no rows. A matrix without columns still has its edges, also those
+// of a hub.
 func TestEmpty(t *testing.T) {
 	for _, shape := range [][2]int{{40, 0}, {0, 7}, {0, 0}} {
 		with(t, func(s *suite) { s.empty(shape[0], shape[1]) })
 	}
-	with(t, func(s *suite) { // a row that is longer than a hub's
+	with(t, func(s *suite) { // a row long enough to be cut
 		a := s.rows(40, [][]int32{make([]int32, 20_000)})
 		a.FindSegments()
 		s.emptySums(a, 0)
@@ -52,7 +52,7 @@ func (s *suite) empty(rows, cols int) {
 	wide := s.normal(rows, 5)
 	before := slices.Clone(wide.Floats())
 	none := s.blank(rows, 0)
-	for _, from := range []int{0, 5} { // no column of some
+	for _, from := range []int{0, 5} { // an empty slice, also of a matrix with columns
 		team.PutColumns(wide, none, all, from, kernel.Accumulate)
 		team.PickColumns(none, wide, all, from)
 		team.Columns(wide, from, none, 0, 0, kernel.Replace)
@@ -63,7 +63,7 @@ func (s *suite) empty(rows, cols int) {
 	s.emptyHeads(rows, cols)
 }
 
-// emptyHeads are heads of no columns, whose dot products are 0, and no heads at all.
+// emptyHeads tests heads without columns, whose dot products are 0, and no heads at all.
 func (s *suite) emptyHeads(rows, cols int) {
 	for _, heads := range []int{0, 1, 3} {
 		x, row, out := s.normal(rows, heads*cols), s.normal(1, heads*cols), s.blank(rows, heads)
@@ -78,7 +78,7 @@ func (s *suite) emptyHeads(rows, cols int) {
 	}
 }
 
-// emptySums are sums and maxima of no columns, or of no rows.
+// emptySums tests sums and maxima of no columns, or of no rows.
 func (s *suite) emptySums(a *kernel.CSR, cols int) {
 	team := s.team
 	x, z := s.normal(a.Cols, cols), s.blank(a.Rows, cols)

@@ -15,12 +15,12 @@ import (
 )
 
 // Operation is an element-wise function of up to three numbers, with PyTorch's values, also at infinities and
-// of NaN.
+// NaN.
 type Operation int32
 
 // The operations. A comparison is 1 or 0, and a number other than 0 is true.
 const (
-	OpConstant   Operation = C.weft_op_constant // Value, of no register
+	OpConstant   Operation = C.weft_op_constant // Value; it reads no register
 	OpNeg        Operation = C.weft_op_neg
 	OpAbs        Operation = C.weft_op_abs
 	OpSign       Operation = C.weft_op_sign
@@ -44,7 +44,7 @@ const (
 	OpGELU       Operation = C.weft_op_gelu
 	OpGELUTanh   Operation = C.weft_op_gelu_tanh // GELU's approximation by tanh
 	OpSiLU       Operation = C.weft_op_silu
-	OpSoftplus   Operation = C.weft_op_softplus // x beyond 20
+	OpSoftplus   Operation = C.weft_op_softplus // x above 20
 	OpErf        Operation = C.weft_op_erf
 	OpFloor      Operation = C.weft_op_floor
 	OpCeil       Operation = C.weft_op_ceil
@@ -57,7 +57,7 @@ const (
 	OpMul        Operation = C.weft_op_mul
 	OpDiv        Operation = C.weft_op_div
 	OpPow        Operation = C.weft_op_pow
-	OpFmod       Operation = C.weft_op_fmod // what a division leaves, with the sign of the first
+	OpFmod       Operation = C.weft_op_fmod // the remainder, with the sign of the first operand
 	OpAtan2      Operation = C.weft_op_atan2
 	OpMaximum    Operation = C.weft_op_maximum
 	OpMinimum    Operation = C.weft_op_minimum
@@ -69,10 +69,11 @@ const (
 	OpNe         Operation = C.weft_op_ne
 	OpAnd        Operation = C.weft_op_logical_and
 	OpOr         Operation = C.weft_op_logical_or
-	OpWhere      Operation = C.weft_op_where // of a condition: the second where it is true, else the third
+	OpWhere      Operation = C.weft_op_where // the second operand where the first is true, else the third
 )
 
-// Operations are all by name: those of package torch, and constant, detach, gelu_tanh, not, and, or.
+// Operations has all operations by name: names of package torch, and constant, detach, gelu_tanh, not, and,
+// or.
 var Operations = func() map[string]Operation {
 	all := map[string]Operation{}
 	for o := OpConstant; o <= OpWhere; o++ {
@@ -81,7 +82,7 @@ var Operations = func() map[string]Operation {
 	return all
 }()
 
-// Operands is the number of registers that the operation reads.
+// Operands returns the number of registers that the operation reads.
 func (o Operation) Operands() int {
 	switch {
 	case o == OpConstant:
@@ -94,7 +95,7 @@ func (o Operation) Operands() int {
 	return 3
 }
 
-// MaxInputs is how many inputs an expression has at most. A gradient's has one more.
+// MaxInputs bounds the inputs of an expression. The expression of its gradients has one more.
 const MaxInputs = C.WEFT_OPERANDS - 1
 
 // Instruction is an operation on registers A, B and C, as many as it reads.
@@ -104,8 +105,8 @@ type Instruction struct {
 	Value   float32
 }
 
-// Expression computes numbers from as many inputs, element by element. The first registers are the inputs,
-// and each instruction has the next. An Expression that was used does not change any more.
+// Expression computes results from inputs, element by element. The first registers are the inputs, and each
+// instruction sets the next register. An Expression must not change after its first use.
 type Expression struct {
 	Inputs  int
 	Code    []Instruction
@@ -136,14 +137,15 @@ func (e *Expression) OpOf(o Operation, value float32, registers ...int) int {
 // Constant appends a constant and returns its register.
 func (e *Expression) Constant(value float32) int { return e.OpOf(OpConstant, value) }
 
-// Bounds are those of a clamp, of which either may be nil. Strict ones have no gradient at themselves, and
-// no bounds have one beyond.
+// Bounds are the bounds of a clamp; either may be nil. x has no gradient beyond a bound, and with Strict none
+// at a bound.
 type Bounds struct {
 	Least, Most *float32
 	Strict      bool
 }
 
-// Clamp appends the instructions of x within bounds: the upper one, where the lower one is above it.
+// Clamp appends the instructions that clamp register x. If the lower bound is above the upper one, the result
+// is the upper one. It returns the result's register.
 func (e *Expression) Clamp(x int, of Bounds) int {
 	atLeast, atMost := OpGe, OpLe
 	if of.Strict {
@@ -175,22 +177,22 @@ func (e *Expression) append(i Instruction) int {
 	return e.Inputs + len(e.Code) - 1
 }
 
-// operands are the registers that an instruction reads.
+// operands returns the registers that an instruction reads.
 func (i *Instruction) operands() []*int { return []*int{&i.A, &i.B, &i.C}[:i.Op.Operands()] }
 
 // Reads reports whether a result depends on an input.
 func (e *Expression) Reads(input int) bool { return e.compile().reads[input] }
 
-// compiledExpression has the instructions that results need, each once, over registers that are used again.
+// compiledExpression has the instructions that results need, each once. Registers are reused.
 type compiledExpression struct {
 	code      []C.weft_instruction
-	constants int // of the code, which come first
+	constants int // number of constants, which come first in the code
 	registers int
 	results   []C.int32_t
-	reads     []bool // inputs
+	reads     []bool // by input: a result depends on it
 }
 
-// powers are the operations that powers of constant exponents are (as PyTorch's).
+// powers are the operations that replace powers with these constant exponents, as in PyTorch.
 var powers = map[float32]Operation{1: OpDetach, .5: OpSqrt, -.5: OpRsqrt, -1: OpReciprocal, 2: OpSquare}
 
 func (e *Expression) compile() *compiledExpression {
@@ -212,7 +214,7 @@ func (e *Expression) compile() *compiledExpression {
 			}
 			key, r := i, len(all)
 			if i.Op == OpConstant {
-				key.A = int(math.Float32bits(i.Value)) // −0 is another than 0
+				key.A = int(math.Float32bits(i.Value)) // −0 differs from 0
 			}
 			if before, is := known[key]; is {
 				r = before
@@ -222,7 +224,7 @@ func (e *Expression) compile() *compiledExpression {
 			known[key] = r
 			all, same = append(all, i), append(same, r)
 		}
-		last := make([]int, len(all)) // the instruction that reads a register last; 0: none
+		last := make([]int, len(all)) // by register: the last instruction that reads it; 0: none
 		for _, r := range e.Results {
 			last[same[r]] = len(all)
 		}
@@ -250,7 +252,7 @@ func (e *Expression) compile() *compiledExpression {
 				for n, r := range i.operands() {
 					from[n] = C.int32_t(place[*r])
 					ends := last[*r] == k && *r >= e.Inputs && all[*r].Op != OpConstant
-					if ends && !slices.Contains(free, place[*r]) { // and not of x·x twice
+					if ends && !slices.Contains(free, place[*r]) { // once, also for x·x
 						free = append(free, place[*r])
 					}
 				}
@@ -277,12 +279,12 @@ func (e *Expression) compile() *compiledExpression {
 }
 
 // Operand is an input of an expression: Float32 or BFloat16, with as many rows as the results, or one row for
-// all of them. Columns (Int32, 1 × the results' number) says which of X's columns is each of the results';
-// nil: the same. X may be nil if no result reads it.
+// all of them. Column c of the results reads column Columns_c of X (Columns is Int32, 1 × the results'
+// columns); nil: column c. X may be nil if no result reads it.
 type Operand struct{ X, Columns *tensor.Matrix }
 
-// Pointwise makes each z, of one shape and Float32 or BFloat16, the expression's result of that number. A z
-// may be an X without Columns that has its shape and element type.
+// Pointwise sets each z_k to result k of the expression. The z have one shape, and are Float32 or BFloat16. A
+// z may be an X without Columns that has its shape and element type.
 func (t *Team) Pointwise(z []*tensor.Matrix, e *Expression, x []Operand) {
 	if len(z) != len(e.Results) || len(x) != e.Inputs || max(len(x), len(z)) > C.WEFT_OPERANDS {
 		panic(fmt.Sprintf("kernel: %d results of %d and %d inputs of %d", len(z), len(e.Results), len(x),
@@ -303,7 +305,7 @@ func (t *Team) Pointwise(z []*tensor.Matrix, e *Expression, x []Operand) {
 		args.z[k], args.z_types[k], args.results[k] = either(m), C.int32_t(typeOf(m)), c.results[k]
 		r = r.streams(m)
 	}
-	alike := true // no input is read other than element by element
+	alike := true // all inputs are read element by element
 	for k, o := range x {
 		if !c.reads[k] {
 			continue
@@ -322,7 +324,7 @@ func (t *Team) Pointwise(z []*tensor.Matrix, e *Expression, x []Operand) {
 		alike = alike && o.Columns == nil && o.X.Rows == rows
 		r = r.streams(o.X)
 	}
-	if alike { // rows of one column fill registers
+	if alike { // taken as one column, so that vectors are full
 		rows, cols = rows*cols, 1
 		args.rows, args.cols = C.int64_t(rows), 1
 		for k := range x {

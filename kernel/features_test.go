@@ -7,8 +7,8 @@ import (
 	"weft/tensor"
 )
 
-// TestFeaturesOfForms: each form of attention takes features of edges with what multiplies them in that form,
-// and panics with another.
+// TestFeaturesOfForms: each form of attention takes features of edges with the vector or weight of that form,
+// and panics with the other.
 func TestFeaturesOfForms(t *testing.T) {
 	with(t, func(s *suite) {
 		const heads, width, features = 2, 3, 4

@@ -12,8 +12,8 @@ import (
 )
 
 // GELU is x·Φ(x) (Hendrycks & Gimpel 2016), PyTorch's nn.GELU, where Φ(x) = (1 + erf(x/√2))/2 is the
-// distribution function of the normal distribution. Its derivative does not follow from its output: the
-// kernels that compute an activation in one pass with other things refuse it.
+// distribution function of the normal distribution. Its derivative does not follow from its output, so the
+// kernels that compute an activation in one pass with other work refuse it.
 const GELU = Sigmoid + 1
 
 // GELU is z = x·Φ(x), element by element. z may be x.
@@ -25,12 +25,12 @@ func (t *Team) GELUBackward(dx, g, x *tensor.Matrix) {
 	t.inGo(C.weft_gelu_back, dx, g, x, 0, slope().times)
 }
 
-// inGo is z = f(y, x), for an element-wise function in Go. It gets a few elements at a time, in Float32. A
-// device has a kernel in its place, of y and x, and of alpha.
+// inGo is z = f(y, x) for an element-wise function in Go, which gets some elements at a time, in Float32. A
+// device runs the kernel of that name on y, x and alpha instead.
 func (t *Team) inGo(name C.int, z, y, x *tensor.Matrix, alpha float32, f func(z, y, x []float32)) {
 	tensor.SameShape(z, y)
 	tensor.SameShape(z, x)
-	r := on(name, z, y, x).streams(z, x) // of one element type
+	r := on(name, z, y, x).streams(z, x) // z, y and x have one element type
 	if y != x {
 		r = r.streams(y)
 	}
@@ -44,7 +44,7 @@ func (t *Team) inGo(name C.int, z, y, x *tensor.Matrix, alpha float32, f func(z,
 	call, part := Call{Kernel: names[name], Shape: Shape{z.Rows, z.Cols}, Bytes: r.bytes},
 		func(k int) (lo, hi int) { return n * k / parts, n * (k + 1) / parts }
 	if z.Element == tensor.Float32 {
-		to, by, at := z.Floats(), y.Floats(), x.Floats() // a plan uses them, too
+		to, by, at := z.Floats(), y.Floats(), x.Floats() // a plan also brings them back
 		t.make(call, parts, func(k int) {
 			lo, hi := part(k)
 			f(to[lo:hi], by[lo:hi], at[lo:hi])
@@ -67,14 +67,14 @@ func (t *Team) inGo(name C.int, z, y, x *tensor.Matrix, alpha float32, f func(z,
 	})
 }
 
-// spline is a function that is 0 at −∞ and 1 at ∞. Around each of many nodes it is the parabola that has the
-// function's values there and half-way to the next nodes. It is off by h³/72√3·¼ at most of the third
-// derivative, where h is the distance of two nodes: 1e-8 for Φ, and 1e-7 for GELU's derivative.
+// spline approximates a function that is 0 at −∞ and 1 at ∞. Around each of many nodes it is the parabola
+// with the function's values at the node and half-way to its neighbours. The error is at most h³/72√3·¼ times
+// the third derivative, where h is the distance of two nodes: 1e-8 for Φ, and 1e-7 for GELU's derivative.
 type spline [2*reach*perUnit + 1][3]float32
 
 const (
 	reach   = 6  // the last node; beyond it Φ is within 1e-9 of 0 or 1
-	perUnit = 64 // nodes
+	perUnit = 64 // nodes in a unit
 )
 
 var (
@@ -88,8 +88,8 @@ func distribution(x float64) float64 { return math.Erfc(-x/math.Sqrt2) / 2 }
 
 func density(x float64) float64 { return math.Exp(-x*x/2) / math.Sqrt(2*math.Pi) }
 
-// newSpline returns the spline of f. Its coefficients are those of powers of the distance to the node, in
-// distances of two nodes.
+// newSpline returns the spline of f. Its coefficients multiply powers of the distance to the node, in units
+// of h.
 func newSpline(f func(x float64) float64) *spline {
 	s := &spline{}
 	for k := range s {
@@ -102,7 +102,7 @@ func newSpline(f func(x float64) float64) *spline {
 
 // times is z = y·s(x). z may be x or y.
 func (s *spline) times(z, y, x []float32) {
-	const whole = 3 << 22 // a sum with it is rounded to a whole number, which is in its low bits
+	const whole = 3 << 22 // adding it rounds to a whole number, which is then in the low bits
 	y, z = y[:len(x)], z[:len(x)]
 	for i, v := range x {
 		p := v * perUnit

@@ -11,24 +11,25 @@ import (
 	"weft/tensor"
 )
 
-// GroupFunction is a function of the columns of a group.
+// GroupFunction is a function of a group of columns of a row.
 type GroupFunction int32
 
-// The functions of groups. All but the softmaxes give one number for each group.
+// The functions. All except the softmaxes give one number for each group.
 const (
-	GroupMax        GroupFunction = C.WEFT_GROUP_MAX // NaN where one is NaN
-	GroupMin        GroupFunction = C.WEFT_GROUP_MIN
-	GroupFirstMax   GroupFunction = C.WEFT_GROUP_FIRST_MAX // with the gradient of the first maximum
+	GroupMax GroupFunction = C.WEFT_GROUP_MAX // NaN if a number is NaN
+	GroupMin GroupFunction = C.WEFT_GROUP_MIN
+	// GroupMax, whose first maximum has the whole gradient
+	GroupFirstMax   GroupFunction = C.WEFT_GROUP_FIRST_MAX
 	GroupFirstMin   GroupFunction = C.WEFT_GROUP_FIRST_MIN
 	GroupSoftmax    GroupFunction = C.WEFT_GROUP_SOFTMAX
 	GroupLogSoftmax GroupFunction = C.WEFT_GROUP_LOG_SOFTMAX
 	GroupLogSumExp  GroupFunction = C.WEFT_GROUP_LOG_SUM_EXP
 )
 
-// Softmax reports whether the function has a number for each column.
+// Softmax reports whether the function gives a number for each column.
 func (f GroupFunction) Softmax() bool { return f == GroupSoftmax || f == GroupLogSoftmax }
 
-// Columns returns how many columns the function of so many groups of columns has.
+// Columns returns the number of columns of the result, for columns in so many groups.
 func (f GroupFunction) Columns(groups, columns int) int {
 	if f.Softmax() {
 		return columns
@@ -36,7 +37,7 @@ func (f GroupFunction) Columns(groups, columns int) int {
 	return groups
 }
 
-// check panics unless z may be the function of groups of x. It returns the groups' width.
+// check panics unless z has the shape of the function of groups of x. It returns the groups' width.
 func (f GroupFunction) check(z, x *tensor.Matrix, groups int) C.int64_t {
 	if groups < 1 || x.Cols%groups != 0 {
 		panic(tensor.Mismatched("%d groups of %d columns", groups, x.Cols))
@@ -45,7 +46,8 @@ func (f GroupFunction) check(z, x *tensor.Matrix, groups int) C.int64_t {
 	return C.int64_t(x.Cols / groups)
 }
 
-// Groups is z = f of each group of columns of x, rows × groups·width, of equal element types.
+// Groups is z = f of each group of columns of x, rows × groups·width. z is rows × f.Columns, of x's element
+// type.
 func (t *Team) Groups(z, x *tensor.Matrix, groups int, f GroupFunction) {
 	args := &C.weft_groups_args{
 		z: storage(z), x: storage(x), groups: C.int64_t(groups), width: f.check(z, x, groups),
@@ -55,8 +57,8 @@ func (t *Team) Groups(z, x *tensor.Matrix, groups int, f GroupFunction) {
 }
 
 // GroupsBackward is dx = dLoss/dx of Groups, from its input x, its output z and g = dLoss/dz. Softmaxes do
-// not read x, which may be nil, and their dx may be g. Numbers that are equally large have equal parts of a
-// maximum's gradient, and NaN where it is NaN. The first one of GroupFirstMax, or the first NaN, has all of it.
+// not read x, which may be nil, and their dx may be g. Equal maxima share a maximum's gradient; so do NaNs,
+// if it is NaN. With GroupFirstMax the first maximum, or the first NaN, gets all of it.
 func (t *Team) GroupsBackward(dx, g, x, z *tensor.Matrix, groups int, f GroupFunction) {
 	tensor.SameShape(g, z)
 	width := f.check(z, dx, groups)
@@ -102,10 +104,10 @@ func (t *Team) rowProduct(z, x, y *tensor.Matrix, p RowProduct, xTransposed, yTr
 	t.rows(on(C.weft_row_product, z, x, y).streams(z, x, y), unsafe.Pointer(args), z.Rows, x.Cols*p.Cols)
 }
 
-// ColumnMap makes columns of others, row by row: column c of the result is the sum of Weights_k·x_Columns_k
-// for k from Begin_c to Begin_c+1. It selects, repeats, reorders and sums columns. It does not change any more.
+// ColumnMap selects, repeats, reorders and sums columns, row by row. Column c of the result is the sum of
+// Weights_k·x_Columns_k for Begin_c ≤ k < Begin_(c+1). It must not change.
 type ColumnMap struct {
-	From           int // columns that there are
+	From           int // number of columns of x
 	Begin, Columns []int32
 	Weights        []float32
 
@@ -113,7 +115,8 @@ type ColumnMap struct {
 	transposed *ColumnMap
 }
 
-// NewColumnMap returns a map of so many columns that makes of each list of columns their sum, times weight.
+// NewColumnMap returns a map of from columns. It has a result for each list: the sum of the listed columns,
+// times weight.
 func NewColumnMap(from int, weight float32, lists ...[]int32) *ColumnMap {
 	m := &ColumnMap{From: from, Begin: []int32{0}}
 	for _, list := range lists {
@@ -125,7 +128,7 @@ func NewColumnMap(from int, weight float32, lists ...[]int32) *ColumnMap {
 	return m
 }
 
-// Selection returns the map that makes the listed columns of so many.
+// Selection returns the map of from columns whose results are the listed columns.
 func Selection(from int, columns []int32) *ColumnMap {
 	m := &ColumnMap{From: from, Begin: []int32{0}}
 	for _, c := range columns {
@@ -144,10 +147,10 @@ func (m *ColumnMap) add(column int32, weight float32) {
 
 func (m *ColumnMap) end() { m.Begin = append(m.Begin, int32(len(m.Columns))) }
 
-// To returns how many columns the map makes.
+// To returns the number of columns of the result.
 func (m *ColumnMap) To() int { return len(m.Begin) - 1 }
 
-// Transpose returns the map of gradients, which it keeps.
+// Transpose returns the transposed map, which maps gradients. It is made once.
 func (m *ColumnMap) Transpose() *ColumnMap {
 	m.once.Do(func() {
 		z := &ColumnMap{
@@ -174,7 +177,7 @@ func (m *ColumnMap) Transpose() *ColumnMap {
 	return m.transposed
 }
 
-// single reports whether each column that the map makes is one of those that there are, times a weight.
+// single reports whether each column of the result is one column of x, times a weight.
 func (m *ColumnMap) single() bool {
 	for c := range m.To() {
 		if m.Begin[c+1] != m.Begin[c]+1 {
@@ -184,7 +187,7 @@ func (m *ColumnMap) single() bool {
 	return true
 }
 
-// MapColumns makes the columns of z of those of x, each Float32 or BFloat16.
+// MapColumns sets the columns of z to the map m of the columns of x. Each is Float32 or BFloat16.
 func (t *Team) MapColumns(z, x *tensor.Matrix, m *ColumnMap) {
 	check("mapped columns", x, z.Rows, m.From)
 	check("columns of a map", z, z.Rows, m.To())

@@ -9,8 +9,8 @@ import (
 	"weft/tensor"
 )
 
-// TestInfiniteRow: an infinite number of a neighbour reaches its own column of a sum, there as infinity, and
-// no other. It is in each row's last edge, behind which places of a batch are not filled.
+// TestInfiniteRow: an infinite number of a neighbour makes its own column of a sum infinite, and no other. It
+// is in each row's last edge, and behind it a batch has unfilled places.
 func TestInfiniteRow(t *testing.T) {
 	const n, last = 40, 39
 	infinity := float32(math.Inf(1))

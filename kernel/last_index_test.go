@@ -7,9 +7,9 @@ import (
 	"weft/tensor"
 )
 
-// TestLastIndex has rows end near the end of indices that fill whole pages: with -tags weftdebug a read
-// behind them, be it for a prefetch, ends the test. Rows of any length near 64 from the end give what they
-// give where more indices follow.
+// TestLastIndex: rows end near the end of indices that fill whole pages. With -tags weftdebug, a read behind
+// them, even a prefetch, ends the test. Rows of lengths around 64 at the end give the same results as with
+// more indices behind them.
 func TestLastIndex(t *testing.T) {
 	const entries, rows, heads, width = 1024, 3, 4, 8
 	team := kernel.NewTeam(1, tensor.NewMeter())

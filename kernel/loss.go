@@ -10,8 +10,8 @@ import (
 )
 
 // CrossEntropy is Σ over the listed rows (Int32, 1 × n) of the cross-entropy between softmax(logits) and
-// labels (Int32, 1 × rows). Where grad is given (like logits), the listed rows receive scale times the
-// gradient; the others are left alone.
+// labels (Int32, 1 × rows). Unless grad (in the shape of logits) is nil, its listed rows become scale times
+// the gradient; the others are left alone.
 func (t *Team) CrossEntropy(grad, logits, rows, labels *tensor.Matrix, scale float64) Sum {
 	return t.loss(C.weft_cross_entropy, &C.weft_loss_args{
 		grad: floats(grad), logits: floats(logits), rows: ints(rows), labels: ints(labels),

@@ -10,8 +10,9 @@ import (
 	"weft/tensor"
 )
 
-// TestMaskRate drops as often as asked, to within four standard deviations, and scales the rest so that the
-// mean stays; also column by column, row by row, and for elements beside each other.
+// TestMaskRate: a mask drops as often as asked, within four standard deviations, and scales the other
+// elements so that the mean stays. This also holds column by column, row by row, and for neighbouring
+// elements.
 func TestMaskRate(t *testing.T) {
 	with(t, func(s *suite) {
 		const rows, cols = 700, 300
@@ -29,7 +30,7 @@ func TestMaskRate(t *testing.T) {
 				switch {
 				case k == 0:
 					continue
-				// p is rounded to a multiple of 2⁻¹⁶, and the scale is that of the rounded one
+				// p is rounded to a multiple of 2⁻¹⁶, and the scale follows from the rounded p
 				case math.Abs(float64(k)*(1-p)-1)*(1-p) > 1./(1<<16):
 					t.Fatalf("p %v: an element is scaled by %v", p, k)
 				}
@@ -45,7 +46,7 @@ func TestMaskRate(t *testing.T) {
 				want/float64(len(m))) {
 				t.Errorf("p %v: %v of neighbours are both kept, want %v", p, got, want)
 			}
-			// Of a thousand rows and columns together, the furthest is about 3.3 standard deviations off.
+			// The furthest of a thousand rows and columns is about 3.3 standard deviations off.
 			for _, counts := range [][]float64{byRow, byColumn} {
 				n := len(m) / len(counts)
 				for _, kept := range counts {
@@ -81,7 +82,7 @@ func TestMaskBelongsToVertexAndColumn(t *testing.T) {
 	})
 }
 
-// TestMaskKeys: another seed, epoch or site is another mask, which agrees with the first in half of the
+// TestMaskKeys: another seed, epoch or path gives another mask, which agrees with the first in half of the
 // elements.
 func TestMaskKeys(t *testing.T) {
 	with(t, func(s *suite) {
@@ -114,8 +115,8 @@ func TestMaskKeys(t *testing.T) {
 	})
 }
 
-// TestSparseMaskIsTheDenseOne masks the stored entries of a matrix, and of its transpose, as the same
-// elements of a dense one.
+// TestSparseMaskIsTheDenseOne: the stored entries of a matrix, and of its transpose, have the masks of the
+// same elements of a dense matrix.
 func TestSparseMaskIsTheDenseOne(t *testing.T) {
 	with(t, func(s *suite) {
 		for _, ids := range []*tensor.Matrix{nil, s.permutation(70)} {
@@ -125,8 +126,8 @@ func TestSparseMaskIsTheDenseOne(t *testing.T) {
 	})
 }
 
-// sparseMask holds the mask of the entries of a, which has no values, and of its transpose against that of a
-// dense matrix.
+// sparseMask compares the mask of the entries of a, which has no values, and of its transpose, with the mask
+// of a dense matrix.
 func (s *suite) sparseMask(a *kernel.CSR, mask kernel.Mask, dense []float32) {
 	s.t.Helper()
 	ones := *a
@@ -152,8 +153,8 @@ func (s *suite) sparseMask(a *kernel.CSR, mask kernel.Mask, dense []float32) {
 	}
 }
 
-// TestMaskOfASlice: a mask that is cut in columns is the mask of the whole, wherever it is cut: inside a
-// batch of random numbers, across two of them, and with a slice of more than a piece.
+// TestMaskOfASlice: slices of columns have the mask of the whole, wherever it is cut: inside a batch of
+// random numbers, between two batches, and for a slice of more than a piece.
 func TestMaskOfASlice(t *testing.T) {
 	with(t, func(s *suite) {
 		const rows, cols = 23, 2600
@@ -188,8 +189,8 @@ func TestMaskOfASlice(t *testing.T) {
 	})
 }
 
-// TestEdgeMaskOfASlice: attention over some of the heads drops what it drops of them among all, forward and
-// backward.
+// TestEdgeMaskOfASlice: attention over some of the heads drops the same edges of them as attention over all
+// heads, forward and backward.
 func TestEdgeMaskOfASlice(t *testing.T) {
 	with(t, func(s *suite) {
 		const heads = 19
@@ -209,8 +210,8 @@ func TestEdgeMaskOfASlice(t *testing.T) {
 	})
 }
 
-// TestEdgeMask: attention drops edges as often as asked; each edge, each of equal edges and each head on its
-// own; and by the ids of both ends, not by their rows.
+// TestEdgeMask: attention drops edges as often as asked. Each edge, also among equal ones, and each head is
+// dropped on its own. The ids of both ends count, not their rows.
 func TestEdgeMask(t *testing.T) {
 	with(t, func(s *suite) {
 		const n, heads = 40, 11
@@ -236,7 +237,7 @@ func TestEdgeMask(t *testing.T) {
 			}
 		}
 
-		// The same graph with its vertices in another order: row i is vertex ids[i].
+		// The same graph, with its vertices in another order: row i is vertex ids[i].
 		ids := s.permutation(n)
 		row := make([]int32, n)
 		for i, v := range ids.Int32s() {

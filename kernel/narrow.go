@@ -2,12 +2,12 @@ package kernel
 
 import "weft/tensor"
 
-// narrowedFirst is how many elements Narrow rounds one by one.
+// narrowedFirst is the number of elements that Narrow rounds one by one.
 const narrowedFirst = 1 << 10
 
-// Narrow rounds a Float32 matrix to BFloat16 in its own memory, of which it gives back half. Elements n …
-// 2n−1 are read from behind all bytes that they are written to, so these ranges, of ever more elements, are
-// rounded by all threads.
+// Narrow rounds a Float32 matrix to BFloat16 in its own memory, and gives back half of it. Elements n … 2n−1
+// lie behind all bytes that they are written to. So such ranges, which double in length, are rounded by all
+// threads.
 func (t *Team) Narrow(m *tensor.Matrix) {
 	from, n := m.Reshape(m.Len(), 1), m.Len()
 	to := from.As(tensor.BFloat16, 2*n, 1).RowRange(0, n)

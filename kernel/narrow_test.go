@@ -8,7 +8,7 @@ import (
 	"weft/tensor"
 )
 
-// Narrow rounds each element as RoundBFloat16 does, and the meter has half the bytes afterwards.
+// TestNarrow: Narrow rounds each element like RoundBFloat16, and the Meter has half the bytes afterwards.
 func TestNarrow(t *testing.T) {
 	mem := tensor.NewMeter()
 	defer mem.Close()

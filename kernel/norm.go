@@ -37,7 +37,7 @@ func (m *Moments) Merge(o Moments) {
 	m.Count += o.Count
 }
 
-// Moments makes m the columns' moments over the rows of x.
+// Moments sets m to the columns' moments over the rows of x.
 func (t *Team) Moments(m *Moments, x *tensor.Matrix) {
 	of := t.tileMoments(x)
 	defer of.release()
@@ -46,7 +46,7 @@ func (t *Team) Moments(m *Moments, x *tensor.Matrix) {
 		if merged {
 			m.Count = x.Rows
 			n := of.mean.Rows
-			all := of.both.RowRange(0, n+1).ReadDoubles() // one wait
+			all := of.both.RowRange(0, n+1).ReadDoubles() // one copy, so the host waits once
 			copy(m.Mean, all[:x.Cols])
 			copy(m.M2, all[n*x.Cols:])
 		} else {
@@ -77,7 +77,7 @@ func (t *Team) tileMoments(x *tensor.Matrix) tileMoments {
 
 func (o tileMoments) release() { o.both.Release() }
 
-// merge makes m the moments of all rows.
+// merge sets m to the moments of all rows.
 func (o tileMoments) merge(m *Moments) {
 	m.Count = 0
 	clear(m.Mean)
@@ -91,8 +91,9 @@ func (o tileMoments) merge(m *Moments) {
 	}
 }
 
-// mergeThere has a device do so, in the first tile's place, and set what else stands in the arguments. It
-// reports whether the team computes on a device, which has rows to merge.
+// mergeThere merges on a device, into the first tile's moments, and sets the further results in the
+// arguments. It returns false, and does nothing, if the team does not compute on a device, or if there are no
+// rows.
 func (o tileMoments) mergeThere(args *C.weft_merge_moments_args) bool {
 	if !o.team.backend.has(C.weft_merge_moments) || o.x.Rows == 0 {
 		return false
@@ -103,12 +104,12 @@ func (o tileMoments) mergeThere(args *C.weft_merge_moments_args) bool {
 	return true
 }
 
-// BatchStatistics are what batch norm takes from all rows of x: for each column the mean, and 1/√(variance +
-// ε) of the biased variance (1 × cols). Batch (Float64, 2 × cols; nil: none) has the mean of x + added, a row
-// that may be nil, and below it the unbiased variance.
+// BatchStatistics are batch norm's statistics of all rows of x: for each column the mean, and 1/√(variance +
+// ε) of the biased variance (1 × cols). Batch (Float64, 2 × cols; nil: none) has the mean of x + added, and
+// below it the unbiased variance. added is a row that may be nil.
 type BatchStatistics struct{ Mean, Rstd, Batch *tensor.Matrix }
 
-// SetBatchStatistics sets s. A device does not wait for it.
+// SetBatchStatistics sets s. On a device the host does not wait for it.
 func (t *Team) SetBatchStatistics(s BatchStatistics, x, added *tensor.Matrix, epsilon float64) {
 	check("the mean", s.Mean, 1, x.Cols)
 	check("rstd", s.Rstd, 1, x.Cols)
@@ -128,7 +129,7 @@ func (t *Team) SetBatchStatistics(s BatchStatistics, x, added *tensor.Matrix, ep
 		shift, rstd := s.Mean.WriteFloats(), s.Rstd.WriteFloats()
 		more, batch := added.ReadFloats(), s.Batch.WriteDoubles()
 		for c, merged := range m.Mean {
-			mean := merged * n / n // rounded as the mean over several workers (package nn)
+			mean := merged * n / n // rounded in the same way as the mean over several workers (package nn)
 			d := merged - mean
 			m2 := m.M2[c] + n*d*d
 			shift[c], rstd[c] = float32(mean), float32(1/math.Sqrt(m2/n+epsilon))
@@ -142,9 +143,9 @@ func (t *Team) SetBatchStatistics(s BatchStatistics, x, added *tensor.Matrix, ep
 	})
 }
 
-// SetRunningStatistics sets those by which rows are normalised whose columns have the mean mean − added, where
-// added may be nil, and the variance. shift becomes that mean, rstd 1/√(variance + ε): all are 1 × cols. A
-// device does not wait for it.
+// SetRunningStatistics computes the shift and rstd by which evaluation normalises: shift = mean − added,
+// where added may be nil, and rstd = 1/√(variance + ε). All are 1 × cols. On a device the host does not wait
+// for it.
 func (t *Team) SetRunningStatistics(shift, rstd, mean, variance, added *tensor.Matrix, epsilon float64) {
 	for _, v := range []*tensor.Matrix{rstd, mean, variance, added} {
 		check("running statistics", v, 1, shift.Cols)
@@ -213,8 +214,8 @@ func (t *Team) Normalize(z, x *tensor.Matrix, n Normalization, act Activation, m
 	t.rows(on(C.weft_normalize, z, x).streams(z, x), unsafe.Pointer(args), x.Rows, x.Cols)
 }
 
-// NormalizedSums are Σ g and Σ g·x̂ over the rows, per column, for g = dLoss/dy of Normalize: dβ and dγ. They
-// end with Read or Finish.
+// NormalizedSums are Σ g and Σ g·x̂ over the rows, per column, for g = dLoss/dy of Normalize: dβ and dγ. Read
+// or Finish ends them.
 type NormalizedSums struct {
 	team  *Team
 	g, gx *tensor.Matrix // tiles × columns
@@ -226,8 +227,8 @@ func (s NormalizedSums) Read(sumG, sumGX []float64) {
 	s.team.readTiles(sumGX, s.gx)
 }
 
-// Finish adds the sums to dBeta and dGamma, which may be nil, and sets the means to each times the sums. All
-// are 1 × cols. A device does not wait for it.
+// Finish adds the sums to dBeta and dGamma, which may be nil. It sets meanG and meanGX to each times the
+// sums. All are 1 × cols. On a device the host does not wait for it.
 func (s NormalizedSums) Finish(dBeta, dGamma, meanG, meanGX *tensor.Matrix, each float64) {
 	for _, of := range []struct{ partial, sum, mean *tensor.Matrix }{
 		{s.g, dBeta, meanG}, {s.gx, dGamma, meanGX},
@@ -239,8 +240,8 @@ func (s NormalizedSums) Finish(dBeta, dGamma, meanG, meanGX *tensor.Matrix, each
 	}
 }
 
-// NormalizeSums turns g = dLoss/dz of Normalize into dLoss/dy, in place, and adds it up. It computes y and
-// the mask again from x and reads no z.
+// NormalizeSums turns g = dLoss/dz of Normalize into dLoss/dy in place, and returns its sums. It computes y
+// and the mask again from x, and does not read z.
 func (t *Team) NormalizeSums(g, x *tensor.Matrix, n Normalization, act Activation, m Mask) NormalizedSums {
 	tensor.SameShape(g, x)
 	a, b := t.scratch(tensor.Float64, tiles(x.Rows), x.Cols), t.scratch(tensor.Float64, tiles(x.Rows), x.Cols)
@@ -285,7 +286,8 @@ func (t *Team) LayerNorm(z, x *tensor.Matrix, n Normalization, epsilon float64, 
 	workspaces.release()
 }
 
-// copies takes what calls of layer norm's kernels copy rows like x's into. Rows of Float32 are not copied.
+// copies takes the memory into which calls of layer norm's kernels copy rows like those of x. Rows of Float32
+// are not copied.
 func (t *Team) copies(x *tensor.Matrix) workspaces {
 	if x.Element == tensor.Float32 {
 		return workspaces{}
@@ -293,7 +295,7 @@ func (t *Team) copies(x *tensor.Matrix) workspaces {
 	return t.workspaces(C.weft_layer_norm_workspace(C.int64_t(x.Cols)))
 }
 
-// NormGradients are the gradients of LayerNorm's input (like x), and of its parameters (1 × cols).
+// NormGradients are the gradients of LayerNorm's input (in the shape of x), and of its parameters (1 × cols).
 type NormGradients struct{ X, Gamma, Beta *tensor.Matrix }
 
 // LayerNormBackward sets d.X for g = dLoss/dz of LayerNorm, and adds to d.Gamma and d.Beta. d.X may be g.

@@ -9,11 +9,11 @@ import (
 	"weft/tensor"
 )
 
-// Pairs are pairs of rows of a matrix X, each of a relation, with the score Σ_c x_sc · w_rc · x_tc for source s,
-// target t and relation r (DistMult, Yang et al. 2015).
+// Pairs are pairs of rows of a matrix X, each with a relation. The score of source s and target t with
+// relation r is Σ_c x_sc · w_rc · x_tc (DistMult, Yang et al. 2015).
 type Pairs struct {
 	X       *tensor.Matrix // Float32, rows × D
-	Weights *tensor.Matrix // Float32, relations × D; nil: 1
+	Weights *tensor.Matrix // Float32, relations × D; nil: all weights are 1
 	Of      *tensor.Matrix // Int32, n × 3: relation, source and target of each pair
 }
 
@@ -25,14 +25,14 @@ func (p *Pairs) args() *C.weft_pairs_args {
 	}
 }
 
-// gathers is the kernel, which reads a row of each end of the pairs.
+// gathers returns the kernel of that name, whose bytes count a row for each end of the pairs.
 func (p *Pairs) gathers(name C.int) routine {
 	r := on(name).streams(p.Of)
 	r.bytes.Streamed += 2 * p.Of.Rows * p.X.Cols * p.X.Element.Size()
 	return r
 }
 
-// PairScores makes scores (Float32, n × 1) those of the pairs.
+// PairScores sets scores (Float32, n × 1) to the scores of the pairs.
 func (t *Team) PairScores(scores *tensor.Matrix, p Pairs) {
 	check("scores", scores, p.Of.Rows, 1)
 	args := p.args()
@@ -40,9 +40,9 @@ func (t *Team) PairScores(scores *tensor.Matrix, p Pairs) {
 	t.rows(p.gathers(C.weft_pair_scores).streams(scores), unsafe.Pointer(args), p.Of.Rows, p.X.Cols)
 }
 
-// PairRows makes dx (like X) the gradient by X, where g (Float32, n × 1) is that by the scores. The pairs of row
-// r are ends_e / 2 (Int32, 1 × 2n) for begin_r ≤ e < begin_{r+1} (Int32, 1 × rows+1): it is the source of an even
-// ends_e, and the target of an odd one.
+// PairRows sets dx (in the shape of X) to the gradient by X, where g (Float32, n × 1) is the gradient by the
+// scores. Row r is in the pairs ends_e / 2 (ends is Int32, 1 × 2n) for begin_r ≤ e < begin_{r+1} (begin is
+// Int32, 1 × rows+1). It is the source if ends_e is even, and the target if it is odd.
 func (t *Team) PairRows(dx, g *tensor.Matrix, p Pairs, begin, ends *tensor.Matrix) {
 	check("gradient", dx, p.X.Rows, p.X.Cols)
 	check("gradients of scores", g, p.Of.Rows, 1)
@@ -54,7 +54,7 @@ func (t *Team) PairRows(dx, g *tensor.Matrix, p Pairs, begin, ends *tensor.Matri
 	t.rows(p.gathers(C.weft_pair_rows).streams(dx, begin, ends), unsafe.Pointer(args), p.X.Rows, p.X.Cols*(1+pairs))
 }
 
-// PairWeights adds the gradient by the weights to dw (Float64, relations × D).
+// PairWeights adds the gradient by the weights to dw (Float64, relations × D). g is as in PairRows.
 func (t *Team) PairWeights(dw, g *tensor.Matrix, p Pairs) {
 	check("gradients of scores", g, p.Of.Rows, 1)
 	args := p.args()
@@ -62,8 +62,9 @@ func (t *Team) PairWeights(dw, g *tensor.Matrix, p Pairs) {
 	t.rows(p.gathers(C.weft_pair_weights).streams(dw, g), unsafe.Pointer(args), p.X.Cols, 2*p.Of.Rows)
 }
 
-// Above returns for each of the first columns of x (Float32), as many as scores (Float32, n × 1), how many of its
-// numbers are above the score, and behind these x.Cols numbers how many are equal to it. NaN is neither.
+// Above counts, in each column of x (Float32) that has a score (Float32, n × 1: the first n columns), the
+// numbers above the score and the numbers equal to it. It returns x.Cols counts of the former, and then
+// x.Cols counts of the latter. NaN is neither.
 func (t *Team) Above(x, scores *tensor.Matrix) []float64 {
 	partial := t.scratch(tensor.Float64, tiles(x.Rows), 2*x.Cols)
 	args := &C.weft_above_args{

@@ -10,7 +10,7 @@ import (
 	"weft/tensor"
 )
 
-// noting is a card that computes nothing, and notes which kernels it is to run.
+// noting is a card that computes nothing, and notes the kernels that it is asked to run.
 type noting struct {
 	elsewhere
 	asked []string
@@ -23,11 +23,11 @@ func (c *noting) Launch(kernel string, _, _ int, _ unsafe.Pointer, _ int) error 
 	return nil
 }
 
-// SetPlaces sets how many segments a team on a device works on at a time, at most.
-func SetPlaces(t *Team, n int) { t.partials = n }
+// SetPlaces bounds the number of segments that a team on a device works on at a time.
+func SetPlaces(t *Team, n int) { t.places = n }
 
-// degrees is a matrix whose rows have so many entries, all of other columns, and as many columns as the
-// longest has entries.
+// degrees returns a matrix whose rows have so many entries, each in another column. It has as many columns as
+// the longest row has entries.
 func degrees(team *Team, rows ...int) *CSR {
 	starts, columns := []int64{0}, []int32(nil)
 	for _, n := range rows {
@@ -39,8 +39,7 @@ func degrees(team *Team, rows ...int) *CSR {
 	return csrOf(team, slices.Max(rows), starts, columns)
 }
 
-// overEdges has a team aggregate along a's edges in all ways, forward and backward, with features of edges
-// where there are to be some.
+// overEdges aggregates along a's edges in all ways, forward and backward, with so many features of edges.
 func overEdges(team *Team, a *CSR, features int) {
 	const heads, width = 2, 8
 	const cols = heads * width
@@ -77,9 +76,9 @@ func overEdges(team *Team, a *CSR, features int) {
 	}
 }
 
-// TestHubLaunches: a card takes one launch more for all segments of a kernel over edges, and one for each
-// matrix that they are merged in, whatever the edges of hubs and their number. Attention does so for rows of
-// more than one segment.
+// TestHubLaunches: for all segments of a kernel over edges a card takes one more launch, and one for each
+// matrix that they are merged into, however many hubs there are, and however many edges they have. Attention
+// does so for all rows of more than one segment.
 func TestHubLaunches(t *testing.T) {
 	asked := func(rows ...int) (all []string) {
 		memory := tensor.NewMeter()
@@ -108,17 +107,16 @@ func TestHubLaunches(t *testing.T) {
 		assert.Equal(t, 0, count(short, name), name)
 		assert.Equal(t, want, count(hubs, name), name)
 	}
-	// Of the sums of SpMM, and of the gradients of the maxima's, of GATv1's, GATv2's and dot products'
-	// targets
+	// The sums of SpMM, and the gradients of maxima and of the targets of GATv1, GATv2 and dot products.
 	assert.Equal(t, 1+3, count(hubs, "merge_sums_float32"), "sums")
-	// The rows of one segment and more, which attention alone cuts
+	// Rows of a few segments, which attention alone cuts.
 	longer := asked(longRow, 3)
 	assert.Equal(t, 0, count(longer, "spmm_float32_vector_segments"))
 	assert.Equal(t, 1, count(longer, "attend_float32_vector_segments"))
 }
 
-// TestPlacesInPlans: a plan on a device has the peak of a run, with hubs and without, and with more segments
-// than there are places.
+// TestPlacesInPlans: a plan on a device has the peak of a run, with hubs, without hubs, and with more
+// segments than places.
 func TestPlacesInPlans(t *testing.T) {
 	for _, features := range []int{0, 3} {
 		for _, rows := range [][]int{{40, 7}, {5000, 5000, 5000}, {50_000, 9}, {9, 3000, 400_000}} {
@@ -134,7 +132,7 @@ func TestPlacesInPlans(t *testing.T) {
 					require.NoError(t, memory.On(card, 512<<20))
 					team = NewDeviceTeam(card, 1, memory)
 				}
-				team.partials = 100
+				team.places = 100
 				overEdges(team, degrees(team, rows...), features)
 				return memory.DeviceUse().PeakBytes
 			}
@@ -143,7 +141,7 @@ func TestPlacesInPlans(t *testing.T) {
 	}
 }
 
-// TestMostSegments: there are never more segments than their list has room for.
+// TestMostSegments: a matrix never has more segments than their list has room for.
 func TestMostSegments(t *testing.T) {
 	memory := tensor.NewMeter()
 	defer memory.Close()

@@ -11,10 +11,10 @@ import (
 	"weft/tensor"
 )
 
-// Activation is an element-wise function. But for GELU, its derivative follows from its output.
+// Activation is an element-wise function. Except for GELU, its derivative follows from its output.
 type Activation int32
 
-// The activations. LeakyReLU has slope 0.01, ELU α = 1. GELU is one more.
+// The activations. LeakyReLU has slope 0.01, and ELU α = 1. GELU is defined apart.
 const (
 	Identity  Activation = C.WEFT_IDENTITY
 	ReLU      Activation = C.WEFT_RELU
@@ -24,7 +24,7 @@ const (
 	Sigmoid   Activation = C.WEFT_SIGMOID
 )
 
-// c returns the activation of a kernel that computes it in the same pass as other things.
+// c returns the C name of an activation that kernels compute in one pass with other work.
 func (a Activation) c() C.int32_t {
 	if a == GELU {
 		panic("kernel: GELU in one pass with other things")
@@ -146,7 +146,7 @@ func (t *Team) ColumnSums(sum, x, y *tensor.Matrix) {
 	s.end()
 }
 
-// SumRows makes sums Σ_i x_ic, in double precision.
+// SumRows sets sums to Σ_i x_ic, in double precision.
 func (t *Team) SumRows(sums []float64, x *tensor.Matrix) {
 	partial := t.scratch(tensor.Float64, tiles(x.Rows), x.Cols)
 	s := t.tileSums(partial, x, nil)
@@ -154,7 +154,7 @@ func (t *Team) SumRows(sums []float64, x *tensor.Matrix) {
 	t.readTiles(sums, partial)
 }
 
-// columnSums are sums over rows, of which the kernel makes those of each tile. end adds these to the result.
+// columnSums are sums over rows. The kernel computes the sums of each tile, and end adds them to the result.
 type columnSums struct {
 	link
 	end func()
@@ -166,7 +166,7 @@ func (t *Team) columnSums(sum, x, y *tensor.Matrix) columnSums {
 	return columnSums{t.tileSums(partial, x, y), func() { t.addTiles(sum, partial) }}
 }
 
-// tileSums makes partial the sums of each tile's rows.
+// tileSums returns the kernel that sets partial to the sums of each tile's rows.
 func (t *Team) tileSums(partial, x, y *tensor.Matrix) link {
 	args := &C.weft_column_sum_args{
 		tiles: doubles(partial), x: storage(x), y: storage(y),
@@ -175,7 +175,7 @@ func (t *Team) tileSums(partial, x, y *tensor.Matrix) link {
 	return link{on(C.weft_column_sum, x, y).streams(x, y), unsafe.Pointer(args), true}
 }
 
-// SumSquares is Σ x², in double precision.
+// SumSquares returns Σ x², in double precision.
 func (t *Team) SumSquares(x *tensor.Matrix) float64 {
 	n := x.Len()
 	partial := t.scratch(tensor.Float64, tiles(n), 1)
@@ -186,8 +186,8 @@ func (t *Team) SumSquares(x *tensor.Matrix) float64 {
 	return sum[0]
 }
 
-// NotFinite is 0 where no element of some matrices, each Float32 or BFloat16, is a NaN or an infinity, and
-// otherwise another number, or NaN.
+// NotFinite returns a Sum that is 0 if no element of these matrices, each Float32 or BFloat16, is a NaN or an
+// infinity. Otherwise it is another number, or NaN.
 func (t *Team) NotFinite(of ...*tensor.Matrix) Sum {
 	all := 0
 	for _, x := range of {
@@ -210,8 +210,7 @@ func (t *Team) notFinite(partial *tensor.Matrix, of []*tensor.Matrix) {
 // HeadVector is a vector of attention a (1 × heads·width) with its scores (rows × heads).
 type HeadVector struct{ A, Score *tensor.Matrix }
 
-// HeadDots are score_ih = Σ_c z_ihc · a_hc for z rows × heads·width, for each of the vectors in one pass
-// over z.
+// HeadDots is score_ih = Σ_c z_ihc · a_hc for z rows × heads·width, for all vectors in one pass over z.
 func (t *Team) HeadDots(z *tensor.Matrix, vectors ...HeadVector) {
 	heads := vectors[0].Score.Cols
 	if heads == 0 {
@@ -235,12 +234,12 @@ func (t *Team) HeadDots(z *tensor.Matrix, vectors ...HeadVector) {
 // HeadDot is HeadDots for one vector.
 func (t *Team) HeadDot(out, z, a *tensor.Matrix) { t.HeadDots(z, HeadVector{a, out}) }
 
-// HeadGradient is a vector of attention a (1 × heads·width), dLoss/da, to which is added, and dLoss/dscore of
-// its scores (rows × heads).
+// HeadGradient has a vector of attention A (1 × heads·width), DA, to which dLoss/dA is added, and DScore =
+// dLoss/dscore of its scores (rows × heads).
 type HeadGradient struct{ A, DA, DScore *tensor.Matrix }
 
-// HeadDotsBackward adds dz_ihc += dscore_ih·a_hc and da_hc += Σ_i dscore_ih·z_ihc, for one of the vectors
-// after the other in one pass.
+// HeadDotsBackward is dz_ihc += dscore_ih·a_hc and da_hc += Σ_i dscore_ih·z_ihc, for all vectors in one pass,
+// in their order.
 func (t *Team) HeadDotsBackward(dz, z *tensor.Matrix, vectors ...HeadGradient) {
 	heads := vectors[0].DScore.Cols
 	check("dz", dz, z.Rows, z.Cols)
@@ -275,7 +274,7 @@ func (t *Team) HeadDotBackward(dz, da, s, z, a *tensor.Matrix) {
 	t.HeadDotsBackward(dz, z, HeadGradient{A: a, DA: da, DScore: s})
 }
 
-// HeadMean is out_ic = mean over heads of z_ihc, for z rows × heads·width.
+// HeadMean is out_ic = mean over heads h of z_ihc, for z rows × heads·width and out rows × width.
 func (t *Team) HeadMean(out, z *tensor.Matrix) {
 	check("mean", out, z.Rows, out.Cols)
 	args := &C.weft_head_mean_args{
@@ -285,7 +284,7 @@ func (t *Team) HeadMean(out, z *tensor.Matrix) {
 	t.rows(on(C.weft_head_mean, out, z).streams(out, z), unsafe.Pointer(args), z.Rows, z.Cols)
 }
 
-// HeadMeanBackward spreads g (rows × width) over the heads of dz (rows × heads·width).
+// HeadMeanBackward is dz_ihc = g_ic / heads, for g rows × width and dz rows × heads·width.
 func (t *Team) HeadMeanBackward(dz, g *tensor.Matrix) {
 	check("gradient", g, dz.Rows, g.Cols)
 	args := &C.weft_head_mean_args{

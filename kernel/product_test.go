@@ -7,12 +7,12 @@ import (
 	"weft/tensor"
 )
 
-// TestRowOfAProduct asks for more than the reference does: a row of x·w, and of x·wᵀ, has the same bits
-// whatever rows stand beside it, so that a vertex's result does not depend on how the graph is divided. Each
-// width stands with half of the others, in turn of either type.
+// TestRowOfAProduct asks for more than agreement with the reference: a row of x·w, and of x·wᵀ, has the same
+// bits whatever other rows there are, so that a vertex's result does not depend on how the graph is divided.
+// Each width is combined with half of the others, alternately in either type.
 func TestRowOfAProduct(t *testing.T) {
 	ins, outs := []int{1, 3, 17, 64, 257, 600}, []int{1, 2, 16, 47, 128, 300}
-	const rows = 18*kernel.ProductRows + 64 // in parts of one call and of two, and a rest
+	const rows = 18*kernel.ProductRows + 64 // divided into parts of one call, of two calls, and a remainder
 	for i, in := range ins {
 		for j, out := range outs {
 			if (i+j)%2 == 1 {
@@ -56,7 +56,7 @@ func TestRowOfAProduct(t *testing.T) {
 	}
 }
 
-// equal fails unless all numbers have the same bits, but for the sign of a zero.
+// equal fails unless all numbers have the same bits, apart from the sign of a zero.
 func (s *suite) equal(what string, got, want *tensor.Matrix) {
 	s.t.Helper()
 	is, should := numbers(got), numbers(want)
@@ -67,12 +67,12 @@ func (s *suite) equal(what string, got, want *tensor.Matrix) {
 	}
 }
 
-// TestProductPastCaches: a result that is written past the caches is that of its rows alone, which are few
-// enough to be kept there.
+// TestProductPastCaches: a result that is written past the caches equals the results for some rows alone,
+// which are few enough for the caches.
 func TestProductPastCaches(t *testing.T) {
 	const rows, in, out, few = 65000, 3, 131, 700 // all rows take more than 32 MB
 	with(t, func(s *suite) {
-		// Z does not begin with a line
+		// z does not begin at a cache line
 		x, w, z, y := s.normal(rows, in), s.normal(in, out),
 			s.blank(rows+1, out).RowRange(1, rows+1), s.blank(few, out)
 		s.team.MatMul(z, x, w, kernel.Straight, kernel.Replace)

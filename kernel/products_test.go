@@ -7,8 +7,8 @@ import (
 	"weft/tensor"
 )
 
-// TestIdleProducts: teams that multiply at the same time share oneDNN's products. A bounded number of these is
-// kept, each once, and the next product of a shape takes one of them.
+// TestIdleProducts: teams that multiply at the same time share oneDNN's products. A bounded number of them is
+// kept, each once. The next product of a shape takes a kept one.
 func TestIdleProducts(t *testing.T) {
 	multiply := func(in, out int) {
 		team := NewTeam(1, tensor.NewMeter())
@@ -49,7 +49,7 @@ func TestIdleProducts(t *testing.T) {
 	var all sync.WaitGroup
 	for range 3 {
 		all.Go(func() {
-			for in := 1; in <= mostIdleProducts/2+20; in++ { // in two shapes each
+			for in := 1; in <= mostIdleProducts/2+20; in++ { // two shapes for each width
 				multiply(in, 1)
 			}
 		})

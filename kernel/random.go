@@ -10,7 +10,7 @@ import (
 	"weft/tensor"
 )
 
-// Mask is a dropout mask that is computed wherever it is needed and never stored: Philox 4×32-10 random bits
+// Mask is a dropout mask that is computed wherever it is needed, and never stored: Philox 4×32-10 random bits
 // of (key, vertex, column), or of (key, edge, head). The zero Mask drops nothing.
 type Mask struct {
 	key       uint64
@@ -27,7 +27,7 @@ func NewMask(key uint64, p float64, ids *tensor.Matrix) Mask {
 }
 
 // From returns the mask of a slice: of the columns from the given one on, or of the heads in attention.
-// Slices that are masked so have the mask of the whole.
+// Slices with such masks have the mask of the whole.
 func (m Mask) From(first int) Mask {
 	m.first += first
 	return m
@@ -36,8 +36,8 @@ func (m Mask) From(first int) Mask {
 // Active reports whether the mask drops anything.
 func (m Mask) Active() bool { return m.threshold > 0 }
 
-// Uniform makes each element of z, Float32 or BFloat16, a number of [0, 1) of 24 random bits of (key, vertex,
-// column), which masks of that key do not have. A BFloat16 is rounded down. ids are as in NewMask.
+// Uniform sets each element of z, Float32 or BFloat16, to a number in [0, 1) from 24 random bits of (key,
+// vertex, column). Masks with the same key use other bits. A BFloat16 is rounded down. ids are as in NewMask.
 func (t *Team) Uniform(z *tensor.Matrix, key uint64, ids *tensor.Matrix) {
 	args := &C.weft_uniform_args{z: storage(z), ids: ints(ids), key: C.uint64_t(key), cols: C.int64_t(z.Cols)}
 	r := on(C.weft_uniform, z).streams(z)

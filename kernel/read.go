@@ -4,15 +4,15 @@ import "weft/tensor"
 
 // Sum is a number that Read computes: a sum over the rows of a matrix, in double precision.
 type Sum struct {
-	tiles int                        // of the rows
-	over  func(tiles *tensor.Matrix) // has a kernel compute that of each tile: tiles × 1
+	tiles int                        // number of tiles of the rows
+	over  func(tiles *tensor.Matrix) // runs a kernel that sets tiles × 1 sums, one for each tile
 }
 
 // Read computes sums, and returns them. The host waits once for all.
 func (t *Team) Read(sums ...Sum) []float64 { return t.Ask(sums...)() }
 
-// Ask has sums be computed, and returns what returns them: in a plan, zeros. It is called once. On a device
-// the sums take memory until then, and only then the host waits.
+// Ask begins to compute sums. It returns a function that returns them, to be called once; in a plan they are
+// zeros. On a device the sums take memory until that call, and only that call waits.
 func (t *Team) Ask(sums ...Sum) (values func() []float64) {
 	all := 0
 	for _, s := range sums {

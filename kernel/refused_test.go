@@ -7,10 +7,10 @@ import (
 	"weft/tensor"
 )
 
-// TestRefusedProduct: a product that lacks memory is an OutOfMemory, of which a job makes a failed run;
-// another refusal is not.
+// TestRefusedProduct: a product that lacks memory panics with an OutOfMemory, which a job turns into a failed
+// run. Another refusal does not.
 func TestRefusedProduct(t *testing.T) {
-	const memory, invalidArguments = 1, 2 // of oneDNN's statuses
+	const memory, invalidArguments = 1, 2 // statuses of oneDNN
 	if err, ok := refused(memory, 3, 5, 7).(error); !ok || !errors.As(err, &tensor.OutOfMemory{}) {
 		t.Errorf("without memory: %v", refused(memory, 3, 5, 7))
 	}

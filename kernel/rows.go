@@ -16,19 +16,20 @@ func (t *Team) Gather(z, x, rows *tensor.Matrix) {
 	t.listed(C.weft_gather, z, x, rows, z)
 }
 
-// Scatter is z_{rows_i} = x_i for the listed rows of z (Int32, 1 × n, n at most x's rows), which differ from
-// each other; the others are left alone.
+// Scatter is z_{rows_i} = x_i for the listed rows of z (Int32, 1 × n, n at most x's rows, all different); the
+// other rows are left alone.
 func (t *Team) Scatter(z, x, rows *tensor.Matrix) {
 	t.listed(C.weft_scatter, z, x, rows, x)
 }
 
-// ScatterAdd is z_{rows_i} += x_i for the listed rows of z (Int32, 1 × n, n at most x's rows), which differ
-// from each other. A BFloat16 x may be added to a Float32 z.
+// ScatterAdd is z_{rows_i} += x_i for the listed rows of z (Int32, 1 × n, n at most x's rows, all different).
+// A BFloat16 x may be added to a Float32 z.
 func (t *Team) ScatterAdd(z, x, rows *tensor.Matrix) {
 	t.listed(C.weft_scatter_add, z, x, rows, x)
 }
 
-// mayMove panics unless rows of x can be copied into z or, of a BFloat16 x, added to a Float32 z.
+// mayMove panics unless rows of x can be copied to z. With add, a BFloat16 x can also be added to a Float32
+// z.
 func mayMove(z, x *tensor.Matrix, add bool) {
 	widens := add && z.Element == tensor.Float32 && x.Element == tensor.BFloat16
 	if z.Element != x.Element && !widens || x.Element.Size() > 4 {
@@ -46,7 +47,7 @@ func (t *Team) listed(name C.int, z, x, rows, packed *tensor.Matrix) {
 		z: z.Pointer(), x: (*C.elem)(x.Pointer()), rows: ints(rows),
 		cols: C.int64_t(x.Cols),
 	}
-	r := routine{name: name, of: C.WEFT_FLOAT32} // also for words that are no floats
+	r := routine{name: name, of: C.WEFT_FLOAT32} // also for other words of 32 bits
 	if x.Element == tensor.BFloat16 {
 		r.of = C.WEFT_BFLOAT16
 	}
@@ -76,14 +77,14 @@ func (t *Team) PickColumns(z, x, rows *tensor.Matrix, from int) {
 	t.columns(someColumns{z, nil, 0}, someColumns{x, rows, from}, packedRows(z, x, rows), z.Cols, Replace)
 }
 
-// PutColumns is the reverse: columns from…from+x.Cols−1 of z_{rows_i} become x_i, or x_i is added to them,
-// for the listed rows of z (Int32, 1 × n, n at most x's rows), which differ from each other (nil: all of
-// z's rows, as many as x has); what else z holds is left alone.
+// PutColumns is the reverse of PickColumns: columns from…from+x.Cols−1 of z_{rows_i} become x_i, or x_i is
+// added to them, for the listed rows of z (Int32, 1 × n, n at most x's rows, all different; nil: all of z's
+// rows, as many as x has). All other elements of z are left alone.
 func (t *Team) PutColumns(z, x, rows *tensor.Matrix, from int, to Output) {
 	t.columns(someColumns{z, rows, from}, someColumns{x, nil, 0}, packedRows(x, z, rows), x.Cols, to)
 }
 
-// packedRows returns how many rows lie side by side in packed: as many as are listed, or all.
+// packedRows returns the number of rows of packed that are used: as many as are listed, or all.
 func packedRows(packed, whole, rows *tensor.Matrix) int {
 	n := whole.Rows
 	if rows != nil {
@@ -96,7 +97,8 @@ func packedRows(packed, whole, rows *tensor.Matrix) int {
 	return n
 }
 
-// someColumns are those of a matrix from one on, in the listed rows (Int32, 1 × n; nil: the first ones).
+// someColumns are columns of a matrix, from column from on, in the listed rows (Int32, 1 × n; nil: the first
+// rows).
 type someColumns struct {
 	of, rows *tensor.Matrix
 	from     int
@@ -154,8 +156,8 @@ func (t *Team) Picked(m, rows *tensor.Matrix) *tensor.Matrix {
 	return z
 }
 
-// AttendSome extends the state, which is begun, by the edges of a block whose row i is row rows_i of the
-// state (Int32, 1 × n). No block's edges end the state then: AttendEnd does.
+// AttendSome extends a state, which Attend has begun, by the edges of a block whose row i is row rows_i of
+// the state (rows is Int32, 1 × n). No such block can be the last: AttendEnd ends the state.
 func (t *Team) AttendSome(s *AttentionState, rows *tensor.Matrix, a Attention, e *CSR) {
 	some := &AttentionState{
 		Maximum: t.Picked(s.Maximum, rows), Out: t.Picked(s.Out, rows),
@@ -172,7 +174,7 @@ func (t *Team) AttendSome(s *AttentionState, rows *tensor.Matrix, a Attention, e
 	}
 }
 
-// AttendEnd ends a state of which no block was the last.
+// AttendEnd ends a state that no last block has ended.
 func (t *Team) AttendEnd(s *AttentionState) {
 	heads := s.Maximum.Cols
 	args := &C.weft_attend_end_args{

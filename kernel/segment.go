@@ -14,33 +14,35 @@ import (
 )
 
 const (
-	// longRow is how many entries a row has at most that is not cut.
+	// longRow is the largest number of entries of a row that is not cut.
 	longRow = C.WEFT_LONG
-	// segmentEntries is how many a segment has at most, but for equal ones.
+	// segmentEntries is the largest number of entries of a segment; equal entries, which stay in one segment,
+	// may exceed it.
 	segmentEntries = C.WEFT_SEGMENT
-	// partials is how many segments a CPU works on before what they gave is merged, and devicePartials a
-	// device at most.
-	partials       = C.WEFT_PARTIALS
-	devicePartials = C.WEFT_PLACES
+	// cpuPlaces is the number of places on a CPU: it works on so many segments before their results are
+	// merged. devicePlaces is the largest number on a device.
+	cpuPlaces    = C.WEFT_PARTIALS
+	devicePlaces = C.WEFT_PLACES
 )
 
-// Segment is entries Begin … End−1 of a matrix, some of those of a row of many, of which After segments
-// follow.
+// Segment is entries Begin … End−1 of a matrix, a part of a long row. After is the number of segments of the
+// row that follow.
 type Segment struct{ Row, Begin, End, After int }
 
-// mostSegments is how many segments of rows of more than one there are at most in so many entries.
+// mostSegments bounds the number of segments, in rows of more than one, for so many entries.
 func mostSegments(entries int) int { return 2 * entries / segmentEntries }
 
-// MakeRoom takes the memory, charged to kind, that FindSegments lists segments in for a device, where mem is
-// of one: 32 bytes for 1024 entries. It is called before, and by a plan, too.
+// MakeRoom takes memory, charged to kind, in which FindSegments lists segments for a device: 32 bytes for
+// 1024 entries. It does nothing if mem is not on a device. It must be called before FindSegments, also in a
+// plan.
 func (a *CSR) MakeRoom(mem *tensor.Meter, kind tensor.Kind) {
 	if n := mostSegments(a.Entries()); mem.OnDevice() && n > 0 {
 		a.list = mem.NewElement(kind, tensor.Int64, n, int(unsafe.Sizeof(Segment{})/8))
 	}
 }
 
-// FindSegments sets Segments, and writes those of a device; it is called when Indptr and Indices are filled.
-// Transpose calls it for its result.
+// FindSegments sets Segments, and writes a device's list of them. It must be called when Indptr and Indices
+// are filled. Transpose calls it for its result.
 func (a *CSR) FindSegments() {
 	a.Segments = a.segments(longRow, math.MaxInt)
 	a.long = len(a.Segments)
@@ -55,7 +57,7 @@ func (a *CSR) FindSegments() {
 	}
 }
 
-// segments cuts the rows of more than so many entries, but no more than most.
+// segments returns the segments of the rows with more than over and at most most entries.
 func (a *CSR) segments(over, most int) (all []Segment) {
 	indptr := a.Indptr.ReadInt64s()
 	for row := range len(indptr) - 1 {
@@ -77,7 +79,8 @@ func (a *CSR) segments(over, most int) (all []Segment) {
 	return all
 }
 
-// cut returns where part k of n parts ends. Equal entries, which a mask numbers, stay together.
+// cut returns the position at which part k of n parts of a row ends. Equal entries stay in one part, because
+// a mask numbers them.
 func cut(row []int32, k, n int) int {
 	at := len(row) * k / n
 	if at < len(row) {
@@ -86,7 +89,7 @@ func cut(row []int32, k, n int) int {
 	return at
 }
 
-// segmentsBefore returns how many segments are of rows before one.
+// segmentsBefore returns the number of segments of rows before this one.
 func (a *CSR) segmentsBefore(row int) int {
 	k, _ := slices.BinarySearchFunc(a.Segments, row, func(s Segment, row int) int { return s.Row - row })
 	return k
@@ -103,14 +106,14 @@ func (a *CSR) someSegments(lo, hi int) *CSR {
 	return &some
 }
 
-// cutLong returns a with the segments of rows of more than longRow entries, which all kernels over edges cut:
-// what they give to a row then has the same bits on a device.
+// cutLong returns a with the segments of rows of more than longRow entries, which all kernels over edges cut,
+// so that a row's result has the same bits on a device.
 func (a *CSR) cutLong() *CSR { return a.someSegments(0, min(a.long, len(a.Segments))) }
 
-// uncut returns a with whole rows, for a kernel that takes little time for an entry.
+// uncut returns a without segments, for a kernel that takes little time for an entry.
 func (a *CSR) uncut() *CSR { return a.someSegments(0, 0) }
 
-// longest is how many entries a row has at most that has no segments; 0: all have none.
+// longest returns the largest number of entries of a row that has no segments; 0: no row has segments.
 func (a *CSR) longest() int {
 	switch {
 	case len(a.Segments) == 0:
@@ -121,39 +124,39 @@ func (a *CSR) longest() int {
 	return segmentEntries
 }
 
-// bySegments is what a kernel does with rows that are cut. Each of the segments that are worked on at a time
-// has a row of its own for its result, its place. A second kernel then merges these in the order of the
-// segments. The places at which a row is cut depend on the row alone, so that a result has the same bits for
-// any number of threads.
+// bySegments runs a kernel over rows that are cut. A kernel works on some segments at a time, and each of
+// them has a place, a row of scratch, for its result. A second kernel then merges the places in the order of
+// the segments. Where a row is cut depends on the row alone, so a result has the same bits for any number of
+// threads.
 type bySegments struct {
 	team  *Team
 	rows  *CSR
-	count int // of places
+	count int // number of places
 	sums  []partialSum
 	taken []*tensor.Matrix
 	bytes []int
 }
 
-// partialSum has the sums of segments, which are added up in the rows of a matrix.
+// partialSum has places with sums of segments, and the matrix to whose rows they are added.
 type partialSum struct{ of, places *tensor.Matrix }
 
-// bySegments begins the work on a's rows that are cut: places and sum take memory for it, and run and runSums
-// do it. The number of places depends on sizes alone, as a plan does not know the segments. On a device all
-// segments of a matrix have places, up to the most that it has.
+// bySegments prepares work on a's rows that are cut. places and sum take memory for it, and run or runSums
+// does it. The number of places depends on sizes alone, because a plan does not know the segments. On a
+// device there is a place for each segment, up to a limit.
 func (t *Team) bySegments(a *CSR) *bySegments {
-	b := &bySegments{team: t, rows: a, count: partials}
+	b := &bySegments{team: t, rows: a, count: cpuPlaces}
 	if t.Memory.OnDevice() {
 		b.count = 0
 		if a.list != nil {
 			tensor.Touch(a.list)
-			b.count = min(t.partials, a.list.Rows)
+			b.count = min(t.places, a.list.Rows)
 		}
 	}
 	return b
 }
 
-// places takes scratch with a row for each segment that is worked on at a time. It is charged, but nil, where
-// no row is cut.
+// places returns scratch with a row for each place. If no row is cut, it returns nil, and the scratch is
+// charged all the same.
 func (b *bySegments) places(element tensor.Element, cols int) *tensor.Matrix {
 	if b.count == 0 {
 		return nil
@@ -167,7 +170,7 @@ func (b *bySegments) places(element tensor.Element, cols int) *tensor.Matrix {
 	return m
 }
 
-// sum takes places for Float32 sums that runSums adds up in the rows of m; nil for nil.
+// sum takes places for Float32 sums, which runSums adds to the rows of m; nil for nil.
 func (b *bySegments) sum(m *tensor.Matrix) *tensor.Matrix {
 	if m == nil {
 		return nil
@@ -177,12 +180,12 @@ func (b *bySegments) sum(m *tensor.Matrix) *tensor.Matrix {
 	return places
 }
 
-// run runs a kernel over the segments, and merge after as many as there are places. It gives these back. The
-// kernel's bytes count with the other rows'.
+// run runs a kernel over the segments, and calls merge when all places are full, and at the end. It then
+// releases the places. The kernel's bytes are counted with the other rows'.
 func (b *bySegments) run(r routine, args unsafe.Pointer, merge func(C.weft_segments)) {
 	b.team.Memory.Reserve(b.bytes...)
 	r.bytes = Bytes{}
-	var pinned runtime.Pinner // what merge's arguments name
+	var pinned runtime.Pinner // the arguments of merge point to them
 	defer pinned.Unpin()
 	if len(b.rows.Segments) > 0 {
 		pinned.Pin(&b.rows.Segments[0])
@@ -196,7 +199,7 @@ func (b *bySegments) run(r routine, args unsafe.Pointer, merge func(C.weft_segme
 	}
 }
 
-// merge runs a kernel that merges what is in the places, column by column or head by head.
+// merge runs a kernel that merges the places, column by column or head by head.
 func (b *bySegments) merge(r routine, args unsafe.Pointer, columns, width int) {
 	b.team.launch(Shape{b.count}, 0, launch{links: one(r, args), last: columns, cost: width * b.count})
 }
@@ -214,12 +217,12 @@ func (b *bySegments) runSums(r routine, args unsafe.Pointer, to Output) {
 	})
 }
 
-// batches are the segments that are worked on at a time, in so many places, for the CPU and as the kernels take
-// them. If a row goes on in the next batch, its result so far has the first place there. On a device, where
-// rows are merged in parallel, such a row is alone.
+// batches returns the segments that are worked on at a time, in so many places: for the CPU, and in the form
+// of the kernels' arguments. If a row goes on in the next batch, its result so far takes the first place
+// there. On a device, which merges rows in parallel, such a row has batches of its own.
 func (a *CSR) batches(places int) iter.Seq2[[]C.weft_segment, C.weft_segments] {
 	all := unsafe.Slice((*C.weft_segment)(unsafe.Pointer(unsafe.SliceData(a.Segments))), len(a.Segments))
-	goesOn := func(k int) bool { // from the segment before k to k
+	goesOn := func(k int) bool { // whether a row goes on from segment k−1 to k
 		return k > 0 && k < len(all) && all[k-1].after > 0
 	}
 	return func(yield func([]C.weft_segment, C.weft_segments) bool) {
@@ -243,7 +246,7 @@ func (a *CSR) batches(places int) iter.Seq2[[]C.weft_segment, C.weft_segments] {
 	}
 }
 
-// beginOf is the first segment of the row that segment k is of.
+// beginOf returns the first segment of the row that has segment k.
 func (a *CSR) beginOf(k int) int {
 	for k > 0 && a.Segments[k-1].Row == a.Segments[k].Row {
 		k--

@@ -13,14 +13,14 @@ import (
 	"weft/tensor"
 )
 
-// TestHubRow has a long row, the first one or one behind as many rows as there are sources. Its segments are
-// its entries in order, of about 2,000 but for equal ones, which stay together. What they are added to has
-// the same bits on one thread and three.
+// TestHubRow has a long row: the first, or one behind as many rows as there are sources. Its segments are its
+// entries in order, about 2,000 each; equal entries stay in one segment. Results have the same bits on one
+// thread and three.
 func TestHubRow(t *testing.T) {
 	with(t, func(s *suite) {
 		const degree = 50_001
 		for _, c := range []struct{ sources, rows, long, cols, segments int }{
-			{300, 300, 0, 257, 25}, {20, 50, 49, 7, 20}, // one for the entries of each source
+			{300, 300, 0, 257, 25}, {20, 50, 49, 7, 20}, // a segment for the entries of each source
 		} {
 			lists := make([][]int32, c.rows)
 			for range degree {
@@ -65,9 +65,9 @@ func longRows(a *kernel.CSR) (rows []int) {
 	return slices.Compact(rows)
 }
 
-// TestHubOnACard has several hubs, whose segments fit the places of a card, or do not: of aggregations the
-// card has the CPU's bits all the same, and of attention nearly the same in both cases. The segments are
-// copied to the card once. Two ranges of rows, of which both have hubs, have the bits of all rows.
+// TestHubOnACard has several hubs, whose segments fit the places of a card, or do not. In both cases
+// aggregations on the card have the CPU's bits, and attention nearly the same numbers. The segments are
+// copied to the card once. Two ranges of rows, which both have hubs, have the bits of all rows.
 func TestHubOnACard(t *testing.T) {
 	if kernel.SIMD() == "portable" {
 		t.Skip("the portable kernels have no fused multiply-adds")
@@ -141,10 +141,10 @@ func TestHubOnACard(t *testing.T) {
 }
 
 // TestHubAttention has vertices with so many in-edges and out-edges, many of them equal, that their rows are
-// taken apart: the result is the same for any number of threads, over two blocks that both have a hub, and of
-// whole rows. TestConformance holds it against the reference.
+// cut. The result is the same for any number of threads, over two blocks that both have a hub, and without
+// cutting. TestConformance holds it against the reference.
 func TestHubAttention(t *testing.T) {
-	// The second is of more parts than there are lanes, but not in two blocks
+	// The second degree makes more segments than there are lanes, but not in two blocks.
 	for _, degree := range []int{40_000, 300_000} {
 		for _, v2 := range []bool{false, true} {
 			with(t, func(s *suite) {
@@ -167,7 +167,7 @@ func TestHubAttention(t *testing.T) {
 					run.over(kerneltest.Team(s.t, 3, s.team.Memory))
 				two := s.attending(k, g, left, right).over(s.team)
 				whole := one
-				if degree < 100_000 { // whole rows of more are summed with too many roundings
+				if degree < 100_000 { // longer whole rows are summed with too many roundings
 					run.uncut = true
 					whole = run.over(s.team)
 				}
@@ -184,11 +184,11 @@ func TestHubAttention(t *testing.T) {
 	}
 }
 
-// TestHubMax has rows that are taken apart in both directions, with many equal edges, ties, NaN and
-// infinities: the maxima and their sources are those of whole rows, also over two blocks, and the gradients
-// have the same bits for any number of threads.
+// TestHubMax has rows that are cut in both directions, with many equal edges, ties, NaN and infinities. The
+// maxima and their sources are those of whole rows, also over two blocks. The gradients have the same bits
+// for any number of threads.
 func TestHubMax(t *testing.T) {
-	for _, degree := range []int{40_000, 300_000} { // the second is of more parts than there are lanes
+	for _, degree := range []int{40_000, 300_000} { // the second makes more segments than there are lanes
 		for _, loops := range []bool{false, true} {
 			for _, permuted := range []bool{false, true} {
 				storage := tensor.Float32
@@ -226,7 +226,7 @@ func (s *suite) hubMax(what string, degree int, loops, permuted bool) {
 	for _, i := range []int{100, 300, 301, 900} {
 		x.Floats()[i*cols+1] = float32(math.NaN())
 	}
-	// What a hub has by its loop, and what many have from a hub
+	// A maximum of a hub by its loop, and a maximum of many rows from a hub.
 	x.Floats()[2*cols+2], x.Floats()[4*cols+3] = 100, 100
 	x = s.as(s.storage, x)
 
@@ -236,7 +236,7 @@ func (s *suite) hubMax(what string, degree int, loops, permuted bool) {
 		if a.Segments = nil; apart {
 			a.FindSegments()
 		}
-		if two { // the columns on the right first; loops are not for blocks
+		if two { // the right columns first; loops are not for blocks
 			left, right := halves(team, a, at)
 			left.FindSegments()
 			right.FindSegments()
@@ -281,8 +281,8 @@ func (s *suite) hubMax(what string, degree int, loops, permuted bool) {
 	}
 }
 
-// TestHubBytes: the bytes of calls are the same whether rows are taken apart or not, and no call gathers rows
-// without entries.
+// TestHubBytes: the bytes of calls are the same whether rows are cut or not, and no call gathers rows without
+// entries.
 func TestHubBytes(t *testing.T) {
 	with(t, func(s *suite) {
 		const n, heads, width = 1024, 2, 3
@@ -321,8 +321,8 @@ func TestHubBytes(t *testing.T) {
 	})
 }
 
-// TestHubInStorage has hubs of more parts than there are lanes, over BFloat16: what comes of Float32, rounded
-// once, though a hub's row is put together in several steps.
+// TestHubInStorage has hubs of more segments than there are lanes, over BFloat16. The results are those of
+// Float32, rounded once, although a hub's row is merged in several steps.
 func TestHubInStorage(t *testing.T) {
 	withStorage(t, tensor.BFloat16, func(s *suite) {
 		const n, cols, degree = 1024, 13, 300_000
@@ -348,8 +348,8 @@ func TestHubInStorage(t *testing.T) {
 	})
 }
 
-// TestHubMaxOfNaN has NaN in several parts of a hub and in its self loop, and a tie between two parts: the
-// smallest id wins.
+// TestHubMaxOfNaN has NaN in several segments of a hub and in its self loop, and a tie between two segments.
+// The smallest id wins.
 func TestHubMaxOfNaN(t *testing.T) {
 	with(t, func(s *suite) {
 		const n = 60_000
@@ -380,8 +380,8 @@ func TestHubMaxOfNaN(t *testing.T) {
 	})
 }
 
-// TestHubMaxOfEqualEdges has a hub of one edge and of many equal ones, with empty parts between them: those
-// count for nothing, and the equal edges once.
+// TestHubMaxOfEqualEdges has a hub of one edge and of many equal edges, with empty segments between them.
+// Empty segments count for nothing, and equal edges once.
 func TestHubMaxOfEqualEdges(t *testing.T) {
 	with(t, func(s *suite) {
 		a := s.rows(3, [][]int32{nil, append(slices.Repeat([]int32{2}, 20_000), 0), nil})
@@ -405,7 +405,8 @@ func TestHubMaxOfEqualEdges(t *testing.T) {
 	})
 }
 
-// TestHubAttentionOfEqualEdges has a hub of one edge many times over, so that most of its parts are empty.
+// TestHubAttentionOfEqualEdges has a hub with one edge many times over, so that most of its segments are
+// empty.
 func TestHubAttentionOfEqualEdges(t *testing.T) {
 	with(t, func(s *suite) {
 		a := s.rows(2, [][]int32{nil, make([]int32, 300_000)})
@@ -415,7 +416,7 @@ func TestHubAttentionOfEqualEdges(t *testing.T) {
 		k.SourceScore, k.TargetScore = score, score
 		state := s.team.AttentionStart(2, 2, 3, tensor.Float32)
 		s.team.Attend(state, k, a, nil, kernel.Last)
-		// The mean of equal rows; equal edges are added one after the other, each with its rounding
+		// The mean of equal rows. Equal edges are added one after the other, each with its rounding.
 		for c, want := range x.Floats()[:6] {
 			none, got := state.Out.Floats()[c], state.Out.Floats()[6+c]
 			if none != 0 || !(math.Abs(float64(got-want)) <= 1e-2*math.Abs(float64(want))) {
@@ -425,8 +426,8 @@ func TestHubAttentionOfEqualEdges(t *testing.T) {
 	})
 }
 
-// TestScoresOfNoWeight: a score of −∞ has no weight, also where a block or a batch holds no other, and a row
-// of these alone gives 0.
+// TestScoresOfNoWeight: a score of −∞ has no weight, also if a block or a batch has no other score. A row
+// with only such scores gives 0.
 func TestScoresOfNoWeight(t *testing.T) {
 	with(t, func(s *suite) {
 		a := s.rows(2, [][]int32{append(make([]int32, 1500), 1), {0}})

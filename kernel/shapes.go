@@ -10,19 +10,19 @@ import (
 	"unsafe"
 )
 
-// shape is how a launch is cut into threads of a device.
+// shape says how a launch is cut into threads of a device.
 type shape struct {
-	variant string // of the kernel, where it has several
-	threads int    // in all; the last block may have more
-	block   int    // threads of one
+	variant string // the kernel's variant, if it has several
+	threads int    // number of threads; the last block may make them more
+	block   int    // threads of a block
 }
 
-// shapeTable has by kernel what gives the shape. The zero shape says that the device's kernel does not do
-// what the arguments ask for.
+// shapeTable has, by kernel, the function that returns the shape. The zero shape says that the device has no
+// kernel for these arguments.
 type shapeTable map[C.int]func(args unsafe.Pointer, of C.enum_weft_type, n int) shape
 
-// shapes are those of the kernels that devices have, for the arguments and a number of rows (or tiles, elements,
-// columns). Over segments a kernel has as many threads for each.
+// shapes has the kernels of devices. A shape depends on the arguments, and on the number of rows (or tiles,
+// elements, columns). A kernel over segments has the threads of a row for each segment.
 var shapes = shapeTable{
 	C.weft_spmm: spmmShape,
 	C.weft_max: func(args unsafe.Pointer, of C.enum_weft_type, n int) shape {
@@ -166,8 +166,8 @@ var shapes = shapeTable{
 		if (*C.weft_attention_args)(args).edge_weight != nil {
 			return edgesShape(args, of, n)
 		}
-		rows := C.WEFT_TILE                               // a block for a tile in place of a warp for a row
-		if (*C.weft_attention_args)(args).sum_rows == 1 { // segments, of which each has sums of its own
+		rows := C.WEFT_TILE                               // a block for a tile instead of a warp for a row
+		if (*C.weft_attention_args)(args).sum_rows == 1 { // segments, each with sums of its own
 			rows = 8
 		}
 		s := attentionShape(args, of, parts(n, rows))
@@ -182,7 +182,7 @@ var shapes = shapeTable{
 	},
 }
 
-// elementsPerLoad is how many elements of storage are in 16 bytes, which a thread loads at once.
+// elementsPerLoad returns the number of elements in 16 bytes, which a thread loads at once.
 func elementsPerLoad(of C.enum_weft_type) int {
 	if of == C.WEFT_BFLOAT16 {
 		return 8
@@ -194,7 +194,7 @@ func overElements(_ unsafe.Pointer, of C.enum_weft_type, n int) shape {
 	return shape{"", parts(n, elementsPerLoad(of)), 256}
 }
 
-// inParts is the shape over parts of rows of a width. The last part of a row may be short.
+// inParts returns the shape over rows in parts of 16 bytes. The last part of a row may be short.
 func inParts(of C.enum_weft_type, rows int, width C.int64_t) shape {
 	return shape{"", rows * parts(int(width), elementsPerLoad(of)), 256}
 }
@@ -203,10 +203,10 @@ func overHeads(args unsafe.Pointer, of C.enum_weft_type, n int) shape {
 	return inParts(of, n, (*C.weft_head_mean_args)(args).width)
 }
 
-// batches is how many batches of 128 columns a mask has in a row from the first of its columns on.
+// batches returns the number of a mask's batches of 128 columns that cols columns from first on touch.
 func batches(first, cols C.int64_t) int { return parts(int(first%128+cols), 128) }
 
-// masked is the shape of a mask's counters (device/kernels/random.cuh).
+// masked returns the shape over the counters of a mask (device/kernels/random.cuh).
 func masked(m *C.weft_mask, cols C.int64_t, rows int) shape {
 	return shape{"masked", rows * 16 * batches(m.first, cols), 256}
 }
@@ -216,8 +216,8 @@ func overList(args unsafe.Pointer, of C.enum_weft_type, n int) shape {
 	return inVectors(n, a.cols, vectors(of, a.cols, 0, a.z, unsafe.Pointer(a.x)))
 }
 
-// vectors is how many elements a thread takes at once, 16 bytes of them or one, of rows of so many that have
-// so many between them and begin at these addresses.
+// vectors returns how many elements a thread takes at once: 16 bytes of them, or one. It depends on the
+// columns, the stride and the addresses of the rows.
 func vectors(of C.enum_weft_type, cols, stride C.int64_t, at ...unsafe.Pointer) int {
 	n := elementsPerLoad(of)
 	if int(cols|stride)%n == 0 && aligned(at...) {
@@ -226,12 +226,12 @@ func vectors(of C.enum_weft_type, cols, stride C.int64_t, at ...unsafe.Pointer) 
 	return 1
 }
 
-// aligned reports whether vectors may be loaded from addresses on. A message's rows may begin anywhere.
+// aligned reports whether vectors may be loaded from these addresses. A message's rows may begin anywhere.
 func aligned(at ...unsafe.Pointer) bool {
 	return !slices.ContainsFunc(at, func(p unsafe.Pointer) bool { return uintptr(p)%16 != 0 })
 }
 
-// inVectors is the shape over vectors of so many elements.
+// inVectors returns the shape over rows in vectors of width elements.
 func inVectors(rows int, cols C.int64_t, width int) shape {
 	variant := ""
 	if width > 1 {
@@ -240,7 +240,7 @@ func inVectors(rows int, cols C.int64_t, width int) shape {
 	return shape{variant, rows * int(cols) / width, 256}
 }
 
-// spmmShape is the zero shape for a part of x, which a device never cuts (Untiled).
+// spmmShape returns the zero shape for a tile of x: on a device x is never tiled.
 func spmmShape(args unsafe.Pointer, of C.enum_weft_type, n int) shape {
 	a := (*C.weft_spmm_args)(args)
 	if a.cut != 0 || a.extend != 0 || a.sums != nil {
@@ -258,12 +258,12 @@ func spmmShape(args unsafe.Pointer, of C.enum_weft_type, n int) shape {
 	if a.slice == 0 {
 		return whole
 	}
-	of1, last := across(a.slice), across(a.cols%a.slice) // of a slice, which begins with a block
+	of1, last := across(a.slice), across(a.cols%a.slice) // each slice begins with a new block
 	whole.threads = int(a.cols/a.slice)*parts(of1.threads, of1.block)*of1.block + last.threads
 	return whole
 }
 
-// rowThreads is how many threads have a row of single columns, as row_threads in spmm.cuh.
+// rowThreads returns the number of threads of a row of single columns, like row_threads in spmm.cuh.
 func rowThreads(columns int) int {
 	lanes, each := 32, 1
 	switch {
@@ -282,16 +282,17 @@ func blockEach(_ unsafe.Pointer, _ C.enum_weft_type, n int) shape { return shape
 
 func warpEach(_ unsafe.Pointer, _ C.enum_weft_type, n int) shape { return shape{"", n * 32, 256} }
 
-// spreadShape has few threads that take long.
+// spreadShape is for few threads that take long, each perhaps in a block of its own.
 func spreadShape(_ unsafe.Pointer, _ C.enum_weft_type, n int) shape { return shape{"", n, 32} }
 
-// tileShape has a block for each tile and batch of columns.
+// tileShape returns the shape with a block for each tile and batch of columns.
 func tileShape(n int, first, cols C.int64_t) shape {
 	return shape{"", n * batches(first, cols) * 256, 256}
 }
 
-// inBlocks is the shape over blocks of 128 rows of so many results (device/kernels/product.cuh) and so many of the
-// columns, whose number the variant names, behind what says how floats are multiplied.
+// inBlocks returns the shape over blocks of results (device/kernels/product.cuh). A block has 128 rows, and a
+// number of columns that the variant ends with. The variant begins with the way in which floats are
+// multiplied.
 func inBlocks(rows, columns C.int64_t, results int, of C.enum_weft_type, by C.int32_t) shape {
 	variant, width, narrowest := "", 128, 16
 	tf32 := of == C.WEFT_FLOAT32 && by == C.WEFT_OF_TF32
@@ -308,7 +309,7 @@ func inBlocks(rows, columns C.int64_t, results int, of C.enum_weft_type, by C.in
 	return shape{variant, results * blocks * 256, 256}
 }
 
-// parts is n/by, rounded up.
+// parts returns n/by, rounded up.
 func parts(n, by int) int { return (n + by - 1) / by }
 
 func dotShape(args unsafe.Pointer, _ C.enum_weft_type, n int) shape {
@@ -316,7 +317,8 @@ func dotShape(args unsafe.Pointer, _ C.enum_weft_type, n int) shape {
 	return inLanes(n*int(a.heads), a.width)
 }
 
-// inLanes is the shape over groups of so many columns, which lanes of a warp have, as lanes_of_head in heads.cuh.
+// inLanes returns the shape over groups of width columns, each on some lanes of a warp, like lanes_of_head in
+// heads.cuh.
 func inLanes(groups int, width C.int64_t) shape {
 	lanes := 1
 	for lanes < 32 && 4*lanes < int(width) {
@@ -325,8 +327,8 @@ func inLanes(groups int, width C.int64_t) shape {
 	return shape{"", groups * lanes, 256}
 }
 
-// pointwiseShape is that of the kernel whose threads have as many registers as an expression
-// (device/kernels/expression.cuh). One with more than all of them is of the CPU.
+// pointwiseShape returns the shape of the kernel whose threads have enough registers for an expression
+// (device/kernels/expression.cuh). The CPU computes an expression that needs more.
 func pointwiseShape(args unsafe.Pointer, _ C.enum_weft_type, n int) shape {
 	a := (*C.weft_pointwise_args)(args)
 	numbers := n * int(a.cols)
@@ -341,7 +343,8 @@ func pointwiseShape(args unsafe.Pointer, _ C.enum_weft_type, n int) shape {
 	return shape{}
 }
 
-// edgesShape has a warp for some heads of sum_rows rows, or of a segment (device/kernels/attend_edges.cuh).
+// edgesShape returns the shape with a warp for some heads of sum_rows rows, or of a segment
+// (device/kernels/attend_edges.cuh).
 func edgesShape(args unsafe.Pointer, of C.enum_weft_type, n int) shape {
 	s := attentionShape(args, of, parts(n, int((*C.weft_attention_args)(args).sum_rows)))
 	if s.variant != "" {
@@ -351,12 +354,12 @@ func edgesShape(args unsafe.Pointer, of C.enum_weft_type, n int) shape {
 	return s
 }
 
-// attentionShape has a warp for some heads of a row, as take in attend.cuh.
+// attentionShape returns the shape with a warp for some heads of a row, like take in attend.cuh.
 func attentionShape(args unsafe.Pointer, _ C.enum_weft_type, n int) shape {
 	return slabsShape(args, n, 1)
 }
 
-// scoredShape is that of GATv1, whose warps have ATTEND_SLABS slabs of columns.
+// scoredShape returns the shape for GATv1, whose warps have ATTEND_SLABS slabs of columns.
 func scoredShape(args unsafe.Pointer, _ C.enum_weft_type, n int) shape { return slabsShape(args, n, 2) }
 
 func slabsShape(args unsafe.Pointer, n, slabs int) shape {

@@ -5,8 +5,8 @@ import (
 	"testing"
 )
 
-// TestShares has each thread begin with the same share of every call, so that it finds in its caches what it
-// left there, and go on with the others'.
+// TestShares: each thread begins with the same share in every call, so that its caches still hold the data,
+// and then goes on with the others' shares.
 func TestShares(t *testing.T) {
 	for n := 1; n < 20; n++ {
 		for threads := 1; threads < 6; threads++ {

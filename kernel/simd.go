@@ -18,8 +18,8 @@ var level = func() int {
 	return chosen
 }()
 
-// forced returns the number of the name that an environment variable holds, or best where it is not set. It
-// ends the program if there is no such name among those that are possible here.
+// forced returns the number of the name that an environment variable holds, or best if it is not set. It ends
+// the program if the name is unknown, or not possible on this machine.
 func forced(variable string, names []string, possible func(int) bool, best int) int {
 	want := os.Getenv(variable)
 	if want == "" {
@@ -49,7 +49,7 @@ var allProducts = []string{
 	C.WEFT_OF_FLOATS: "f32", C.WEFT_OF_PAIRS: "avx512_bf16", C.WEFT_OF_TILES: "amx",
 }
 
-// multiplyBy is how products of BFloat16 matrices are made. oneDNN hears of what WEFT_BF16 asks for before
+// multiplyBy says how products of BFloat16 matrices are made. oneDNN is told the choice of WEFT_BF16 before
 // its first product.
 var multiplyBy = func() int {
 	if os.Getenv("WEFT_BF16") == allProducts[C.WEFT_OF_PAIRS] {
@@ -60,14 +60,14 @@ var multiplyBy = func() int {
 }()
 
 // BFloat16Products returns how products of BFloat16 matrices are made: amx, in AMX's tiles; avx512_bf16, by
-// AVX512-BF16's dot products; f32, of numbers that are converted to Float32. It follows from the kind of
-// processor: avx512_bf16 is AMD's, since on Intel's these instructions have half the rate of those for
-// Float32. WEFT_SIMD and ONEDNN_MAX_CPU_ISA may take some away, and the environment variable WEFT_BF16 asks
-// for one.
+// AVX512-BF16's dot products; f32, of numbers that are converted to Float32. It depends on the kind of
+// processor: avx512_bf16 is only for AMD's, because on Intel's these instructions have half the rate of those
+// for Float32. WEFT_SIMD and ONEDNN_MAX_CPU_ISA may rule some out, and the environment variable WEFT_BF16
+// chooses one.
 func BFloat16Products() string { return allProducts[multiplyBy] }
 
-// MultipliesBFloat16 says whether products of BFloat16 matrices are made of such numbers: BFloat16Products
-// is not f32.
+// MultipliesBFloat16 reports whether products of BFloat16 matrices multiply such numbers: BFloat16Products is
+// not f32.
 func MultipliesBFloat16() bool { return multiplyBy != C.WEFT_OF_FLOATS }
 
 // OneDNN returns the version of the library that makes the dense products.

@@ -11,16 +11,16 @@ import (
 	"weft/kernel"
 )
 
-// TestBFloat16Products: in each way that this processor has, products of bfloat16s are the reference's, and
-// a row of them has the same bits wherever it stands. WEFT_BF16 chooses a way for a process, which oneDNN
-// takes, too, and refuses others.
+// TestBFloat16Products: in each way that this processor has, products of bfloat16s agree with the reference,
+// and a row has the same bits wherever it stands. WEFT_BF16 chooses a way for a process, also for oneDNN, and
+// refuses impossible ways.
 func TestBFloat16Products(t *testing.T) {
 	if os.Getenv("WEFT_BF16") != "" {
 		t.Skip("WEFT_BF16 is set")
 	}
 	run := func(way string) (string, error) {
 		tests := "^(TestBFloat16Way|TestRowOfAProduct|TestConformanceBFloat16)$/product$"
-		if way == kernel.BFloat16Products() { // all of which run in this process
+		if way == kernel.BFloat16Products() { // all tests run in this way in this process
 			tests = "^(TestBFloat16Way|TestConformanceBFloat16)$/^product$"
 		}
 		test := exec.Command(os.Args[0], "-test.v", "-test.run", tests)
@@ -38,7 +38,7 @@ func TestBFloat16Products(t *testing.T) {
 	if ways[0] != "f32" {
 		t.Errorf("ways %v lack f32", ways)
 	}
-	takes := []*regexp.Regexp{ // of oneDNN's calls, from the second way on
+	takes := []*regexp.Regexp{ // lines of oneDNN's log, from the second way on
 		regexp.MustCompile(`(?m)^onednn_verbose,exec,.*avx512_core_bf16`),
 		regexp.MustCompile(`(?m)^onednn_verbose,exec,.*amx`),
 	}

@@ -2,23 +2,24 @@ package kernel
 
 import "weft/tensor"
 
-// lineBytes is a line of a card's caches, in bytes.
+// lineBytes is the size of a line of a card's caches, in bytes.
 const lineBytes = 128
 
-// gathering are the numbers of an aggregation on a card.
+// gathering has the sizes of an aggregation on a card.
 type gathering struct {
 	edges, rows, sources int
 	row                  int  // bytes of a row of x
-	weighted             bool // by edges
+	weighted             bool // edges have weights
 }
 
-// passing returns how many bytes an aggregation reads from a card's memory, expected, and from its second cache, of
-// which so many bytes hold rows of x, if threads take so many bytes of each row at a time. Each slice of all rows
-// then reads the edges once more: an index and maybe a weight of each, and where each row begins.
+// passing returns the bytes that an aggregation is expected to read from a card's memory, and all that it
+// reads, from memory or cache. Threads take slice bytes of each row at a time, and cache bytes of the
+// second-level cache hold rows of x. Each slice of all rows reads the edges once more: an index and perhaps a
+// weight of each, and where each row begins.
 //
-// A row is read once for each edge. Where slices of all rows fit the cache it comes from memory once.
-// Otherwise a read finds its row in the cache with the probability that the row is among those that fit, as
-// if all rows were equally likely.
+// A row is read once for each edge. If slices of all rows fit the cache, it comes from memory once. Otherwise
+// a read finds its row in the cache with the probability that the row is among those that fit, as if all rows
+// were equally likely.
 func (g gathering) passing(slice, cache int) (memory, all float64) {
 	edge := 4
 	if g.weighted {
@@ -31,15 +32,17 @@ func (g gathering) passing(slice, cache int) (memory, all float64) {
 	return structure + reads*(1-found) + first*found, structure + reads
 }
 
-// slice returns how many bytes of each row threads should take at a time, a multiple of a line, on a card with so
-// many bytes of second cache; 0: whole rows.
+// slice returns how many bytes of each row threads should take at a time, a multiple of a line, on a card
+// with so many bytes of second-level cache; 0: whole rows.
 //
-// Half of the cache is for rows of x: indices and results pass it, too, and some cards keep a line in both of its
-// halves. It has twice the rate of the memory or more, and a thread waits for both, so that an aggregation takes
+// Half of the cache counts for rows of x: indices and results pass through it, too, and some cards keep a
+// line in both halves. The cache has at least twice the rate of the memory, and a thread waits for both. So
+// the time of an aggregation is proportional to
 //
 //	bytes of memory + 1/2 · bytes of the cache.
 //
-// Narrower ones are taken where that is a twentieth less, since a warp then has more rows, of different lengths.
+// A narrower slice is taken if that is at least a twentieth less, because a warp then has more rows, of
+// different lengths.
 func (g gathering) slice(cache int64) int {
 	time := func(slice int) float64 {
 		memory, all := g.passing(slice, int(cache/2))
@@ -57,7 +60,8 @@ func (g gathering) slice(cache int64) int {
 	return best
 }
 
-// slice returns how many columns of x a device takes at a time in an aggregation for rows lo…hi−1; 0: all.
+// slice returns the number of columns of x that a device takes at a time in an aggregation for rows lo…hi−1;
+// 0: all.
 func (t *Team) slice(a *CSR, x *tensor.Matrix, lo, hi int) int {
 	d, on := t.backend.(*device)
 	if !on {

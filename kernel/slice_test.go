@@ -13,7 +13,7 @@ import (
 	"weft/tensor"
 )
 
-// cached is a card with a second cache of so many bytes. It notes how many blocks aggregations have.
+// cached is a card with a second-level cache of so many bytes. It notes the number of blocks of aggregations.
 type cached struct {
 	kernel.Device
 	cache  int64
@@ -29,9 +29,9 @@ func (c *cached) Launch(name string, blocks, threads int, args unsafe.Pointer, b
 	return c.Device.Launch(name, blocks, threads, args, bytes)
 }
 
-// TestSlices: aggregations on a card whose second cache holds few rows take slices of columns, have the bits
-// of those that take whole rows, and are right: of all rows, and of two ranges of them. Rows have no edges,
-// few, those that a block shares, and those that are cut.
+// TestSlices: on a card whose second-level cache holds few rows, aggregations take slices of columns. They
+// have the same bits as with whole rows, and are right, for all rows and for two ranges of them. Some rows
+// have no edges, some few, some enough for a whole block, and some are cut.
 func TestSlices(t *testing.T) {
 	devicetest.Library(t)
 	for _, storage := range []tensor.Element{tensor.Float32, tensor.BFloat16} {
@@ -50,7 +50,8 @@ func TestSlices(t *testing.T) {
 		a.Values = s.normal(1, a.Entries())
 		scales := kernel.Scales{Row: s.normal(a.Rows, 1), Col: s.normal(a.Cols, 1), Self: s.normal(a.Rows, 1)}
 		for _, c := range []struct{ cols, cache int }{
-			{128, 2 * 311 * 128}, {164, 2 * 311 * 128}, {197, 2 * 311 * 256}, // whole vectors, and single numbers
+			// rows of whole vectors, and of single numbers
+			{128, 2 * 311 * 128}, {164, 2 * 311 * 128}, {197, 2 * 311 * 256},
 		} {
 			c.cols *= 4 / storage.Size()
 			x := s.stored(a.Cols, c.cols)

@@ -6,7 +6,8 @@ import (
 	"weft/internal/assert"
 )
 
-// TestSliceChoice has graphs of published sizes on cards with second caches of 50 MB (H100) and of 6 MB.
+// TestSliceChoice has graphs of published sizes, on cards with second-level caches of 50 MB (H100) and of 6
+// MB.
 func TestSliceChoice(t *testing.T) {
 	arxiv := gathering{edges: 2_315_598, rows: 169_343, sources: 169_343, row: 1024}
 	for _, c := range []struct {
@@ -29,8 +30,8 @@ func TestSliceChoice(t *testing.T) {
 	}
 }
 
-// TestPassing counts by hand what passes for 4 rows of 256 bytes with 10 edges of weights, two rows of whose 128
-// bytes fit.
+// TestPassing counts by hand for 4 rows of 256 bytes and 10 weighted edges. The cache has room for 128 bytes
+// of two rows.
 func TestPassing(t *testing.T) {
 	g := gathering{edges: 10, rows: 3, sources: 4, row: 256, weighted: true}
 	memory, all := g.passing(128, 256)

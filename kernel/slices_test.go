@@ -9,9 +9,9 @@ import (
 	"weft/tensor"
 )
 
-// TestColumnsHaveTheSameBits: what sums, maxima and attention with given scores make of some columns of a
-// matrix has the bits of these columns of what they make of the whole, so that columns can be divided among
-// workers. Each column is summed edge after edge, whatever vectors it shares with others.
+// TestColumnsHaveTheSameBits: sums, maxima and attention with given scores have the same bits for some
+// columns of a matrix as for these columns of the whole, so that columns can be divided among workers. Each
+// column is summed edge after edge, whatever columns share its vector.
 func TestColumnsHaveTheSameBits(t *testing.T) {
 	for _, cols := range []int{37, 64, 300} {
 		with(t, func(s *suite) {
@@ -26,7 +26,7 @@ func TestColumnsHaveTheSameBits(t *testing.T) {
 	})
 }
 
-// slices holds slices of few columns, wherever they begin, and as nearly equal as so many workers have them.
+// slices tests slices of few columns, wherever they begin, and slices as equal as those of so many workers.
 func (s *suite) slices(what string, a *kernel.CSR, cols int) {
 	whole := s.overSlices(a, cols)
 	results := whole(0, cols)
@@ -49,7 +49,8 @@ func (s *suite) slices(what string, a *kernel.CSR, cols int) {
 	}
 }
 
-// overSlices makes, of some columns of the same random matrices, what they are made of in training.
+// overSlices returns a function that computes, for some columns of the same random matrices, what training
+// computes of them.
 func (s *suite) overSlices(a *kernel.CSR, cols int) func(from, to int) map[string]*tensor.Matrix {
 	team, n := s.team, a.Rows
 	weighted := *a
@@ -103,9 +104,9 @@ func (s *suite) overSlices(a *kernel.CSR, cols int) func(from, to int) map[strin
 	}
 }
 
-// TestHeadsHaveTheSameBits: what attention makes of some of a layer's heads, of GATv1 also of some of a
-// head's columns, has the bits that it has among all heads, so that columns can be divided among workers. A
-// row's exponentials are added in the layer's order, whatever vectors they share with others.
+// TestHeadsHaveTheSameBits: attention has the same bits for some of a layer's heads, in GATv1 also for some
+// of a head's columns, as among all heads, so that columns can be divided among workers. A row's exponentials
+// are added in the layer's order, whatever heads share a vector.
 func TestHeadsHaveTheSameBits(t *testing.T) {
 	degrees := []int{63, 64, 65, 127, 128, 129, 500, 1023, 1024, 1025, 1500} // around the ends of batches
 	for d := range 40 {
@@ -118,7 +119,7 @@ func TestHeadsHaveTheSameBits(t *testing.T) {
 	with(t, func(s *suite) { s.someHeads(5, 3, s.ofDegrees([]int{3, 20_000, 200, 40})) })
 }
 
-// ofDegrees is a graph with as many vertices as degrees, each of so many random in-edges.
+// ofDegrees returns a graph with a vertex for each degree, which has so many random in-edges.
 func (s *suite) ofDegrees(degrees []int) *kernel.CSR {
 	lists := make([][]int32, len(degrees))
 	for i, degree := range degrees {
@@ -129,8 +130,8 @@ func (s *suite) ofDegrees(degrees []int) *kernel.CSR {
 	return s.rows(len(degrees), lists)
 }
 
-// someHeads holds attention over the slices of as many workers, head by head where they are cut inside one,
-// against that over the whole layer; in one block and in two.
+// someHeads compares attention over the slices of several workers with attention over the whole layer, in one
+// block and in two. A slice that begins inside a head is computed head by head.
 func (s *suite) someHeads(heads, width int, a *kernel.CSR) {
 	n, cols := a.Rows, heads*width
 	left, right := halves(s.team, a, n/2)
@@ -185,7 +186,7 @@ func (s *suite) someHeads(heads, width int, a *kernel.CSR) {
 	}
 }
 
-// sameColumns fails unless got has the bits of whole's columns from one on.
+// sameColumns fails unless got has the bits of whole's columns, from column from on.
 func (s *suite) sameColumns(what string, got, whole *tensor.Matrix, from int) {
 	s.t.Helper()
 	for i := range got.Rows {

@@ -17,19 +17,19 @@ type CSR struct {
 	Indices    *tensor.Matrix // Int32, 1 × entries, ascending within a row
 	Values     *tensor.Matrix // Float32, 1 × entries; nil: all one
 
-	// Segments are those of the rows of more than 16384 entries, which FindSegments cuts: threads share such
-	// a row. Without, each row is one thread's. On a device those of the rows of more than 2048 entries
-	// follow, which attention cuts there, too.
+	// Segments are the parts into which FindSegments cuts rows of more than 16384 entries, so that threads
+	// share such a row. Without segments one thread computes each row. On a device the segments of rows of
+	// more than 2048 entries follow, because attention cuts them there, too.
 	Segments []Segment
-	long     int            // how many are of rows of more than 16384 entries: the first ones
-	list     *tensor.Matrix // Int64: all segments in a device's memory, a row each; nil: there are none
-	listed   int            // the row there of the first of Segments
+	long     int            // number of segments of rows of more than 16384 entries, which come first
+	list     *tensor.Matrix // Int64: all segments in a device's memory, a row for each; nil: there are none
+	listed   int            // the row in list of the first of Segments
 }
 
 // Entries returns the number of stored entries.
 func (a *CSR) Entries() int { return a.Indices.Cols }
 
-// entriesOf is how many of them are in rows first…last−1, which are taken to be as long as the others.
+// entriesOf returns the number of entries of rows first…last−1, if all rows were equally long.
 func (a *CSR) entriesOf(first, last int) int {
 	return int(int64(a.Entries()) * int64(last-first) / int64(max(1, a.Rows)))
 }
@@ -42,13 +42,13 @@ func (a *CSR) c() C.weft_edges {
 	}
 }
 
-// ends returns where the rows' entries end, behind the last of each.
+// ends returns the positions behind the last entry of each row.
 func ends(a *CSR) *C.int64_t { return (*C.int64_t)(unsafe.Add(unsafe.Pointer(longs(a.Indptr)), 8)) }
 
-// structure is what a kernel over all of a's rows reads of it.
+// structure returns the matrices of a that a kernel over all rows reads.
 func (a *CSR) structure() []*tensor.Matrix { return []*tensor.Matrix{a.Indptr, a.Indices, a.Values} }
 
-// Arrays are the matrices that a has, some of which may be nil.
+// Arrays returns all matrices of a, some of which may be nil.
 func (a *CSR) Arrays() []*tensor.Matrix { return append(a.structure(), a.list) }
 
 // Release gives the arrays back.
@@ -58,15 +58,15 @@ func (a *CSR) Release() {
 	}
 }
 
-// Scales are the factors of an aggregation, each one column or nil for ones: Row per destination, Col per
-// source, Self (nil for zeros) the weight of the destination's own row, for a matrix whose sources and
-// destinations are the same rows.
+// Scales are the factors of an aggregation. Each is one column: Row has a factor for each destination, and
+// Col for each source; nil: ones. Self has the weight of each destination's own row, if sources and
+// destinations are the same rows; nil: zeros.
 type Scales struct {
 	Row, Col, Self *tensor.Matrix
 }
 
 // SpMM is the aggregation z_i = row_i · (Σ_{j in row i of a} a_ij · col_j · x_j + self_i · x_i), for x a.Cols
-// × columns and z a.Rows × columns. Each of them is Float32 or BFloat16; z is rounded when a row's sum is
+// × columns and z a.Rows × columns. Each of them is Float32 or BFloat16. z is rounded when a row's sum is
 // complete.
 func (t *Team) SpMM(z *tensor.Matrix, a *CSR, x *tensor.Matrix, s Scales, to Output) {
 	a = a.cutLong()
@@ -81,8 +81,8 @@ func (t *Team) SpMM(z *tensor.Matrix, a *CSR, x *tensor.Matrix, s Scales, to Out
 	t.spmmSegments(*args, z, a, x, to)
 }
 
-// SpMMRows is rows lo…hi−1 of SpMM, with the bits that they have there, in the same rows of z. It reads those
-// rows of x alone that are their sources or, with self weights, they themselves. It never uses tiles.
+// SpMMRows computes rows lo…hi−1 of SpMM, with the same bits, in the same rows of z. It reads only the rows
+// of x that are their sources and, with self weights, these rows themselves. It never uses tiles.
 func (t *Team) SpMMRows(z *tensor.Matrix, a *CSR, x *tensor.Matrix, s Scales, to Output, lo, hi int) {
 	some := a.cutLong().segmentsOf(lo, hi)
 	args := spmmArgs(z, some, x, s, to)
@@ -93,7 +93,7 @@ func (t *Team) SpMMRows(z *tensor.Matrix, a *CSR, x *tensor.Matrix, s Scales, to
 	t.spmmSegments(*args, z, some, x, to)
 }
 
-// spmmOn is the kernel for all rows of a.
+// spmmOn returns the kernel for all rows of a.
 func spmmOn(z *tensor.Matrix, a *CSR, x *tensor.Matrix, s Scales, to Output) routine {
 	r := on(C.weft_spmm, x).needs(a.structure()...).needs(s.Row).gathers(a.Entries(), x, s.Col)
 	if s.Self != nil {
@@ -120,7 +120,7 @@ func spmmArgs(z *tensor.Matrix, a *CSR, x *tensor.Matrix, s Scales, to Output) *
 	}
 }
 
-// spmmSegments does what args describe for the rows of a that are cut.
+// spmmSegments computes the product that args describe for the rows of a that are cut.
 func (t *Team) spmmSegments(args C.weft_spmm_args, z *tensor.Matrix, a *CSR, x *tensor.Matrix, to Output) {
 	b := t.bySegments(a)
 	args.z, args.z_type = either(b.sum(z)), C.WEFT_FLOAT32
@@ -128,10 +128,10 @@ func (t *Team) spmmSegments(args C.weft_spmm_args, z *tensor.Matrix, a *CSR, x *
 	b.runSums(on(C.weft_spmm, x), unsafe.Pointer(&args), to)
 }
 
-// Max is z_ic = max_{j in row i} x_jc, and arg (Int32) the id of the source that gave it; ids (Int32, nil:
-// the row) are the sources' vertices, and the smallest wins a tie. NaN is larger than any number. A row
-// without in-neighbours has 0 and −1. loops (Int32) is positive for the rows that are their own in-neighbour
-// besides (nil: none); the matrix holds no self loops then.
+// Max is z_ic = max_{j in row i} x_jc, and arg (Int32) is the id of the source that has it. ids (Int32; nil:
+// the row) are the sources' vertices, and the smallest id wins a tie. NaN is larger than any number. A row
+// without in-neighbours has 0 and −1. loops (Int32; nil: none) is positive for rows that are also their own
+// in-neighbour; the matrix then has no self loops.
 func (t *Team) Max(z, arg *tensor.Matrix, a *CSR, x, ids, loops *tensor.Matrix, to Output) {
 	a = a.cutLong()
 	first := to == Replace
@@ -179,7 +179,7 @@ func (t *Team) MaxBackward(dx *tensor.Matrix, transposed *CSR, g, arg, ids, loop
 	b.runSums(r, unsafe.Pointer(&part), Accumulate)
 }
 
-// MaskEntries returns the copy of a's values with a mask by (row, column), or by (column, row) where a is the
+// MaskEntries returns a copy of a's values under a mask of (row, column), or of (column, row) if a is the
 // transpose of the matrix that the mask belongs to.
 func (t *Team) MaskEntries(a *CSR, m Mask, read Orientation) *tensor.Matrix {
 	out := t.scratch(tensor.Float32, 1, a.Entries())
@@ -196,7 +196,7 @@ func (t *Team) MaskEntries(a *CSR, m Mask, read Orientation) *tensor.Matrix {
 	return out
 }
 
-// Densify is z = a as a dense matrix, Float32 or BFloat16.
+// Densify is z = a, for a dense matrix z in Float32 or BFloat16.
 func (t *Team) Densify(z *tensor.Matrix, a *CSR) {
 	check("dense form", z, a.Rows, a.Cols)
 	t.Zero(z)
@@ -206,7 +206,7 @@ func (t *Team) Densify(z *tensor.Matrix, a *CSR) {
 	t.edges(on(C.weft_densify, z).streams(a.structure()...).streams(z), unsafe.Pointer(args), a.uncut(), 8)
 }
 
-// Transpose returns the transpose of a, its rows' entries in ascending order, charged to kind.
+// Transpose returns the transpose of a, charged to kind. The entries of its rows are in ascending order.
 func (t *Team) Transpose(a *CSR, kind tensor.Kind) *CSR {
 	b := &CSR{
 		Rows: a.Cols, Cols: a.Rows,
@@ -221,8 +221,8 @@ func (t *Team) Transpose(a *CSR, kind tensor.Kind) *CSR {
 	return b
 }
 
-// SetTranspose makes a, which has the sizes of b's transpose, that, where this worker writes a. It is done
-// once for each matrix, on one thread.
+// SetTranspose sets a, which has the sizes of b's transpose, to that transpose, if this worker writes a. It
+// is done once for each matrix, on one thread.
 func (a *CSR) SetTranspose(b *CSR) {
 	from, columns := b.Indptr.ReadInt64s(), b.Indices.ReadInt32s()
 	next, rows := a.Indptr.WriteInt64s(), a.Indices.WriteInt32s()

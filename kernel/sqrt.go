@@ -21,8 +21,8 @@ func (t *Team) Sqrt(z, x *tensor.Matrix, least float32) {
 	})
 }
 
-// SqrtBackward is dx = g/(2·z), the gradient of Sqrt's input from its output z, and 0 where z is 0. dx may be
-// g.
+// SqrtBackward is dx = g/(2·z), the gradient of Sqrt's input, from its output z, and 0 where z is 0. dx may
+// be g.
 func (t *Team) SqrtBackward(dx, g, z *tensor.Matrix) {
 	t.inGo(C.weft_sqrt_back, dx, g, z, 0, func(dx, g, z []float32) {
 		for i, v := range z {

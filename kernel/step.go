@@ -31,7 +31,8 @@ func (t *Team) Adam(w, g, m, v *tensor.Matrix, s AdamStep) {
 	t.rows(on(C.weft_adam).streams(w, w, m, m, v, v, g), unsafe.Pointer(args), w.Len(), 8)
 }
 
-// SGDStep holds one step's settings. Clip multiplies the gradient. The First step overwrites the buffer.
+// SGDStep holds one step's settings. Clip multiplies the gradient. First says that this is the first step,
+// which overwrites the buffer.
 type SGDStep struct {
 	Rate, Momentum, Decay, Clip float64
 	First                       bool

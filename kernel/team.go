@@ -1,15 +1,17 @@
-// Package kernel computes on matrices: C functions, each single-threaded over a range of rows and written for
-// AVX-512, AVX2 with FMA, and any CPU; and a Team of goroutines that hands the ranges out. A row has one
-// writer. One of many entries is cut into segments, and reductions over vertices run over tiles of fixed
-// size; their partial results are merged in order. So a result has the same bits for any number of threads.
-// Products with a weight come from oneDNN.
+// Package kernel computes on matrices. It has C functions, each single-threaded over a range of rows, written
+// for AVX-512, AVX2 with FMA, and any CPU. A Team of goroutines hands the ranges out. A row has one writer. A
+// row of many entries is cut into segments, and reductions over vertices run over tiles of fixed size. Their
+// partial results are merged in order, so a result has the same bits for any number of threads. Products with
+// a weight come from oneDNN.
 //
-// Features, activations and their gradients are Float32 or BFloat16: the operands in storage, of one type in
-// a call unless it says otherwise. Arithmetic is in Float32 or wider, and a result is rounded once.
+// Features, activations and their gradients are Float32 or BFloat16: the operands in storage. They have one
+// type in a call, unless its comment says otherwise. Arithmetic is in Float32 or wider, and a result is
+// rounded once.
 //
 // Shapes are checked; a mismatch is a programming error and panics.
 //
-// Operations of package autograd, optimizers, and axes that pack and add rows call a Team.
+// The operations of package autograd, optimizers (package optim), and axes that pack and add rows
+// (parallel/*) call a Team.
 package kernel
 
 // #include "native/weft.h"
@@ -25,30 +27,30 @@ import (
 
 // Team runs kernels on a number of threads. A moment after the last call it holds no goroutines.
 type Team struct {
-	// Memory is where kernels take their scratch matrices from.
+	// Memory is the Meter from which kernels take their scratch matrices.
 	Memory *tensor.Meter
-	// Untiled computes products with large matrices without tiles (cut.go). They take less memory, have the
-	// same bits, and may take longer.
+	// Untiled says that products with large matrices are computed without tiles (cut.go). They take less
+	// memory, have the same bits, and may take longer.
 	Untiled bool
 	// Storage is the element type that tapes store values of vertices and edges in: Float32 or BFloat16.
 	Storage tensor.Element
-	// TF32 has devices multiply Float32 matrices by tensor cores (3×TF32), whose sums are about as exact.
+	// TF32 says that devices multiply Float32 matrices by tensor cores (3×TF32). The sums are about as exact.
 	TF32 bool
-	// Watch, where it is set, makes each kernel call: by run, once, or more often where only its time
+	// Watch, if it is set, makes each kernel call by calling run: once, or more often if only the time
 	// matters.
 	Watch func(c Call, run func())
-	// Waits has run return when a device has done what the call asked of it.
+	// Waits says that run returns only when a device has done the call.
 	Waits   bool
-	more    int // as Call.More
+	more    int // Call.More of its calls
 	threads int
 	sizes   tileSizes
 	backend backend
-	// partials is how many segments a device works on at a time, at most.
-	partials int
+	// places is the largest number of segments that a device works on at a time.
+	places int
 }
 
-// NewTeam returns a team of at least one thread. One of all cores has Go's scheduler keep a processor spare
-// (cores.AddProcessor).
+// NewTeam returns a team of at least one thread. For a team of all cores, it gives Go's scheduler one more
+// processor (cores.AddProcessor).
 func NewTeam(threads int, memory *tensor.Meter) *Team {
 	if threads >= cores.Count() {
 		cores.AddProcessor()
@@ -57,26 +59,25 @@ func NewTeam(threads int, memory *tensor.Meter) *Team {
 	return newTeam(threads, memory, newCPU(threads))
 }
 
-// NewPlan returns a team whose kernels do nothing. A computation on it allocates the most that it would
-// allocate on a team of so many threads. Its Meter then knows the peak. As no page is touched, that costs no
-// memory.
+// NewPlan returns a team whose kernels do nothing. A computation on it allocates as much as it would at most
+// on a team of so many threads, so the Meter knows the peak. No page is touched, so it costs no memory.
 func NewPlan(threads int, memory *tensor.Meter) *Team {
 	memory.Plan()
 	return newTeam(max(1, threads), memory, nothing{})
 }
 
 func newTeam(threads int, memory *tensor.Meter, on backend) *Team {
-	return &Team{Memory: memory, threads: threads, sizes: usualTiles, backend: on, partials: devicePartials}
+	return &Team{Memory: memory, threads: threads, sizes: usualTiles, backend: on, places: devicePlaces}
 }
 
-// In returns the team with other memory.
+// In returns the same team with another Meter.
 func (t *Team) In(memory *tensor.Meter) *Team {
 	of := *t
 	of.Memory = memory
 	return &of
 }
 
-// Unwatched returns the team without Watch, for calls that not every epoch makes.
+// Unwatched returns the same team without Watch, for calls that not every epoch makes.
 func (t *Team) Unwatched() *Team {
 	of := *t
 	of.Watch = nil
@@ -93,39 +94,40 @@ func (t *Team) Parallel(n int, work func(k int)) { t.backend.parallel(n, work) }
 // Serial calls work once: Parallel for work that is not divided among threads.
 func (t *Team) Serial(work func()) { t.backend.parallel(1, func(int) { work() }) }
 
-// Call is a kernel call as Team.Watch is told of it.
+// Call describes a kernel call to Team.Watch.
 type Call struct {
-	Kernel  string // as in weft.h, or "product"
+	Kernel  string // the name in weft.h, or "product"
 	Shape   Shape
-	Entries int // of a kernel over a sparse matrix, in its rows, which are taken to be equally long
+	Entries int // of a kernel over a sparse matrix: the entries of its rows, if all rows were equally long
 	Bytes   Bytes
-	More    int // calls like this one that a plan leaves out: of Team.Times −1 to n−1
+	More    int // number of calls like this one that a plan leaves out: Team.Times sets it, from −1 on
 }
 
-// Operations is the floating-point operations of a product, and 0 of any other kernel.
+// Operations returns the floating-point operations of a product, and 0 for any other kernel.
 func (c Call) Operations() float64 {
 	return 2 * float64(c.Shape[0]) * float64(c.Shape[1]) * float64(c.Shape[2])
 }
 
-// Bytes are what a call reads and writes of its operands. An operand counts as often as the call passes over
-// it: what is added to counts twice.
+// Bytes counts the bytes of operands that a call reads and writes. An operand counts as often as the call
+// passes over it: a matrix that is added to counts twice.
 type Bytes struct {
-	Streamed int // from front to back
-	// Least is the part of Streamed that no fusion saves: what a product or a sum along edges reads and the
-	// result that it writes. All other work on rows could at best be done while these pass.
+	Streamed int // read or written from front to back
+	// Least is the part of Streamed that no fusion saves: the operands of a product or of a sum along edges,
+	// and its result. All other work on rows could at best be done while these pass.
 	Least    int
 	Written  int // the part of Least that is a result
-	Gathered int // rows that the entries of a sparse matrix name, each time that one does
+	Gathered int // rows that the entries of a sparse matrix read, counted once for each entry
 }
 
-// Work is what calls do: the bytes, what rows are gathered, and the floating-point operations of products.
+// Work counts the work of calls: their bytes, the entries that gather rows, and the floating-point operations
+// of products.
 type Work struct {
 	Bytes
-	Entries    int // that name the rows of Gathered
+	Entries    int // the entries that read the rows of Gathered
 	Operations float64
 }
 
-// Work is that of the call, and of those like it that a plan leaves out.
+// Work returns the work of the call, and of the calls like it that a plan leaves out.
 func (c Call) Work() Work {
 	n := 1 + c.More
 	w := Work{Bytes: c.Bytes.times(n, 1), Operations: float64(n) * c.Operations()}
@@ -153,7 +155,7 @@ func (b Bytes) times(part, whole int) Bytes {
 	return Bytes{of(b.Streamed), of(b.Least), of(b.Written), of(b.Gathered)}
 }
 
-// bytesOf is the size of matrices, some of which may be nil.
+// bytesOf returns the size of matrices, some of which may be nil.
 func bytesOf(matrices ...*tensor.Matrix) (n int) {
 	for _, m := range matrices {
 		if m != nil {
@@ -163,8 +165,9 @@ func bytesOf(matrices ...*tensor.Matrix) (n int) {
 	return n
 }
 
-// Shape is the rows that a kernel works on and about how many elements it reads for each, or for each of its
-// entries. A product has the rows and columns of its left factor and the columns of its right one.
+// Shape has the number of rows that a kernel works on, and about how many elements it reads for each row, or
+// for each entry. For a product it has the rows and columns of the left factor, and the columns of the right
+// factor.
 type Shape [3]int
 
 func (s Shape) String() string {
@@ -174,7 +177,7 @@ func (s Shape) String() string {
 	return fmt.Sprintf("%d×%d×%d", s[0], s[1], s[2])
 }
 
-// names are the C kernels'.
+// names are the names of the C kernels.
 var names = func() (names [C.WEFT_KERNEL_COUNT]string) {
 	for k := range names {
 		names[k] = C.GoString(C.weft_name(C.int(k)))
@@ -182,11 +185,11 @@ var names = func() (names [C.WEFT_KERNEL_COUNT]string) {
 	return names
 }()
 
-// Work makes a call that is not a kernel's, work(0) … work(n−1), so that Watch is told of it.
+// Work makes a call of Go code, work(0) … work(n−1), so that Watch is told of it.
 func (t *Team) Work(c Call, n int, work func(k int)) { t.make(c, n, work) }
 
-// OnHost has matrices be on the host, for the CPU to read them. On a device this counts as name, which no
-// kernel computes there.
+// OnHost makes matrices valid on the host, for the CPU to read. On a device, DeviceUse.OnCPU counts the bytes
+// under name, the work that no kernel of the device does.
 func (t *Team) OnHost(name string, read ...*tensor.Matrix) {
 	if !t.Memory.OnDevice() {
 		return
@@ -198,18 +201,18 @@ func (t *Team) OnHost(name string, read ...*tensor.Matrix) {
 	t.Memory.ToHost(name, all)
 }
 
-// make makes a call, which is work(0) … work(n−1).
+// make makes a call of Go code, work(0) … work(n−1).
 func (t *Team) make(c Call, n int, work func(k int)) { t.watched(c, func() { t.Parallel(n, work) }) }
 
-// Times returns the team for a part of a plan whose calls count n times: for n parts that are alike, or, if n
-// is 0, not at all. Calls of the team itself, such as those beside the part, count once.
+// Times returns the same team for a part of a plan whose calls count n times: for n equal parts, or not at
+// all if n is 0. Calls of t itself count once.
 func (t *Team) Times(n int) *Team {
 	of := *t
 	of.more = n - 1
 	return &of
 }
 
-// watched makes a call by run.
+// watched makes a call by run, through Watch if it is set.
 func (t *Team) watched(c Call, run func()) {
 	if t.Watch == nil {
 		run()
@@ -231,13 +234,13 @@ type routine struct {
 	bytes Bytes
 }
 
-// streams adds to the kernel's Bytes what it passes over, each of the matrices once; nil is none.
+// streams adds to the kernel's Bytes the matrices that it passes over, each once; they may be nil.
 func (r routine) streams(matrices ...*tensor.Matrix) routine {
 	r.bytes.Streamed += bytesOf(matrices...)
 	return r
 }
 
-// needs is streams for what counts as Least.
+// needs is streams for operands that count as Least.
 func (r routine) needs(matrices ...*tensor.Matrix) routine {
 	r.bytes.Least += bytesOf(matrices...)
 	return r.streams(matrices...)
@@ -249,7 +252,7 @@ func (r routine) writes(matrices ...*tensor.Matrix) routine {
 	return r.needs(matrices...)
 }
 
-// gathers adds a row of each of the matrices for each of so many entries.
+// gathers adds to the kernel's Bytes a row of each of the matrices for each entry.
 func (r routine) gathers(entries int, matrices ...*tensor.Matrix) routine {
 	for _, m := range matrices {
 		if m != nil {
@@ -259,8 +262,8 @@ func (r routine) gathers(entries int, matrices ...*tensor.Matrix) routine {
 	return r
 }
 
-// on returns the kernel for operands of one element type, Float32 or BFloat16; nil is of either. A kernel
-// that is not over storage has no such operands.
+// on returns the kernel for operands of one element type, Float32 or BFloat16; nil fits both. A kernel
+// without operands in storage is given none.
 func on(name C.int, storage ...*tensor.Matrix) routine {
 	r, first := routine{name: name, of: C.WEFT_FLOAT32}, true
 	for _, m := range storage {
@@ -297,8 +300,8 @@ func (t *Team) scratch(element tensor.Element, rows, cols int) *tensor.Matrix {
 	return t.Memory.NewElement(tensor.Buffers, element, rows, cols)
 }
 
-// List returns a list of rows or of classes, Int32 and 1 × n, in the team's memory of a kind. Where the team
-// only plans it holds nothing.
+// List returns a list of rows or of classes, Int32 and 1 × n, in the team's memory, charged to kind. In a
+// plan it holds nothing.
 func List[T int32 | int64](t *Team, kind tensor.Kind, numbers []T) *tensor.Matrix {
 	m := t.Memory.NewElement(kind, tensor.Int32, 1, len(numbers))
 	for i := range m.WriteInt32s() {
@@ -314,10 +317,10 @@ func floats(m *tensor.Matrix) *C.float {
 	return (*C.float)(elements(m, tensor.Float32))
 }
 
-// storage returns the address of the first element of a matrix that the kernel's element type is chosen by.
+// storage returns the address of the first element of an operand that has the kernel's element type.
 func storage(m *tensor.Matrix) *C.elem { return (*C.elem)(either(m)) }
 
-// either returns the address of a matrix whose type the kernel gets as another argument.
+// either returns the address of a matrix whose element type is another argument of the kernel.
 func either(m *tensor.Matrix) unsafe.Pointer {
 	if m == nil {
 		return nil

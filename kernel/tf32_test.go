@@ -12,7 +12,7 @@ import (
 	"weft/tensor"
 )
 
-// onTF32 runs a test with a team on a card whose products are 3×TF32, and with one whose products are of
+// onTF32 runs a test with a team on a card whose products are 3×TF32, and a team whose products are of
 // floats.
 func onTF32(t *testing.T, run func(s *suite, tf32, floats *kernel.Team)) {
 	t.Helper()
@@ -26,7 +26,7 @@ func onTF32(t *testing.T, run func(s *suite, tf32, floats *kernel.Team)) {
 	assert.Empty(t, kernel.FellBack(floats, func() { run(s, tf32, floats) }))
 }
 
-// spread is the root mean square of errors, each divided by the sum of its terms' magnitudes.
+// spread returns the root mean square of errors, each divided by the sum of its terms' magnitudes.
 func spread(got *tensor.Matrix, want, terms []float64) float64 {
 	sum := 0.
 	for i, x := range numbers(got) {
@@ -36,9 +36,9 @@ func spread(got *tensor.Matrix, want, terms []float64) float64 {
 	return math.Sqrt(sum / float64(len(want)))
 }
 
-// TestTF32: products by 3×TF32, of all widths of columns, straight and transposed, and gradients of weights,
-// have the bound of float32's sums, and from sums of 16 on at most twice the error that products of floats
-// have. One product alone errs by up to 2^-21.4 of it, and 2^-24 among floats.
+// TestTF32: products by 3×TF32, for all widths, straight and transposed, and gradients of weights, keep the
+// bound of float32's sums. From sums of 16 terms on, their error is at most twice that of products of floats.
+// A single product is off by up to 2^-21.4 of itself, and with floats by 2^-24.
 func TestTF32(t *testing.T) {
 	onTF32(t, func(s *suite, tf32, floats *kernel.Team) {
 		check := func(what string, depth int, want, terms *reference.Matrix,
@@ -90,15 +90,15 @@ func TestTF32(t *testing.T) {
 					func(team *kernel.Team, z *tensor.Matrix, to kernel.Output) { team.MatMulT(z, x, g, to) })
 			}
 		}
-		x, g := s.normal(9000, 3), s.normal(9000, 7) // of many lanes and tiles
+		x, g := s.normal(9000, 3), s.normal(9000, 7) // rows of many lanes and tiles
 		check("gradient of many rows", 9000, reference.MatMulTransA(exact(x), exact(g)),
 			reference.MatMulTransA(magnitudes(exact(x)), magnitudes(exact(g))),
 			func(team *kernel.Team, z *tensor.Matrix, to kernel.Output) { team.MatMulT(z, x, g, to) })
 	})
 }
 
-// TestTF32Infinite: by 3×TF32, as among floats, infinities and NaN reach their row, with the sign that they
-// have there, and the largest number times 1 stays finite.
+// TestTF32Infinite: with 3×TF32, as with floats, infinities and NaN reach their row with the right sign, and
+// the largest number times 1 stays finite.
 func TestTF32Infinite(t *testing.T) {
 	onTF32(t, func(s *suite, tf32, floats *kernel.Team) {
 		infinity, nan := float32(math.Inf(1)), float32(math.NaN())
@@ -108,9 +108,9 @@ func TestTF32Infinite(t *testing.T) {
 		at(0, 3, infinity)
 		at(1, 18, -infinity)
 		at(2, 7, nan)
-		at(3, 4, infinity) // times 0
+		at(3, 4, infinity) // infinity times 0
 		copy(w.Floats()[4*cols:], make([]float32, cols))
-		at(4, 1, infinity) // less infinity: both terms have it
+		at(4, 1, infinity) // infinity less infinity
 		at(4, 2, infinity)
 		for o := range cols {
 			w.Floats()[cols+o], w.Floats()[2*cols+o] = 1, -1
@@ -121,7 +121,7 @@ func TestTF32Infinite(t *testing.T) {
 		z, plain := s.blank(6, cols), s.blank(6, cols)
 		tf32.MatMul(z, x, w, kernel.Straight, kernel.Replace)
 		floats.MatMul(plain, x, w, kernel.Straight, kernel.Replace)
-		kind := func(v float32) float64 { // of what is not finite
+		kind := func(v float32) float64 { // the kind of a number that is not finite
 			if math.IsInf(float64(v), 0) || math.IsNaN(float64(v)) {
 				return float64(v)
 			}

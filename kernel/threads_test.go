@@ -12,8 +12,8 @@ import (
 	"weft/tensor"
 )
 
-// TestSameBitsForAnyThreads runs every kernel on 1, 2 and 8 threads, over storage in BFloat16 on 1, 3 and 7,
-// on matrices that are divided into many parts and end in the middle of a tile.
+// TestSameBitsForAnyThreads runs every kernel on 1, 2 and 8 threads, and over storage in BFloat16 on 1, 3 and
+// 7. The matrices are divided into many parts, and end in the middle of a tile.
 func TestSameBitsForAnyThreads(t *testing.T) {
 	results := func(threads int, storage tensor.Element) map[string][]float64 {
 		return everything(t, kernel.NewTeam(threads, tensor.NewMeter()), storage, 7500)
@@ -37,13 +37,13 @@ func sameBits(a, b []float64) bool {
 	})
 }
 
-// TestSameBitsOnACard: a card's kernels have the CPU's bits but where the order of a sum is their own.
+// TestSameBitsOnACard: a card's kernels have the CPU's bits, except where they add in another order.
 func TestSameBitsOnACard(t *testing.T) {
 	if kernel.SIMD() == "portable" {
 		t.Skip("the portable kernels have no fused multiply-adds")
 	}
 	devicetest.Library(t)
-	const rows = 2100 // of three tiles, whose sums are added in order
+	const rows = 2100 // three tiles, whose sums are added in order
 	of := []string{
 		"spmm", "sparse mask", "max", "head mean", "combine", "elements", "rows", "coding",
 		"binary cross-entropy", "steps", "sums", "moments", "batch norm",
@@ -67,7 +67,7 @@ func TestSameBitsOnACard(t *testing.T) {
 	}
 }
 
-// everything is the result of every kernel on some random matrices, which it releases.
+// everything returns the result of every kernel on some random matrices, which it releases.
 func everything(t *testing.T, team *kernel.Team, storage tensor.Element, rows int) map[string][]float64 {
 	const heads, width = 3, 11
 	const cols = heads * width
@@ -85,7 +85,7 @@ func everything(t *testing.T, team *kernel.Team, storage tensor.Element, rows in
 	x, y, bias, gamma := s.stored(rows, cols), s.stored(rows, cols), s.normal(1, cols), s.normal(1, cols)
 	column, row := s.positive(rows, 1), s.normal(1, cols)
 	ids := s.permutation(rows)
-	mask := kernel.NewMask(11, .4, ids).From(37) // in the middle of a batch
+	mask := kernel.NewMask(11, .4, ids).From(37) // begins in the middle of a batch
 	transposed := team.Transpose(a, tensor.Graph)
 
 	z := stored(cols)

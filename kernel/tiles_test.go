@@ -8,8 +8,9 @@ import (
 	"weft/tensor"
 )
 
-// TestPackTiles: a word of a tile has a column's numbers of two rows, the first row's in its lower half. A tile
-// of g has a line for each two rows, a tile of x one for each column. Zeros fill up the last tiles.
+// TestPackTiles: a word of a tile has two rows' numbers of a column, the first row's in its lower half. A
+// tile of g has a line for each pair of rows, and a tile of x one for each column. Zeros fill up the last
+// tiles.
 func TestPackTiles(t *testing.T) {
 	if SIMD() != "avx512" {
 		t.Skip("tiles are packed by AVX-512")

@@ -15,12 +15,12 @@ import (
 	"weft/tensor"
 )
 
-// traffic is what a kernel moves, in bytes of sectors (device/oncpu/traffic.cc), or in bytes what it needs.
+// traffic is the bytes of sectors that a kernel moves (device/oncpu/traffic.cc), or the bytes that it needs.
 type traffic struct{ asked, loaded, stored int }
 
-// measured is a kernel's traffic, and what it needs: what an edge has once for each edge, what a row has once
-// for each row, and each number of its results once. Numbers of heads are in whole sectors. ends are the bytes
-// of sectors that rows of edges have a part of, beside their own: no kernel can load less.
+// measured has a kernel's traffic, and the bytes that it needs: an edge's data once for each edge, a row's
+// data once for each row, and each number of its results once. Numbers of heads count as whole sectors. ends
+// are the bytes of sectors that rows of edges use only in part, beside their own: no kernel can load less.
 type measured struct {
 	kernel        string
 	columns       int
@@ -31,11 +31,11 @@ type measured struct {
 // sectors returns a number of bytes, rounded up to whole sectors.
 func sectors(bytes int) int { return (bytes + 31) / 32 * 32 }
 
-// What kernels may move, divided by the least that any kernel can.
+// mostTraffic bounds the bytes that kernels move, divided by the least that any kernel can move.
 const mostTraffic = 1.15
 
-// TestTraffic holds the bytes that a card's kernels move to those that they need, and docs/performance.md to
-// the ratios that are counted. With -v it prints the rows of the table there.
+// TestTraffic compares the bytes that a card's kernels move with the bytes that they need, and
+// docs/performance.md with the ratios that it counts. With -v it prints the rows of the table there.
 func TestTraffic(t *testing.T) {
 	devicetest.Compiler(t)
 	library := filepath.Join(t.TempDir(), "libcuda.so")
@@ -60,8 +60,8 @@ func TestTraffic(t *testing.T) {
 	}
 }
 
-// withinTraffic holds what was counted to mostTraffic, and to a row of the table within what compilers differ
-// by.
+// withinTraffic compares the counts with mostTraffic, and with a row of the table, up to the differences
+// between compilers.
 func (s *suite) withinTraffic(docs string, all ...measured) {
 	for _, m := range all {
 		moved, needed := m.moved, m.needed
@@ -86,7 +86,7 @@ func (s *suite) withinTraffic(docs string, all ...measured) {
 	}
 }
 
-// scattered has rows of 0 to 32 edges from different sources.
+// scattered returns rows of 0 to 32 edges from different sources.
 func (s *suite) scattered(rows, sources int) *kernel.CSR {
 	lists := make([][]int32, rows)
 	for i := range lists {
@@ -141,7 +141,7 @@ func (s *suite) spmmTraffic(columns int) measured {
 	}, ends}
 }
 
-// combineTraffic is that of a kernel over numbers in their order.
+// combineTraffic measures a kernel over numbers in their order.
 func (s *suite) combineTraffic(columns int) measured {
 	const rows = 512
 	z, x, y := s.as(s.storage, s.zeros(rows, columns)), s.stored(rows, columns), s.stored(rows, columns)
@@ -151,7 +151,7 @@ func (s *suite) combineTraffic(columns int) measured {
 	return measured{name, columns, all[name], traffic{loaded: 2 * bytes, stored: bytes}, 0}
 }
 
-// attentionTraffic is that of GATv1, forward and backward.
+// attentionTraffic measures GATv1, forward and backward.
 func (s *suite) attentionTraffic(heads, width int) []measured {
 	a, columns, size := s.scattered(512, 512), heads*width, s.storage.Size()
 	n, edges, row, head := a.Rows, a.Entries(), columns*size, sectors(4*heads)
@@ -181,8 +181,8 @@ func (s *suite) attentionTraffic(heads, width int) []measured {
 	}
 }
 
-// picked returns the bytes of sectors that the backward pass to targets reads of sources' rows: those on one
-// side of LeakyReLU's knee, which differ by head.
+// picked returns the bytes of sectors of sources' rows that the backward pass to targets reads: for each head
+// only the rows on one side of LeakyReLU's knee.
 func picked(k kernel.Attention, a *kernel.CSR, size int) (bytes int) {
 	indptr, indices := a.Indptr.Int64s(), a.Indices.Int32s()
 	source, target := k.SourceScore.Floats(), k.TargetScore.Floats()

@@ -7,11 +7,11 @@ import (
 	"weft/tensor"
 )
 
-// TestWorkspacesOfThreads: what kernels compute in besides their operands is counted, for each thread, and a
-// plan knows it. Attention of 2 heads of 2,048 columns takes 4 rows of 16 KiB, and with weights of edge
-// features 16 more; layer norm of 1,000 columns in bfloat16 two batches of 16 rows of floats; and each a
-// cache line. A weight's gradient takes two sums of a block, as far as there are lanes, a sum of a tile, and
-// panels.
+// TestWorkspacesOfThreads: the memory in which kernels compute besides their operands is counted for each
+// thread, and a plan knows it. Attention of 2 heads of 2,048 columns takes 4 rows of 16 KiB, and with weights
+// of edge features 16 rows more. Layer norm of 1,000 columns in bfloat16 takes two batches of 16 rows of
+// floats. Each takes a cache line besides. A weight's gradient takes two sums of a block, as far as there are
+// lanes, a sum of a tile, and panels.
 func TestWorkspacesOfThreads(t *testing.T) {
 	const rows, heads, width, features, page = 3, 2, 2048, 4, 4096
 	attend := func(team *kernel.Team, weights bool) {
@@ -44,7 +44,7 @@ func TestWorkspacesOfThreads(t *testing.T) {
 	}
 	for name, c := range map[string]struct {
 		compute func(*kernel.Team)
-		more    int64 // bytes of three more threads, in pages
+		more    int64 // bytes that three more threads take, in pages
 	}{
 		"attention": {func(team *kernel.Team) {
 			attend(team, false)

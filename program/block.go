@@ -38,7 +38,7 @@ func (p *Program) newBlock(e gnn.Env, c *code, given, made []*value) *block {
 		propagators: map[*value]gnn.Propagator{},
 		maps:        map[columnKey]*kernel.ColumnMap{}, broadcasts: map[string][]int32{},
 		keptDense: map[*autograd.Sparse]*tensor.Matrix{},
-		explain: e.Explain, explained: map[*value]bool{},
+		explain:   e.Explain, explained: map[*value]bool{},
 	}
 	for _, s := range b.code.steps {
 		for _, name := range parametersOf(s) {

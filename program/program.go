@@ -53,18 +53,18 @@ type Program struct {
 
 	parameters map[string]*Parameter // by name
 	relations  map[string]*Relation
-	types      []Type               // the types of the values
-	built      []*value             // the outputs after rewriting: first of vertices, then of edges
-	scored     string               // another relation whose edges the output scores; "": none
+	types      []Type   // the types of the values
+	built      []*value // the outputs after rewriting: first of vertices, then of edges
+	scored     string   // another relation whose edges the output scores; "": none
 	// the program is one of Undecoded: built are the values that decoder reads
-	undecoded  bool
-	decoded    *value               // of an undecoded program: its output of edges
-	decoder    *region              // of an undecoded program: the region that computes decoded
-	updates    []*value             // the values of Updates, after rewriting
-	paths      map[*value]string    // module paths of the values that aggregate
-	weights    map[string]bool      // the parameters that only products read, as their weights
-	every      int                  // the number of Keeping
-	sparse     func(of string) bool // reports whether the features of a vertex type are sparse; nil: none are
+	undecoded bool
+	decoded   *value               // of an undecoded program: its output of edges
+	decoder   *region              // of an undecoded program: the region that computes decoded
+	updates   []*value             // the values of Updates, after rewriting
+	paths     map[*value]string    // module paths of the values that aggregate
+	weights   map[string]bool      // the parameters that only products read, as their weights
+	every     int                  // the number of Keeping
+	sparse    func(of string) bool // reports whether the features of a vertex type are sparse; nil: none are
 }
 
 // Parameter is a parameter or a buffer of the model. Its values come with the program, in a file of weights.

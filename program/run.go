@@ -13,12 +13,12 @@ import (
 // pass computes the values of a block once, or in a message function those of some edges.
 type pass struct {
 	*block
-	code   *code
-	tape   *autograd.Tape
-	all    []*autograd.Var // the rows of a block's gnn.State
+	code *code
+	tape *autograd.Tape
+	all  []*autograd.Var // the rows of a block's gnn.State
 	// any value with the rows of the edges in a message function, or of the vertices in a loss
 	rows   *autograd.Var
-	edges  *gnn.Edges      // the edges of a message function; nil: the rows are vertices
+	edges  *gnn.Edges // the edges of a message function; nil: the rows are vertices
 	vars   map[*value]*autograd.Var
 	dense  map[*value]*autograd.Var // the dense form of sparse values
 	left   map[*value]int           // how many readers are still to come

@@ -14,8 +14,8 @@ type Rows uint8
 const (
 	// parameters, constants, values that depend on these alone, and sums over all vertices
 	None     Rows = iota
-	Vertices             // every vertex
-	Edges                // every edge of a set
+	Vertices      // every vertex
+	Edges         // every edge of a set
 )
 
 // Type describes a value before the program runs.

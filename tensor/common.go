@@ -17,7 +17,7 @@ import (
 type Common struct {
 	// in memory, without a name; nil: the system refused it, and no other process can map the memory
 	file *os.File
-	ours bool     // this process made it
+	ours bool // this process made it
 
 	mu     sync.Mutex
 	users  int            // Meters of this process that have not closed it

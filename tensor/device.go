@@ -122,10 +122,10 @@ type extent struct {
 	m      *Matrix
 	offset int64 // in the arena; nowhere: the matrix rests, and has no range
 	valid  atomic.Uint32
-	used   int64  // onDevice.asked at the last use
+	used   int64 // onDevice.asked at the last use
 	// a mark after a copy to the extent, which the queue of kernels does not wait for yet; 0: none
 	coming uint64
-	fixed  bool   // a transport has its addresses, so it does not slide
+	fixed  bool // a transport has its addresses, so it does not slide
 }
 
 const nowhere = -1

@@ -19,7 +19,7 @@ type memory struct {
 	copies []int64 // the bytes of each Copy
 	fail   error
 
-	mu      sync.Mutex
+	mu sync.Mutex
 	// copies beside kernels. Each is made when somebody waits for its mark, or for a later one.
 	pending []func()
 	last    [2]uint64     // the marks of the last copies up and down

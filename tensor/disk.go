@@ -29,7 +29,7 @@ func (e DiskFailure) Unwrap() error { return e.Err }
 // onDisk is the tier below memory. When a matrix has left, other matrices get its pages.
 type onDisk struct {
 	*account
-	disk   Disk
+	disk      Disk
 	scratches sync.Pool // buffers of scratch
 }
 

@@ -16,11 +16,11 @@ import (
 // ram is the tier below a device's memory.
 type ram struct {
 	*account
-	pool   []byte           // memory of slots, by their offsets
-	beyond map[int64][]byte // by offset: memory of slots that end beyond the pool
-	lastUp map[int64]uint64 // by offset: a mark after the last copy up from there
+	pool    []byte           // memory of slots, by their offsets
+	beyond  map[int64][]byte // by offset: memory of slots that end beyond the pool
+	lastUp  map[int64]uint64 // by offset: a mark after the last copy up from there
 	buffers [2]buffer        // for gathered rows
-	next   int              // the number of the next buffer
+	next    int              // the number of the next buffer
 }
 
 // bufferBytes is the size of a buffer: so many bytes are gathered before they are copied.

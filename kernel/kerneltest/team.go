@@ -1,4 +1,4 @@
-// Package kerneltest has what tests of several packages compute on.
+// Package kerneltest makes the teams on which tests of several packages compute: on the CPU, or on a card.
 package kerneltest
 
 import (
@@ -13,10 +13,10 @@ import (
 // arena is the memory of a device that a test has, in bytes.
 const arena = 384 << 20
 
-// devices are those of Meters, which several teams may use.
+// devices has the device of each Meter, which several teams may use.
 var devices sync.Map
 
-// test is what Team needs of a testing.TB.
+// test is the part of testing.TB that Team needs.
 type test interface {
 	Helper()
 	Cleanup(func())
@@ -27,8 +27,8 @@ type test interface {
 // OnCard reports whether tests compute on a card: $WEFT_DEVICE is cuda.
 func OnCard() bool { return os.Getenv("WEFT_DEVICE") == "cuda" }
 
-// Team is kernel.NewTeam, or where $WEFT_DEVICE is cuda a team on card 0, until the test ends. memory has no
-// matrices yet, or is that of another such team.
+// Team returns kernel.NewTeam or, if $WEFT_DEVICE is cuda, a team on card 0 until the test ends. memory must
+// have no matrices yet, or belong to another such team.
 func Team(t test, threads int, memory *tensor.Meter) *kernel.Team {
 	t.Helper()
 	if !OnCard() {

@@ -2,14 +2,15 @@ package machine
 
 import "weft/kernel"
 
-// Bound is what calls of kernels take at least, in seconds at the machine's rates.
+// Bound is the least time of calls of kernels, in seconds at the machine's rates.
 type Bound struct {
 	Products float64 `json:"products_seconds"`
 	Gathered float64 `json:"gathered_seconds"` // rows from all over a matrix
 	Streamed float64 `json:"streamed_seconds"` // what is read and written in order
 }
 
-// Bound is that of work that passes over so many bytes in order. Its products are of BFloat16 or of Float32.
+// Bound returns the bound of work that passes over inOrder bytes in order. short says that its products are
+// of BFloat16, and not of Float32.
 func (r *Rates) Bound(w kernel.Work, inOrder int, short bool) Bound {
 	flops := r.Flops
 	if short {
@@ -30,10 +31,10 @@ func (b Bound) Plus(more Bound) Bound {
 	return Bound{b.Products + more.Products, b.Gathered + more.Gathered, b.Streamed + more.Streamed}
 }
 
-// Seconds are the parts, added up.
+// Seconds returns the sum of the parts.
 func (b Bound) Seconds() float64 { return b.Products + b.Gathered + b.Streamed }
 
-// By is the part that takes longest: compute, or memory.
+// By returns the part that takes longest: compute, or memory.
 func (b Bound) By() string {
 	if b.Products > b.Gathered+b.Streamed {
 		return "compute"

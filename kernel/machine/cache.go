@@ -16,19 +16,20 @@ import (
 	"weft/internal/document"
 )
 
-// Cache keeps what was measured, each in a file of its own.
+// Cache keeps measurements, each in a file of its own.
 type Cache struct {
-	Folder string // of one program on one machine; "": nothing is kept
-	// Warn is told why what the folder should have is measured again, and why it is not kept. It may be nil.
+	Folder string // for one program on one machine; "": nothing is kept
+	// Warn is called with the reason why a measurement of the folder is made again, or is not kept. It may be
+	// nil.
 	Warn func(why error)
 }
 
-// mostBytes are those of a file.
+// mostBytes bounds the size of a file.
 const mostBytes = 1 << 20
 
-// Kept returns what was measured before under a key, which is all that it depends on besides the program and
-// the machine. Otherwise, and where what was kept is not possible, it measures, and keeps that; unkept says
-// why it cannot.
+// Kept returns the measurement that was kept under a key. The key has everything that it depends on besides
+// the program and the machine. If there is none, or if it is not possible, Kept measures and keeps the
+// result.
 func Kept[T any](c Cache, key []byte, possible func(T) bool, measure func() (T, error),
 ) (value T, unkept, err error) {
 	if c.Folder == "" {
@@ -43,7 +44,7 @@ func Kept[T any](c Cache, key []byte, possible func(T) bool, measure func() (T, 
 		}
 		err = fmt.Errorf("%s: damaged", path)
 	}
-	if !errors.Is(err, fs.ErrNotExist) && !errors.Is(err, unix.ENOTDIR) { // of which keep says why
+	if !errors.Is(err, fs.ErrNotExist) && !errors.Is(err, unix.ENOTDIR) { // keep will say why
 		c.warn(fmt.Errorf("%w; they are measured again, and the file is replaced", err))
 	}
 	if value, err = measure(); err != nil {

@@ -12,7 +12,7 @@ import (
 	"weft/internal/require"
 )
 
-// counter measures how often it was asked, and keeps it in a cache.
+// counter measures how often it was asked to measure, and keeps that in a cache.
 type counter struct {
 	Cache
 	measured int
@@ -37,8 +37,8 @@ func (c *counter) of(t *testing.T, key string) (number int, unkept error) {
 	return value["number"], unkept
 }
 
-// TestKept: what is measured is measured once for each key and folder. Without a folder nothing is kept, and
-// an error is not.
+// TestKept: each key is measured once in each folder. Without a folder nothing is kept, and an error is never
+// kept.
 func TestKept(t *testing.T) {
 	here, elsewhere := newCounter(filepath.Join(t.TempDir(), "new", "here")), newCounter(t.TempDir())
 	elsewhere.measured = 10
@@ -68,8 +68,8 @@ func TestKept(t *testing.T) {
 	assert.Equal(t, 3, number)
 }
 
-// TestDamaged: a file that is damaged is replaced, with a warning. Where there can be none, what was measured
-// counts, with another warning.
+// TestDamaged: a damaged file is replaced, with a warning. If no file can be made, the measurement is
+// returned, with another warning.
 func TestDamaged(t *testing.T) {
 	c := newCounter(t.TempDir())
 	_, unkept := c.of(t, "a")
@@ -86,14 +86,14 @@ func TestDamaged(t *testing.T) {
 		require.NoError(t, os.WriteFile(files[0], []byte(text), 0o666))
 		before := c.measured
 		c.warned = nil
-		for range 2 { // the second finds what the first has kept
+		for range 2 { // the second round finds what the first has kept
 			number, unkept := c.of(t, "a")
 			assert.NoError(t, unkept)
 			assert.Equal(t, before+1, number, "%.20q", text)
 		}
 		assert.Equal(t, []string{"/" + filepath.Base(files[0]) + want + replaced}, c.warned, "%.20q", text)
 	}
-	c.Folder = files[0] // which is no folder
+	c.Folder = files[0] // a file instead of a folder
 	c.warned = nil
 	_, unkept = c.of(t, "b")
 	if unkept == nil || errors.Is(unkept, fs.ErrNotExist) {

@@ -9,9 +9,9 @@ import (
 	"weft/tensor"
 )
 
-// MeasureCard measures the rates of a card, with copies of so many bytes and products of matrices of that
-// size. It takes memory that is given back when the card is closed. A copy reads and writes alike, and rows
-// from all over count as bytes in order.
+// MeasureCard measures the rates of a card, by copies of size bytes and products of matrices of that size.
+// Its memory is given back when the card is closed. A copy's rate counts for reading and for writing, and
+// gathered rows count as bytes in order.
 func MeasureCard(card kernel.Device, size int) (r Rates, err error) {
 	memory := tensor.NewMeter()
 	defer memory.Close()
@@ -33,7 +33,7 @@ func MeasureCard(card kernel.Device, size int) (r Rates, err error) {
 	}
 	from, err := card.Alloc(int64(size))
 	if err == nil {
-		err = memory.On(card, int64(4*size)+1<<20) // three matrices, and what products may need beside them
+		err = memory.On(card, int64(4*size)+1<<20) // three matrices, and scratch of products
 	}
 	if err != nil {
 		return r, err
@@ -46,7 +46,7 @@ func MeasureCard(card kernel.Device, size int) (r Rates, err error) {
 		}
 		return best
 	}
-	const times = 8 // so that a launch counts little
+	const times = 8 // so many that a launch counts little
 	copied := rate(2*times*float64(size), func() (err error) {
 		for range times {
 			err = errors.Join(err, card.Copy(to, from, int64(size)))

@@ -7,10 +7,10 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// threadTime is what the calling thread has taken of a core.
+// threadTime returns the time that the calling thread has had a core.
 func threadTime() time.Duration { return clock(unix.CLOCK_THREAD_CPUTIME_ID) }
 
-// ProcessorTime is what this process has taken of all cores.
+// ProcessorTime returns the time that this process has had cores, over all threads.
 func ProcessorTime() time.Duration { return clock(unix.CLOCK_PROCESS_CPUTIME_ID) }
 
 // clock reads a clock that every Linux has.
@@ -22,7 +22,7 @@ func clock(id int32) time.Duration {
 	return time.Duration(t.Nano())
 }
 
-// Timed is what work takes of the core of the thread that does it.
+// Timed calls work, and returns the time that its thread had a core for it.
 func Timed(work func()) time.Duration {
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()

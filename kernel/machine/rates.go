@@ -1,5 +1,5 @@
-// Package machine measures what this machine can do at best, and keeps what was measured on it. Package bench
-// compares kernels with these rates, and packages plan and planner make times of counts by them.
+// Package machine measures the best rates of this machine, and keeps the measurements. Package bench compares
+// kernels with these rates. Packages plan and planner turn counts of work into times by them.
 package machine
 
 import (
@@ -14,38 +14,38 @@ import (
 	"weft/tensor"
 )
 
-// Rates are what so many threads reach together, each by itself and all at once: the most in several samples.
-// They are of the time that threads have a core, so that other work on the machine counts little.
+// Rates are the rates that so many threads reach at the same time: for each rate, the highest of several
+// samples. They count the time that threads have a core, so that other work on the machine matters little.
 type Rates struct {
 	Threads int `json:"threads"`
 
-	// In bytes a second, of memory that no cache holds:
-	Read   float64 `json:"read_bytes_per_second"`   // in order
+	// Bytes per second, of memory that no cache holds:
+	Read   float64 `json:"read_bytes_per_second"`   // reading in order
 	Write  float64 `json:"write_bytes_per_second"`  // in order
 	Gather float64 `json:"gather_bytes_per_second"` // rows of 512 bytes, from all over it
 	Lines  float64 `json:"line_bytes_per_second"`   // cache lines, of 64 bytes, from all over it
 
-	// Floating-point operations a second of the fastest of some dense products, of Float32 and of BFloat16
-	// matrices
+	// Floating-point operations per second of the fastest of some dense products, of Float32 and of BFloat16
+	// matrices.
 	Flops         float64 `json:"flops"`
 	BFloat16Flops float64 `json:"bfloat16_flops"`
 }
 
-// Beyond is a number of bytes that no cache is taken to hold. There are computers whose last level is larger,
+// Beyond is a number of bytes that is assumed to fit no cache. Some computers have a larger last-level cache,
 // but it serves many cores.
 const Beyond = 256 << 20
 
 const (
 	lineBytes = 64
 	rowBytes  = 512
-	words     = lineBytes / 4 // of a line
+	words     = lineBytes / 4 // words of a line
 	rowWords  = rowBytes / 4
 	samples   = 5
 )
 
-// Measure measures the rates of so many threads over so many bytes of memory: Beyond, or fewer to save time.
-// The second operands of products have at most half as many bytes.
-// It is an error if they are more than half of the available ones, or if the system refuses them.
+// Measure measures the rates of so many threads over size bytes of memory: Beyond, or fewer to save time. The
+// second operands of products have at most half as many bytes. It is an error if size is more than half of
+// the available bytes, or if the system refuses the memory.
 func Measure(threads, size int, available int64) (r Rates, err error) {
 	if int64(size) > available/2 {
 		return r, fmt.Errorf("%d MB are more than half of the %d MB available", size>>20, available>>20)
@@ -65,7 +65,7 @@ func Measure(threads, size int, available int64) (r Rates, err error) {
 	defer p.release()
 	all := float64(size)
 	r.Threads = threads
-	r.Write = p.rate(all, p.write) // first: pages that nobody has written are all the same zero page
+	r.Write = p.rate(all, p.write) // measured first: pages that nobody has written are all the same zero page
 	r.Read = p.rate(all, p.read)
 	r.Gather = p.rate(all, p.gather)
 	r.Lines = p.rate(all/rowBytes*lineBytes, p.lines)
@@ -74,15 +74,15 @@ func Measure(threads, size int, available int64) (r Rates, err error) {
 	return r, nil
 }
 
-// probes do one thing each, as fast as the machine can. They touch one word of each cache line: what moves
-// between memory and a core are lines. But for products they share no code with the kernels.
+// probes do one thing each, as fast as the machine can. They touch one word of each cache line, because whole
+// lines move between memory and a core. Except for products, they share no code with the kernels.
 type probes struct {
 	threads int
 	memory  *tensor.Meter
 	matrix  *tensor.Matrix
 	words   []int32
-	rows    []int32 // drawn from all rows of the matrix, as many as it has
-	sums    []int32 // of a thread: what it has read
+	rows    []int32 // as many random rows as the matrix has
+	sums    []int32 // by thread: the sum of what it has read
 }
 
 func newProbes(threads, size int, memory *tensor.Meter) *probes {
@@ -100,8 +100,8 @@ func newProbes(threads, size int, memory *tensor.Meter) *probes {
 
 func (p *probes) release() { p.matrix.Release() }
 
-// rate calls work on all threads at once, several times over, and returns how much of an amount the threads
-// do in a second. Each does its part of the amount.
+// rate calls work on all threads at the same time, several times. Each call does a thread's part of an
+// amount. It returns the best amount per second.
 func (p *probes) rate(amount float64, work func(thread int)) (best float64) {
 	each := make([]float64, p.threads)
 	for range samples {
@@ -122,7 +122,7 @@ func (p *probes) rate(amount float64, work func(thread int)) (best float64) {
 	return best
 }
 
-// part is the part of a slice that a thread works on.
+// part returns the part of a slice that a thread works on.
 func part[T any](p *probes, all []T, thread int) []T {
 	return all[len(all)*thread/p.threads : len(all)*(thread+1)/p.threads]
 }
@@ -136,7 +136,7 @@ func (p *probes) read(thread int) {
 	p.sums[thread] += sum
 }
 
-// write clears a few pages at a time: the lines of more would go past the caches, as those of few kernels do.
+// write clears a few pages at a time. The lines of more pages would go past the caches, as in few kernels.
 func (p *probes) write(thread int) {
 	const some = 4 * tensor.PageSize
 	for of := part(p, p.words, thread); len(of) > 0; of = of[min(len(of), some):] {
@@ -162,8 +162,8 @@ func (p *probes) lines(thread int) {
 	p.sums[thread] += sum
 }
 
-// multiply is the rate of the fastest of some products of matrices of that element, whose second operands
-// have at most so many bytes, but 256 rows at least: where AMX multiplies, few columns are faster than many.
+// multiply returns the rate of the fastest of some products of matrices of that element type. Their second
+// operands have at most so many bytes, and at least 256 rows: with AMX, few columns are faster than many.
 func (p *probes) multiply(e tensor.Element, most int) (best float64) {
 	for n := 256; n == 256 || n <= 1024 && 4*n*n <= most; n *= 2 {
 		const rows, times = 4 * kernel.ProductRows, 4
@@ -195,14 +195,14 @@ func (p *probes) multiply(e tensor.Element, most int) (best float64) {
 	return best
 }
 
-// Row is how many seconds a row of so many bytes takes that is gathered from all over the memory: its first
-// cache line for itself, and each other as one of the rows of Gather.
+// Row returns the seconds that gathering a row of so many bytes takes. Its first cache line counts at the
+// rate of single lines, and the others at the rate of Gather.
 func (r *Rates) Row(size float64) float64 {
 	first, all := lineBytes/r.Lines, rowBytes/r.Gather
 	return first + max(0, size-lineBytes)*(all-first)/(rowBytes-lineBytes)
 }
 
-// CopyRate is the rate at which a thread copies memory, in bytes per second.
+// CopyRate returns the rate at which a thread copies memory, in bytes per second.
 func CopyRate() float64 {
 	const size = 32 << 20
 	from := bytes.Repeat([]byte{1}, size)

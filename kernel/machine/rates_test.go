@@ -9,8 +9,8 @@ import (
 	"weft/tensor"
 )
 
-// TestProbes: together the threads read and write a word of each cache line once, and gather one of each line
-// of the rows drawn, or of one line of each row.
+// TestProbes: all threads in sum read and write one word of each cache line, and gather one word of each line
+// of the random rows, or of one line of each row.
 func TestProbes(t *testing.T) {
 	for _, threads := range []int{1, 2, 8} {
 		meter := tensor.NewMeter()
@@ -54,7 +54,7 @@ func TestProbes(t *testing.T) {
 	}
 }
 
-// TestMeasure: each rate is a number of its own. TestExamine of cmd/weft looks at their size.
+// TestMeasure: all rates differ. TestExamine of cmd/weft checks their size.
 func TestMeasure(t *testing.T) {
 	r, err := Measure(2, 1<<20, math.MaxInt64)
 	require.NoError(t, err)

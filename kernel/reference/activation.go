@@ -7,7 +7,7 @@ type Activation struct {
 	Value, Derivative func(x float64) float64
 }
 
-// The activations, with PyTorch's derivative at a kink: that of the left side.
+// The activations. At a kink they have PyTorch's derivative, that of the left side.
 var (
 	// Identity is x.
 	Identity = Activation{

@@ -10,15 +10,15 @@ type Attention struct {
 	Indices []int32 // len E
 	Heads   int
 	Slope   float64 // λ of LeakyReLU
-	// SelfEdge adds one edge i→i to every row. Self loops among Indices stay; WithoutLoops takes them away.
+	// SelfEdge adds one edge i→i to every row. Self loops among Indices stay; WithoutLoops removes them.
 	SelfEdge bool
 	// Mask multiplies coefficients after the softmax (attention dropout: 0 or 1/(1−p)): entry e·H + h; nil
 	// means 1.
 	Mask []float64
 	// SelfMask is the mask of the added edges: entry i·H + h; nil means 1.
 	SelfMask []float64
-	// Features has a row for each of Indices, and SelfFeatures one for each of the added edges: what e_ij is
-	// below. nil: none.
+	// Features has a row for each of Indices, and SelfFeatures one for each of the added edges: e_ij below.
+	// nil: none.
 	Features, SelfFeatures *Matrix
 }
 
@@ -29,7 +29,7 @@ type edge struct {
 	features []float64
 }
 
-// times is column c of the product of the edge's features with a matrix; 0 for nil.
+// times returns column c of the product of the edge's features with a matrix; 0 for nil.
 func (e edge) times(w *Matrix, c int) (sum float64) {
 	if w != nil {
 		for f, x := range e.features {
@@ -48,7 +48,7 @@ func (e edge) add(dw *Matrix, c int, d float64) {
 	}
 }
 
-// like is a matrix of zeros of the shape of m; nil for nil.
+// like returns a matrix of zeros in the shape of m; nil for nil.
 func like(m *Matrix) *Matrix {
 	if m == nil {
 		return nil
@@ -111,7 +111,7 @@ func softmax(s []float64) (alpha []float64, lse float64) {
 	return alpha, lse
 }
 
-// scoreOf is the score of an edge into row i for head h.
+// scoreOf returns the score of an edge into row i for head h.
 type scoreOf func(i, h int, e edge) float64
 
 // attend returns o_i = Σ_k α_k m_k (v_{j_k} + e_k w) for every row and head, given the scores of a row's edges,
@@ -139,8 +139,8 @@ func (a *Attention) attend(v, w *Matrix, score scoreOf) (o *Matrix, lse []float6
 	return o, lse
 }
 
-// attendBackward adds the gradients of attend with respect to v and w to dv and dw, and hands the gradient of each score to
-// dscore:
+// attendBackward adds the gradients of attend with respect to v and w to dv and dw, and passes the gradient
+// of each score to dscore:
 //
 //	dv_j += α_ij m_ij dO_i
 //	dw   += e_ijᵀ α_ij m_ij dO_i
@@ -187,7 +187,7 @@ func GAT(a *Attention, z *Matrix, aSrc, aDst []float64, aEdge *Matrix) (o *Matri
 	})
 }
 
-// gatSum is ⟨aSrc_h, z_j⟩ + ⟨aDst_h, z_i⟩ + ⟨aEdge_h, e_ij⟩.
+// gatSum returns ⟨aSrc_h, z_j⟩ + ⟨aDst_h, z_i⟩ + ⟨aEdge_h, e_ij⟩.
 func gatSum(a *Attention, z *Matrix, aSrc, aDst []float64, aEdge *Matrix, i, h int, e edge) (sum float64) {
 	width := z.Cols / a.Heads
 	for c := h * width; c < (h+1)*width; c++ {
@@ -221,7 +221,7 @@ func GATBackward(a *Attention, z *Matrix, aSrc, aDst []float64, aEdge,
 	return dz, daSrc, daDst, daEdge
 }
 
-// Scored is GAT of given scores, vertices×H, in the place of the two products with z:
+// Scored returns GAT's o for given scores, vertices×H, instead of the two products with z:
 //
 //	s_ij = LeakyReLU_λ(source_jh + target_ih)
 func Scored(a *Attention, z, source, target *Matrix) (o *Matrix) {
@@ -289,8 +289,8 @@ func GATv2Backward(a *Attention, zl, zr *Matrix, att []float64, w,
 	return dzl, dzr, datt, dw
 }
 
-// DotProduct returns the attention of Shi et al., "Masked Label Prediction" (arXiv 2009.03509), per head h, as
-// PyG's TransformerConv has it, of queries that are divided by √C:
+// DotProduct returns the attention of Shi et al., "Masked Label Prediction" (arXiv 2009.03509), per head h,
+// in the form of PyG's TransformerConv, for queries that are divided by √C:
 //
 //	s_ij = ⟨q_i, k_j + e_ij w⟩,  α_i = softmax over the in-edges of i,  o_i = Σ_j α_ij m_ij (v_j + e_ij w)
 //

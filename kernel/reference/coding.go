@@ -2,7 +2,8 @@ package reference
 
 import "math"
 
-// Philox is Philox 4×32-10 (Salmon, Moraes, Dror and Shaw, SC 2011): 128 random bits of a counter and a key.
+// Philox returns 128 random bits of a counter and a key, by Philox 4×32-10 (Salmon, Moraes, Dror and Shaw, SC
+// 2011).
 func Philox(counter [4]uint32, key uint64) [4]uint32 {
 	k0, k1 := uint32(key), uint32(key>>32)
 	for range 10 {
@@ -16,14 +17,14 @@ func Philox(counter [4]uint32, key uint64) [4]uint32 {
 	return counter
 }
 
-// Uniform is the number in (0, 1) by which a column of a vertex's row is rounded.
+// Uniform returns the number in (0, 1) by which a column of a vertex's row is rounded.
 func Uniform(key uint64, stream, vertex uint32, column int) float64 {
 	bits := Philox([4]uint32{vertex, uint32(column / 128), uint32(column % 16), stream}, key)
 	word := column % 128 / 16
 	return (float64(uint16(bits[word/2]>>(word%2*16))) + .5) / 65536
 }
 
-// Drawn is the number of [0, 1) that is drawn for a column of a vertex's row.
+// Drawn returns the number in [0, 1) that kernel.Uniform draws for a column of a vertex's row.
 func Drawn(key uint64, vertex uint32, column int) float64 {
 	bits := 0
 	for stream := range uint32(2) {

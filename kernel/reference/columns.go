@@ -1,6 +1,6 @@
 package reference
 
-// PickColumns returns columns from…from+count−1 of the listed rows of x; of all where rows is nil.
+// PickColumns returns columns from…from+count−1 of the listed rows of x, or of all rows if rows is nil.
 func PickColumns(x *Matrix, rows []int32, from, count int) *Matrix {
 	n := x.Rows
 	if rows != nil {
@@ -15,8 +15,8 @@ func PickColumns(x *Matrix, rows []int32, from, count int) *Matrix {
 	return z
 }
 
-// PutColumns makes row i of x, or with accumulate set adds it to, columns from…from+x.Cols−1 of row rows_i
-// of z; of row i where rows is nil. Rows of x beyond the list are not used.
+// PutColumns copies row i of x to columns from…from+x.Cols−1 of row rows_i of z, or of row i if rows is nil.
+// With accumulate it adds. Rows of x beyond the list are not used.
 func PutColumns(z, x *Matrix, rows []int32, from int, accumulate bool) {
 	n := x.Rows
 	if rows != nil {
@@ -33,7 +33,7 @@ func PutColumns(z, x *Matrix, rows []int32, from int, accumulate bool) {
 	}
 }
 
-// listed returns the i-th of the listed rows, or i where none are listed.
+// listed returns the i-th of the listed rows, or i if rows is nil.
 func listed(rows []int32, i int) int {
 	if rows == nil {
 		return i

@@ -2,7 +2,8 @@ package reference
 
 import "math"
 
-// Operations are those of expressions by name, of a value and numbers.
+// Operations has the operations of expressions by name, as functions of an instruction's value and of
+// operands.
 var Operations = map[string]func(value float64, x ...float64) float64{
 	"constant":   func(value float64, _ ...float64) float64 { return value },
 	"neg":        func(_ float64, x ...float64) float64 { return -x[0] },
@@ -76,7 +77,7 @@ func truth(is bool) float64 {
 	return 0
 }
 
-// unless is 0 where a condition holds, else x.
+// unless returns 0 if a condition holds, else x.
 func unless(condition bool, x float64) float64 {
 	if condition {
 		return 0
@@ -84,7 +85,7 @@ func unless(condition bool, x float64) float64 {
 	return x
 }
 
-// greatest is the largest number, and NaN where one is NaN, which math.Max is not.
+// greatest returns the largest number, or NaN if one is NaN; math.Max(+∞, NaN) would be +∞.
 func greatest(x ...float64) float64 {
 	m := math.Inf(-1)
 	for _, v := range x {

@@ -22,7 +22,7 @@ func random(rng *rand.Rand, rows, cols int) *Matrix {
 
 func randomVector(rng *rand.Rand, n int) []float64 { return random(rng, 1, n).Data }
 
-// dot is Σ a ⊙ b: with a fixed, a scalar loss of b with the gradient a.
+// dot returns Σ a ⊙ b. For a fixed a it is a scalar loss of b, with the gradient a.
 func dot(a, b *Matrix) (sum float64) {
 	for _, v := range a.Times(b).Data {
 		sum += v
@@ -102,8 +102,8 @@ func TestSpMMGradient(t *testing.T) {
 	}
 }
 
-// The aggregation in two halves of the edges, one after the other into the same z, is the aggregation of all
-// edges.
+// TestSpMMAccumulates: aggregating two halves of the edges, one after the other, into the same z is the
+// aggregation of all edges.
 func TestSpMMAccumulates(t *testing.T) {
 	rng := rand.New(rand.NewPCG(3, 1))
 	x := random(rng, vertices, 3)
@@ -152,8 +152,8 @@ func TestMaxGradient(t *testing.T) {
 	checkGradient(t, "x", loss, x.Data, MaxBackward(vertices, arg, r).Data)
 }
 
-// attentions are the ways in which attention can be set up: 2 heads, with and without added self edges, masks
-// and features of edges.
+// attentions returns all settings of attention with 2 heads: with and without added self edges, masks and
+// features of edges.
 func attentions(rng *rand.Rand) map[string]*Attention {
 	const heads = 2
 	mask := func(n int) []float64 {
@@ -184,7 +184,7 @@ func attentions(rng *rand.Rand) map[string]*Attention {
 	}
 }
 
-// ofFeatures is a random weight of the edges' features with so many columns; nil without features.
+// ofFeatures returns a random weight for the edges' features, with so many columns; nil without features.
 func (a *Attention) ofFeatures(rng *rand.Rand, columns int) *Matrix {
 	if a.Features == nil {
 		return nil
@@ -192,7 +192,7 @@ func (a *Attention) ofFeatures(rng *rand.Rand, columns int) *Matrix {
 	return random(rng, a.Features.Cols, columns)
 }
 
-// data is a matrix's, or nil.
+// data returns a matrix's data, or nil for nil.
 func data(m *Matrix) []float64 {
 	if m == nil {
 		return nil
@@ -200,7 +200,8 @@ func data(m *Matrix) []float64 {
 	return m.Data
 }
 
-// TestAttentionGradient: a form returns its output, its inputs, and the gradients of these for r.
+// TestAttentionGradient compares gradients with central differences. A form is a function that returns its
+// output, its inputs, and the gradients of these for the output's gradient r.
 func TestAttentionGradient(t *testing.T) {
 	rng := rand.New(rand.NewPCG(5, 1))
 	for name, a := range attentions(rng) {
@@ -246,7 +247,8 @@ func TestAttentionGradient(t *testing.T) {
 	}
 }
 
-// Equal scores make the mean of the sources, with lse = log(number of edges) + score; no edge makes 0 and −∞.
+// TestAttentionOfEqualScores: equal scores give the mean of the sources, with lse = log(number of edges) +
+// score. A row without edges gives 0 and −∞.
 func TestAttentionOfEqualScores(t *testing.T) {
 	rng := rand.New(rand.NewPCG(7, 1))
 	z := random(rng, vertices, 3)
@@ -346,7 +348,7 @@ func TestLossGradient(t *testing.T) {
 		BCEWithLogitsBackward(x, targets, rows).Data)
 }
 
-// Losses of logits so large that a plain exponential overflows.
+// TestLossOfLargeLogits has logits so large that a plain exponential overflows.
 func TestLossOfLargeLogits(t *testing.T) {
 	x := From32(2, 2, []float32{1000, -1000, -1000, 1000})
 	if got := CrossEntropy(x, []int64{1, 1}, []int64{0, 1}); got != 1000 {
@@ -357,7 +359,8 @@ func TestLossOfLargeLogits(t *testing.T) {
 	}
 }
 
-// Added self edges with their masks are the same as self loops stored at the end of each row.
+// TestSelfEdgeIsAStoredLoop: added self edges with their masks have the results of self loops stored at the
+// end of each row.
 func TestSelfEdgeIsAStoredLoop(t *testing.T) {
 	const heads = 2
 	rng := rand.New(rand.NewPCG(11, 1))

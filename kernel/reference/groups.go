@@ -18,7 +18,7 @@ var GroupFunctions = map[string]func(x []float64) []float64{
 	"log_sum_exp": func(x []float64) []float64 { _, lse := softmax(x); return []float64{lse} },
 }
 
-// GroupFunctionsBackward are the gradients of a group's columns from that of the function.
+// GroupFunctionsBackward are the gradients of a group's columns, from the gradient of the function.
 var GroupFunctionsBackward = map[string]func(x, g []float64) []float64{
 	"max":       func(x, g []float64) []float64 { return tied(x, greatest(x...), g[0]) },
 	"min":       func(x, g []float64) []float64 { return tied(x, -greatest(negated(x)...), g[0]) },
@@ -55,7 +55,7 @@ var GroupFunctionsBackward = map[string]func(x, g []float64) []float64{
 	},
 }
 
-// first is g for the first number that is y, or NaN as y is, and 0 for the others.
+// first returns g for the first number that equals y, or is NaN like y, and 0 for the others.
 func first(x []float64, y, g float64) []float64 {
 	dx := make([]float64, len(x))
 	for k, v := range x {

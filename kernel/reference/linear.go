@@ -10,12 +10,12 @@ const (
 	Sum  Kind = iota // Σ_j x_j + self·x_i
 	Mean             // (Σ_j x_j + self·x_i) / (in-degree + self)
 	// Symmetric is Σ_j w_ij / √(d_i·d_j) · x_j with one self loop for each vertex. It has the weight of the
-	// last that is stored, or 1. d is the weighted in-degree with that loop.
+	// vertex's last stored loop, or 1. d is the weighted in-degree with that loop.
 	Symmetric
-	SymmetricNoLoops // adds no self loops; stored ones count as edges
+	SymmetricNoLoops // Symmetric without added self loops; stored ones count as edges
 )
 
-// Linear returns a linear aggregation by its definition, of edges with these weights; nil: all one.
+// Linear returns a linear aggregation by its definition, for edges with these weights; nil: all are 1.
 func Linear(kind Kind, self float64, indptr []int64, sources []int32, weights []float64) *Aggregation {
 	n := len(indptr) - 1
 	a := &Aggregation{Indptr: indptr, Indices: sources, Self: make([]float64, n)}
@@ -36,7 +36,7 @@ func Linear(kind Kind, self float64, indptr []int64, sources []int32, weights []
 			if kind != Mean {
 				w = or(weights, int(k), 1)
 			}
-			if kind == Symmetric && int(sources[k]) == v { // the last of several
+			if kind == Symmetric && int(sources[k]) == v { // the last of several loops
 				a.Self[v] = w
 				continue
 			}

@@ -44,7 +44,7 @@ func CrossEntropyBackward(logits *Matrix, labels, rows []int64) (dlogits *Matrix
 }
 
 // Hits returns how many of the listed rows have their largest logit at the label. The first of equal logits
-// is the largest; NaN is so in the first column, and elsewhere passed over.
+// is the largest; NaN in the first column counts as the largest; elsewhere it is ignored.
 func Hits(logits *Matrix, labels, rows []int64) (n int) {
 	for _, i := range rows {
 		top := 0

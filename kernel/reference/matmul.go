@@ -9,7 +9,7 @@ func MatMul(x, w *Matrix) *Matrix {
 	for i := range x.Rows {
 		row := z.row(i)
 		for k, v := range x.row(i) {
-			for j, weight := range w.row(k) { // along rows, which are together in memory
+			for j, weight := range w.row(k) { // along rows, which are contiguous in memory
 				row[j] += v * weight
 			}
 		}

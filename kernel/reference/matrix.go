@@ -1,9 +1,10 @@
 // Package reference holds the numerical functions of weft in plain Go: float64, loops, one equation each. It
-// is slow on purpose and is the oracle that the tests of the fast paths compare with. A function Foo that can
-// be differentiated has a FooBackward, which takes the inputs of Foo and the gradient of the loss with
-// respect to its output (dy, dz, …), recomputes what it needs, and returns the gradients with respect to the
-// inputs. Arguments of wrong shape panic. The tests here hold each FooBackward against central differences of
-// Foo. The kernels agree with every Foo, and compute PyTorch's numbers in package gnn's tests.
+// is slow on purpose. It is the oracle with which tests of package kernel and others compare the fast paths.
+// A function Foo that can be differentiated has a FooBackward, which takes the inputs of Foo and the gradient
+// of the loss with respect to its output (dy, dz, …), recomputes what it needs, and returns the gradients
+// with respect to the inputs. Arguments of wrong shape panic. The tests here compare each FooBackward with
+// central differences of Foo. Package kernel's tests compare the kernels with every Foo, and package gnn's
+// tests compare the kernels with PyTorch.
 package reference
 
 // Matrix is a dense matrix, row-major: entry (i, j) is Data[i·Cols + j].

@@ -126,8 +126,8 @@ func BatchNormEvalBackward(x *Matrix, gamma, mean, variance []float64,
 	return dx, dgamma, dbeta
 }
 
-// GraphNorm normalises each column over all rows (Cai et al., arXiv 2009.03294), with a learned share of the
-// mean: with o_ij = x_ij − α_j μ_j,
+// GraphNorm normalises each column over all rows (Cai et al., arXiv 2009.03294), with a learned share α of
+// the mean. With o_ij = x_ij − α_j μ_j,
 //
 //	y_ij = γ_j o_ij/√(mean_i o²_ij + ε) + β_j
 func GraphNorm(x *Matrix, gamma, beta, alpha []float64) *Matrix {

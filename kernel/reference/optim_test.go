@@ -5,7 +5,8 @@ import (
 	"testing"
 )
 
-// The ε of Adam is added to the root, not under it: a first gradient as small as ε makes half a step.
+// TestAdamEpsilonIsOutsideTheRoot: Adam's ε is added to the root, not under it. A first gradient as small as
+// ε makes half a step.
 func TestAdamEpsilonIsOutsideTheRoot(t *testing.T) {
 	p := []float64{0}
 	Adam(p, []float64{1e-8}, []float64{0}, []float64{0}, 1,

@@ -6,12 +6,12 @@ type Rounds struct {
 	Teleport float64
 }
 
-// Forward computes what comes of x.
+// Forward returns the result of the rounds from x.
 func (k Rounds) Forward(x *Matrix, step func(h *Matrix) *Matrix) *Matrix {
 	return k.all(x, step)[k.Count]
 }
 
-// all returns the inputs of the rounds, and behind them the result.
+// all returns the inputs of the rounds, and then the result.
 func (k Rounds) all(x *Matrix, step func(h *Matrix) *Matrix) []*Matrix {
 	h := []*Matrix{x}
 	for i := range k.Count {
@@ -20,8 +20,9 @@ func (k Rounds) all(x *Matrix, step func(h *Matrix) *Matrix) []*Matrix {
 	return h
 }
 
-// Backward computes the gradient of x for that of the result. back is given a step's input and the gradient
-// of its output, the last round's first, and returns the gradient of its input.
+// Backward returns the gradient of x for dz, the gradient of the result. It calls back for each round, the
+// last one first, with the step's input and the gradient of its output. back returns the gradient of the
+// input.
 func (k Rounds) Backward(x, dz *Matrix, step func(h *Matrix) *Matrix,
 	back func(h, dz *Matrix) *Matrix,
 ) *Matrix {

@@ -3,8 +3,8 @@ package reference
 import "math"
 
 // Aggregation is a weighted sum over in-edges. Row i has the in-edges e = Indptr[i] … Indptr[i+1]−1 with the
-// sources Indices[e]; sources index the rows of x. With Weights alone it is also a sparse matrix in
-// compressed rows: sparse features, for one.
+// sources Indices[e]; sources index the rows of x. With only Weights it is also a sparse matrix in compressed
+// rows, such as sparse features.
 type Aggregation struct {
 	Indptr   []int64   // len rows+1
 	Indices  []int32   // len E
@@ -78,7 +78,7 @@ func SpMMTranspose(dx *Matrix, a *Aggregation, dz *Matrix) {
 	}
 }
 
-// or is v[i], or otherwise where v is nil.
+// or returns v[i], or otherwise if v is nil.
 func or(v []float64, i int, otherwise float64) float64 {
 	if v == nil {
 		return otherwise

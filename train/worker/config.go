@@ -68,7 +68,7 @@ type Config struct {
 // Savings are what a worker does to take less memory, at the price of time. The results have the same bits.
 // Workers may differ in it.
 type Savings struct {
-	Untiled     bool // products are not cut into tiles (kernel.Team.Untiled)
+	Untiled   bool // products are not cut into tiles (kernel.Team.Untiled)
 	Recompute bool // the backward pass computes values again (engine.Config.Recompute)
 }
 

@@ -1,6 +1,6 @@
 package portablebf16
 
-// As for float32: GCC rounds each operation.
+// GCC rounds each operation with this option, as in package portable.
 
 // #cgo CFLAGS: -std=c11 -D_GNU_SOURCE
 import "C"
