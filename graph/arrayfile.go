@@ -25,7 +25,7 @@ type arrayFile struct {
 	s       *Folder
 	name    string // in the folder's directory
 	f       *os.File
-	hash    hash.Hash // of what was written
+	hash    hash.Hash // of what has been written
 	b       *bufio.Writer
 	w       *npy.Writer
 	growing bool // the first size of its shape is npy.Growing
@@ -47,17 +47,17 @@ func newArray[T element](s *Folder, file string, shape ...int) *arrayFile {
 	a.b = bufio.NewWriterSize(&summed{f: f, hash: a.hash, tell: s.tell}, bufferFor(shape))
 	s.open = append(s.open, a)
 	a.w, s.err = npy.NewWriter(a.b, npy.Descr[T](), shape...)
-	s.sent -= int64(a.b.Buffered()) // the header, which is none of s.all
+	s.sent -= int64(a.b.Buffered()) // the header does not count in s.all
 	return a
 }
 
-// bufferFor is how many bytes of an array are written at a time: few of a small one, of which a graph of many
-// relations has thousands.
+// bufferFor is how many bytes of an array are written at a time. A small array takes few, as a graph of many
+// relations has thousands of arrays.
 func bufferFor(shape []int) int {
 	const most, header = 1 << 20, 1 << 10
 	bytes := 8
 	for _, n := range shape {
-		if n < 0 || n > most/bytes { // npy.Growing is any number
+		if n < 0 || n > most/bytes { // npy.Growing stands for any number
 			return most
 		}
 		bytes *= max(n, 1)
@@ -75,17 +75,17 @@ func put[T element](a *arrayFile, elements []T) {
 	}
 }
 
-// tell shows that so many more bytes of arrays are written.
+// tell reports that so many more bytes of arrays have been written.
 func (s *Folder) tell(bytes int) {
 	s.sent += int64(bytes)
 	done := s.sent
-	if s.all > 0 { // which lacks splits
+	if s.all > 0 { // s.all does not count splits
 		done = min(done, s.all)
 	}
 	s.progress.Of("writing", done, s.all)
 }
 
-// close checks that the array is complete. It is on disk after completed.
+// close checks that the array is complete. It is on disk after Folder.completed.
 func (a *arrayFile) close() {
 	if a == nil || a.s.err != nil {
 		return
@@ -107,7 +107,7 @@ func (a *arrayFile) close() {
 	}()
 }
 
-// sum returns the checksum of the file, none of a growing array: its header has changed.
+// sum returns the checksum of the file. It is nil for a growing array, whose header has changed.
 func (a *arrayFile) sum() []byte {
 	if a.growing {
 		return nil

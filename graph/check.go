@@ -19,23 +19,24 @@ func (f flaw) Error() string { return strings.TrimSuffix(f.file, ".npy") + ": " 
 
 func flawf(file, format string, args ...any) error { return flaw{file, fmt.Sprintf(format, args...)} }
 
-// depth is how much is checked.
+// depth says how much is checked.
 type depth int
 
 const (
-	// indices are what leads to elements of arrays: counts, ids and their order, classes, splits. They are
+	// indices checks what leads to elements of arrays: counts, ids and their order, classes, splits. It is
 	// checked whenever a graph is opened, so that no disk that changes them makes a kernel leave an array.
 	indices depth = iota
-	// everything is indices, and the values of features, weights and labels.
+	// everything checks indices, and the values of features, weights and labels.
 	everything
-	// announced is everything but edges, and but dense features and labels of classes that are not there.
+	// announced checks everything but edges, and but dense features and labels of classes that are not there
+	// yet.
 	announced
 )
 
 // Check reports the first inconsistency of a graph as a refusal that names the array. A graph that passes
 // keeps every kernel within its arrays: counts agree, ids are in range and ascend, features and weights are
-// finite, classes exist, the parts of a split are disjoint and labelled. It takes one pass over the arrays
-// and allocates nothing.
+// finite, classes exist, and the parts of a split are disjoint and labelled. It takes one pass over the
+// arrays and allocates nothing.
 func (g *Graph) Check() error {
 	if err := g.check(everything); err != nil {
 		return refusal.Errorf("%w", err)
@@ -43,7 +44,7 @@ func (g *Graph) Check() error {
 	return nil
 }
 
-// CheckAnnounced refuses an inconsistent graph, whose edges and dense features, or labels of classes, come
+// CheckAnnounced refuses an inconsistent graph whose edges and dense features, or labels of classes, come
 // later.
 func (g *Graph) CheckAnnounced() error {
 	if err := g.check(announced); err != nil {
@@ -60,8 +61,8 @@ func (g *Graph) check(d depth) error {
 	return g.checkWithin(whole, d)
 }
 
-// checkWithin checks a graph whose in-neighbours are numbered over a whole of so many vertices of each
-// type.
+// checkWithin checks a graph whose in-neighbours are numbered over a whole, which has so many vertices of
+// each type.
 func (g *Graph) checkWithin(whole []int, d depth) error {
 	if err := g.CheckLists(); err != nil {
 		return flaw{descriptionFile, err.Error()}
@@ -114,7 +115,7 @@ func (g *Graph) checkWithin(whole []int, d depth) error {
 		return err
 	}
 	err := g.Labels.check(types[0].Count, maxClasses(whole[0]), d)
-	if err == nil { // splits look at the labels
+	if err == nil { // splits are compared with the labels
 		err = checkSplits(g.Splits, types[0].Count, &g.Labels)
 	}
 	return inFolder(g.layout().vertices(types[0].Name()), err)
@@ -144,7 +145,7 @@ func (g *Graph) Joins(r *Relation) (source, target int, err error) {
 	return source, target, nil
 }
 
-// inFolder says that a flaw is in a directory below that of the store.
+// inFolder adds to a flaw that it is in a directory below the store's.
 func inFolder(dir string, err error) error {
 	var f flaw
 	if !errors.As(err, &f) {
@@ -170,7 +171,7 @@ func (t *VertexType) check(d depth) error {
 	return t.Features.check(t.Count, d)
 }
 
-// checkVertexCount refuses counts whose ids do not fit the int32 of the stored in-neighbours.
+// checkVertexCount refuses more vertices than have ids in the int32 of the stored in-neighbours.
 func checkVertexCount(vertices int) error {
 	if vertices < 0 {
 		return refusal.Errorf("%d vertices", vertices)
@@ -182,8 +183,8 @@ func checkVertexCount(vertices int) error {
 	return nil
 }
 
-// check checks rows for so many vertices, whose other ends are numbered over a whole of so many. The files
-// are named in errors. unload gives back the pages of mapped files now and then.
+// check checks rows for so many vertices, whose other ends are numbered over whole vertices. Errors name the
+// files. unload gives back the pages of mapped files now and then.
 func (r *Relation) check(files relationFiles, vertices, whole int, d depth, unload func()) error {
 	if err := checkIndptr(files.indptr, r.Indptr, vertices, len(r.Sources)); err != nil {
 		return err
@@ -191,7 +192,7 @@ func (r *Relation) check(files relationFiles, vertices, whole int, d depth, unlo
 	return r.checkRows(files, 0, 0, whole, d, unload)
 }
 
-// checkRows checks the rows of a batch, in which a vertex and an edge are the first.
+// checkRows checks the rows of a batch. vertex and edge are the numbers of its first vertex and edge.
 func (r *Relation) checkRows(files relationFiles, vertex int, edge int64, whole int, d depth,
 	unload func(),
 ) error {
@@ -234,7 +235,7 @@ func (r *Relation) checkRows(files relationFiles, vertex int, edge int64, whole 
 	return nil
 }
 
-// checkRow checks the neighbours of vertex v, which are numbered over a whole of so many vertices.
+// checkRow checks the neighbours of vertex v, which are numbered over whole vertices.
 func checkRow(files relationFiles, v int, neighbours []int32, whole int) error {
 	if !ascend(neighbours, int32(whole)) {
 		k := firstMisplaced(neighbours, int32(whole), 0)

@@ -2,7 +2,7 @@ package graph
 
 import "fmt"
 
-// What arrays that come from files must be before something indexes by them.
+// What arrays that come from files must fulfil before something indexes by them.
 
 // checkIndptr checks that rows 0…rows−1 divide 0…end−1 in order.
 func checkIndptr(file string, indptr []int64, rows, end int) error {
@@ -25,8 +25,8 @@ func checkIndptr(file string, indptr []int64, rows, end int) error {
 	return nil
 }
 
-// ascend reports whether ids are within 0…limit−1 and none is below the one before it. All edges of a graph
-// pass this loop whenever it is opened: it has no branch that depends on an id.
+// ascend reports whether ids are within 0 … limit−1 and none is below the one before it. All edges of a graph
+// pass this loop whenever it is opened, so it has no branch that depends on an id.
 func ascend(ids []int32, limit int32) bool {
 	if len(ids) == 0 {
 		return true
@@ -40,7 +40,7 @@ func ascend(ids []int32, limit int32) bool {
 }
 
 // firstMisplaced returns the first position whose id is outside 0…limit−1 or less than step above the id
-// before it, or −1. With step 0 an id may repeat, with step 1 it may not.
+// before it; −1: there is none. With step 0 an id may repeat, with step 1 it may not.
 func firstMisplaced[T int32 | int64](ids []T, limit, step T) int {
 	least := T(0)
 	for k, id := range ids {
@@ -66,7 +66,7 @@ func misplaced[T int32 | int64](ids []T, k int, limit T) string {
 // NotFinite returns the position of the first NaN or infinity, or −1.
 func NotFinite(values []float32) int {
 	for k, x := range values {
-		if x-x != 0 { // NaN for both, and for nothing else
+		if x-x != 0 { // only NaN and the infinities differ from themselves here
 			return k
 		}
 	}

@@ -7,8 +7,8 @@ import (
 
 // What a graph's labels and splits must be.
 
-// maxClasses bounds the number of classes of a graph of so many vertices: no array of a store confirms it,
-// and memory is allocated by it.
+// maxClasses bounds the number of classes of a graph with so many vertices. No array of a store confirms the
+// number, and memory is allocated by it.
 func maxClasses(vertices int) int { return max(vertices, 1024) }
 
 func (l *Labels) check(vertices, most int, d depth) error {
@@ -44,7 +44,7 @@ func checkClasses(first int, class []int64, classes int) error {
 	return nil
 }
 
-// checkMulti checks labels where a vertex may carry several.
+// checkMulti checks labels of vertices that may have several.
 func (l *Labels) checkMulti(vertices int, d depth) error {
 	if l.Classes == 0 || !fills(len(l.Multi), vertices, l.Classes) {
 		return flawf(labelsFile, "%d values for %d vertices × %d classes", len(l.Multi), vertices, l.Classes)
@@ -84,7 +84,7 @@ func (l *Labels) checkValues(vertices, most int, d depth) error {
 	return nil
 }
 
-// Labelled reports whether vertex v has a label: of several labels or values, one at least.
+// Labelled reports whether vertex v has a label, or at least one of several labels or values.
 func (l *Labels) Labelled(v int64) bool {
 	if l.Class != nil {
 		return l.Class[v] >= 0
@@ -119,7 +119,7 @@ func checkSplits(splits []Split, vertices int, labels *Labels) error {
 	return nil
 }
 
-// common returns an id that stands in both ascending lists.
+// common returns an id that is in both ascending lists.
 func common(a, b []int64) (id int64, found bool) {
 	for len(a) > 0 && len(b) > 0 {
 		switch {

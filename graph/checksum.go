@@ -8,8 +8,9 @@ import (
 	"weft/internal/npy"
 )
 
-// Checksum tells the graph from another by all that a run reads of it: edges with their weights and features,
-// features, labels and splits, and of several graphs which of them a vertex is of.
+// Checksum distinguishes the graph from others by all that a run reads of it: edges with their weights and
+// features, features, labels and splits. If it is several graphs, it also covers to which of them each vertex
+// belongs.
 func (g *Graph) Checksum() (sum string, err error) {
 	h := crc32.New(crc32.MakeTable(crc32.Castagnoli))
 	err = g.Guard(func() error {
@@ -17,7 +18,7 @@ func (g *Graph) Checksum() (sum string, err error) {
 		for i := range g.Relations {
 			r := &g.Relations[i]
 			arrays = append(arrays, npy.Bytes(r.Indptr), npy.Bytes(r.Sources), npy.Bytes(r.Weights))
-			if r.EdgeColumns > 0 { // sums of graphs without them stay
+			if r.EdgeColumns > 0 { // so that sums of graphs without edge features stay the same
 				arrays = append(arrays, npy.Bytes(r.EdgeFeatures))
 			}
 			if g.Typed() {

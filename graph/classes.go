@@ -6,11 +6,11 @@ import (
 	"slices"
 )
 
-// Renumber numbers the classes of the graph's labels, which have names, as names does: those of the classes
-// that a model has learned. Vertices of other classes count as unlabelled, and are in no split any more; a
-// label that is not learned is left out. A learned label that the graph does not know is missing (NaN) for
-// each vertex. It returns the names that were not learned. The arrays of the graph stay as they are: the
-// labels and splits are new. Where either has no names it changes nothing.
+// Renumber numbers the classes of the graph's labels by their names in names, the classes that a model has
+// learned. Vertices of other classes count as unlabelled, and leave all splits. A label that is not learned
+// is left out. A learned label that the graph lacks is missing (NaN) for each vertex. Renumber returns the
+// names that were not learned. The graph's old arrays stay as they are: the labels and splits are new. If
+// either side has no names, it changes nothing.
 func (g *Graph) Renumber(names []string) (unknown []string) {
 	l := &g.Labels
 	if l.Names == nil || names == nil || slices.Equal(l.Names, names) {
@@ -51,7 +51,7 @@ func renumbered(class, to []int64) []int64 {
 	return made
 }
 
-// moved puts column k of a matrix into column to[k] of one with so many columns, in which the others are NaN.
+// moved puts column k of a matrix into column to[k] of a matrix with columns columns. The others are NaN.
 func moved(of []float32, to []int64, columns int) []float32 {
 	made := slices.Repeat([]float32{float32(math.NaN())}, len(of)/len(to)*columns)
 	for i, x := range of {
@@ -73,7 +73,7 @@ func labelled(splits []Split, l *Labels) []Split {
 	return made
 }
 
-// Doubt says what of the labels is probably a mistake; empty: nothing is.
+// Doubt says what about the labels is probably a mistake; "": nothing is.
 func (l *Labels) Doubt() string {
 	switch {
 	case l.oneHot():
@@ -98,7 +98,7 @@ func (l *Labels) Doubt() string {
 		l.Classes-1, l.Classes, n, n-1)
 }
 
-// oneHot reports whether labels are two or more, of which each vertex with labels has one.
+// oneHot reports whether there are at least two labels, and each vertex with labels has exactly one.
 func (l *Labels) oneHot() bool {
 	one := false
 	for row := range slices.Chunk(l.Multi, max(1, l.Classes)) {

@@ -11,7 +11,7 @@ import (
 	"weft/internal/cores"
 )
 
-// counts is what one pass over the edges of a relation tells.
+// counts is what one pass over the edges of a relation finds.
 type counts struct {
 	loops      int64 // edges from a vertex to itself
 	duplicates int64 // edges beyond the first between the same two vertices
@@ -20,24 +20,24 @@ type counts struct {
 }
 
 const (
-	countedEdges  = 1 << 24 // after so many, the pages of mapped files are given back
-	countedRanges = 4       // of sources, for each core: some have more edges than others
+	countedEdges  = 1 << 24 // after so many edges, the pages of mapped files are given back
+	countedRanges = 4       // ranges of sources for each core, as some have more edges than others
 )
 
 // edgeCounter counts the edges of a relation. Each core takes the edges from one range of sources after the
-// other: they stand together in each row, as rows ascend, and so do the places that the core counts in.
+// other. These stand together in each row, as rows ascend, and so do the places in which the core counts.
 //
 // A relation with the V×V matrix A of edge counts is symmetric if A equals its transpose. As in Freivalds'
 // test (Probabilistic machines can use less running time, 1977), two random vectors x and y tell that without
-// a transpose: the sum of y_v x_u − x_v y_u over the edges (u, v) is yᵀ(A−Aᵀ)x, 0 if A is symmetric. The
-// vectors are drawn anew each time from the numbers modulo the prime 2^61−1, so that for any other A the sum
-// is 0 with a probability below 2^−59.
+// a transpose: the sum of y_v x_u − x_v y_u over the edges (u, v) is yᵀ(A−Aᵀ)x, which is 0 if A is symmetric.
+// The vectors are drawn anew each time from the numbers modulo the prime 2^61−1, so that for any other A the
+// sum is 0 with a probability below 2^−59.
 type edgeCounter struct {
 	r      *Relation
-	within bool // the ends are of one type
-	test   bool // whether it is symmetric
+	within bool // the ends are of one vertex type
+	test   bool // test whether it is symmetric
 	counts
-	drawn []drawn // by vertex, where that is tested
+	drawn []drawn // by vertex, if symmetry is tested
 }
 
 // drawn is an element of each of the two random vectors.
@@ -55,8 +55,8 @@ func reduced(hi, lo uint64) uint64 {
 	return sum
 }
 
-// count counts the edges of a relation from so many sources, within one vertex type or between two. It tells
-// now and then how many it has counted.
+// count counts the edges of a relation from so many sources, within one vertex type or between two. It calls
+// tell now and then with the number of edges so far.
 func (g *Graph) count(r *Relation, within bool, sources int, tell func(edges int64)) (*counts, error) {
 	c := &edgeCounter{
 		r: r, within: within, test: within && !r.Symmetric,
@@ -81,7 +81,7 @@ func (g *Graph) count(r *Relation, within bool, sources int, tell func(edges int
 		from = to
 		tell(r.Indptr[from])
 	}
-	c.symmetric = within && sum == 0 // 0 too where it was known
+	c.symmetric = within && sum == 0 // the sum is also 0 if symmetry was known
 	return &c.counts, nil
 }
 
@@ -111,7 +111,7 @@ func (c *edgeCounter) rows(g *Graph, from, to int) (sum uint64, err error) {
 	return sum, errors.Join(errs...)
 }
 
-// counted is what the edges of some rows from a range of sources add.
+// counted is what the edges of some rows from a range of sources add to the counts.
 type counted struct {
 	loops, duplicates int64
 	sum               uint64 // modulo the prime
@@ -130,10 +130,10 @@ func (c *edgeCounter) part(from, to int, lo, hi int32) (some counted) {
 	return some
 }
 
-// row counts the edges into v from sources below hi. Loops and symmetry are those of a relation within one
-// vertex type.
+// row counts the edges into v from sources below hi. Loops and symmetry are for a relation within one vertex
+// type.
 func (c *edgeCounter) row(some *counted, v int, row []int32, hi int32) {
-	var x, xs, y, ys, carry uint64 // sums of two words: a row may have any number of edges
+	var x, xs, y, ys, carry uint64 // sums of two words, as a row may have any number of edges
 	within, before := c.within, int32(-1)
 	for _, u := range row {
 		if u >= hi {

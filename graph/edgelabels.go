@@ -11,13 +11,13 @@ import (
 	"weft/internal/refusal"
 )
 
-// EdgeLabels are what is learned of the edges of a relation: a label for each edge, and which edges train,
-// validate and test. Edges have the numbers of their places in Relation.Sources.
+// EdgeLabels are what is learned about the edges of a relation: a label for each edge, and which edges train,
+// validate and test. An edge's number is its place in Relation.Sources.
 type EdgeLabels struct {
-	Column string // the column that the labels come from, as settings name it
+	Column string // the column of the labels, as settings name it
 	Labels
 	Splits []Split  // lists of edges; none, one, or several
-	By     *SplitBy // a column that rules divide the edges by; nil: none is kept
+	By     *SplitBy // a column by which rules divide the edges; nil: none is kept
 }
 
 // The files of the labels of edges, beside those of their relation.
@@ -46,7 +46,7 @@ func describeEdgeLabels(l *EdgeLabels) *edgeLabelsDescription {
 	return &edgeLabelsDescription{l.Column, describeLabels(&l.Labels), SizesOf(l.Splits), l.By.described()}
 }
 
-// check refuses what labels of so many edges cannot be.
+// check refuses what labels of so many edges cannot have.
 func (d *edgeLabelsDescription) check(edges int) error {
 	switch {
 	case d == nil:
@@ -93,7 +93,7 @@ func (l *EdgeLabels) stored(d *edgeLabelsDescription, edges int) []storedArray {
 	return all
 }
 
-// described is what a description says of labels of edges.
+// described makes labels of edges from their description, without rows.
 func (d *edgeLabelsDescription) described() *EdgeLabels {
 	l := &EdgeLabels{Column: d.Column}
 	l.describedBy(d.Labels)
@@ -109,8 +109,8 @@ func (s *Folder) edgeLabels(l *EdgeLabels) {
 	}
 }
 
-// readEdgeLabels describes the labels of edges whose files lie in dir, with their names and splits. The
-// labels are not mapped yet.
+// readEdgeLabels makes the labels of edges whose files lie in dir, with their names and splits. The labels
+// are not mapped yet.
 func readEdgeLabels(m *mappings, dir string, d *edgeLabelsDescription) (l *EdgeLabels, err error) {
 	if d == nil {
 		return nil, nil
@@ -127,7 +127,7 @@ func readEdgeLabels(m *mappings, dir string, d *edgeLabelsDescription) (l *EdgeL
 
 // check checks the labels of so many edges.
 func (l *EdgeLabels) check(edges int, d depth) error {
-	if l == nil || d == announced { // its rows come later
+	if l == nil || d == announced { // the rows come later
 		return nil
 	}
 	err := l.Labels.check(edges, maxClasses(edges), d)
@@ -140,13 +140,13 @@ func (l *EdgeLabels) check(edges int, d depth) error {
 	return ofEdges(err)
 }
 
-// vertexWords are the words for vertices, and not what names and paths have of them.
+// vertexWords match the words for vertices, but not within names and paths.
 var vertexWords = regexp.MustCompile(`(^|[ (])vert(ex|ices)([ ,;:)]|$)`)
 
-// aVertex is what of these has an article.
+// aVertex matches the word with its article.
 var aVertex = regexp.MustCompile(`(\b[Aa]) vertex([ ,;:]|$)`)
 
-// edgeWords says of edges what is said of vertices.
+// edgeWords makes a text about vertices a text about edges.
 func edgeWords(text string) string {
 	text = aVertex.ReplaceAllString(text, "${1}n edge$2")
 	return vertexWords.ReplaceAllStringFunc(text, func(word string) string {
@@ -154,7 +154,7 @@ func edgeWords(text string) string {
 	})
 }
 
-// ofEdges says of a flaw of labels or splits that these are of edges.
+// ofEdges adds to a flaw of labels or splits that they are of edges.
 func ofEdges(err error) error {
 	var f flaw
 	if !errors.As(err, &f) {
@@ -168,8 +168,8 @@ func ofEdges(err error) error {
 	return flaw{f.file, edgeWords(f.reason)}
 }
 
-// OfRows returns the labels of the edges with these numbers, a row for each. −1 is that of a row without an
-// edge, and without a label.
+// OfRows returns the labels of the edges with these numbers, a row for each. −1 stands for a row without an
+// edge, which has no label.
 func (l *EdgeLabels) OfRows(numbers []int64) Labels {
 	picked := l.Labels
 	if l.Class != nil {
@@ -212,7 +212,7 @@ func (l *EdgeLabels) Announced() *EdgeLabels {
 	return &of
 }
 
-// AppendRows appends the labels of some rows of others, which are of the same kind, with their values of By.
+// AppendRows appends some rows of other labels, which are of the same kind, with their values of By.
 func (l *EdgeLabels) AppendRows(of *EdgeLabels, from, to int64) {
 	if of.By != nil {
 		l.By.Values = append(l.By.Values, of.By.Values[from:to]...)
@@ -242,7 +242,7 @@ func (l *EdgeLabels) CountLabelled() (count int) {
 	return count
 }
 
-// SplitsOfRows returns the splits of the edges with these numbers, as lists of their rows. −1 is that of a
+// SplitsOfRows returns the splits of the edges with these numbers, as lists of their rows. −1 stands for a
 // row without an edge.
 func (l *EdgeLabels) SplitsOfRows(numbers []int64) (all []Split) {
 	order := make([]int, 0, len(numbers)) // rows by the numbers of their edges
@@ -272,8 +272,8 @@ func (l *EdgeLabels) SplitsOfRows(numbers []int64) (all []Split) {
 	return all
 }
 
-// MakeSplits replaces the splits of the edges as Graph.MakeSplits does those of vertices: a random rule
-// divides the labelled edges. A rule of a column divides them by By.
+// MakeSplits replaces the splits of the edges, as Graph.MakeSplits does for vertices. A random rule divides
+// the labelled edges. A rule of a column divides them by By.
 func (l *EdgeLabels) MakeSplits(spec string, count int, seed uint64) error {
 	rule, err := ParseSplit(spec)
 	if err != nil {
@@ -307,14 +307,14 @@ func (l *EdgeLabels) MakeSplits(spec string, count int, seed uint64) error {
 	return nil
 }
 
-// ofEdgesError says of edges what an error says of vertices.
+// ofEdgesError is an error about vertices that is about edges here.
 type ofEdgesError struct{ error }
 
 func (e ofEdgesError) Error() string { return edgeWords(e.error.Error()) }
 
 func (e ofEdgesError) Unwrap() error { return e.error }
 
-// SaysEdges has a refusal of labels or splits speak of edges, where it speaks of vertices.
+// SaysEdges makes a refusal of labels or splits of vertices one of edges.
 func SaysEdges(err error) error {
 	if refusal.Is(err) {
 		return ofEdgesError{err}
@@ -322,7 +322,7 @@ func SaysEdges(err error) error {
 	return err
 }
 
-// CheckUnlabelledEdges refuses a change of the edges that their labels would not follow.
+// CheckUnlabelledEdges refuses a change of the edges if they have labels, which would not follow.
 func (g *Graph) CheckUnlabelledEdges() error {
 	for i := range g.Relations {
 		if l := g.Relations[i].EdgeLabels; l != nil {
@@ -333,14 +333,15 @@ func (g *Graph) CheckUnlabelledEdges() error {
 	return nil
 }
 
-// HasLabel reports whether the edges have labels that asked names: COLUMN or, of one of several relations,
-// RELATION:COLUMN, or SOURCE__NAME__TARGET:COLUMN.
+// HasLabel reports whether the edges have the labels that asked names: COLUMN or, of one of several
+// relations, RELATION:COLUMN or SOURCE__NAME__TARGET:COLUMN.
 func (r *Relation) HasLabel(asked string) bool {
 	return r.EdgeLabels != nil && NamesLabel(asked, r.EdgeLabels.Column, r.FullName())
 }
 
-// NamesLabel is HasLabel for labels of that column of a relation, by its FullName; "": it is not known. The
-// one relation of a graph without names has any name before the column: its list's is not kept.
+// NamesLabel is HasLabel for labels of that column in a relation, given by its FullName; "": the name is
+// unknown. In a graph without names any name may stand before the column: that of the relation's list is not
+// kept.
 func NamesLabel(asked, column, fullName string) bool {
 	of, after, given := strings.Cut(asked, ":")
 	switch {
@@ -353,9 +354,9 @@ func NamesLabel(asked, column, fullName string) bool {
 	return nameless || of == fullName || strings.Contains(fullName, "__"+of+"__")
 }
 
-// LearnsEdges is a graph that has the edges with labels of that name, as HasLabel has it, in the place of
-// vertices of the first type, with their labels and splits, for what reads these alone. relation is theirs;
-// nil: there is none, and the graph is g.
+// LearnsEdges is a graph in which the edges with labels of that name (see HasLabel) take the place of
+// vertices of the first type, with their labels and splits, for code that reads only these. relation is the
+// edges' relation; nil: there is none, and the graph is g.
 func (g *Graph) LearnsEdges(label string) (of *Graph, relation *Relation) {
 	for i := range g.Relations {
 		r := &g.Relations[i]

@@ -19,7 +19,7 @@ type Edges struct {
 // Len returns the number of edges.
 func (e *Edges) Len() int { return len(e.Source) }
 
-// Append appends the k-th of other edges, which have as many features.
+// Append appends edge k of from, which has as many features.
 func (e *Edges) Append(from *Edges, k int) {
 	e.Source, e.Target = append(e.Source, from.Source[k]), append(e.Target, from.Target[k])
 	if from.Weights != nil {
@@ -29,8 +29,8 @@ func (e *Edges) Append(from *Edges, k int) {
 	e.Features = append(e.Features, from.Features[k*n:(k+1)*n]...)
 }
 
-// CheckEnds refuses an end outside the range of so many sources or targets. first is the number of the first
-// edge, of a part of a list.
+// CheckEnds refuses an end outside the range of sources or targets. first is the number of the first edge, if
+// e is a part of a list.
 func (e *Edges) CheckEnds(first int64, sources, targets int) error {
 	for k := range e.Source {
 		if u, v := e.Source[k], e.Target[k]; u < 0 || int(u) >= sources || v < 0 || int(v) >= targets {
@@ -46,14 +46,14 @@ func (e *Edges) CheckEnds(first int64, sources, targets int) error {
 }
 
 // NewRelation sorts an edge list over vertices 0…vertices−1 into in-neighbour lists: by target, then by
-// source, duplicates in the order they were given. An end outside the range is an error that names the edge;
-// what exceeds the memory is refused.
+// source, and duplicates in the order in which they were given. An end outside the range is an error that
+// names the edge. NewRelation refuses lists for which there is no memory.
 func NewRelation(vertices int, e Edges) (Relation, error) {
 	return NewBipartite(vertices, vertices, e)
 }
 
-// NewBipartite makes the in-neighbour lists of edges from so many sources to so many targets, of two types.
-// It sorts and refuses as NewRelation does.
+// NewBipartite makes the in-neighbour lists of edges from sources to targets of two types. It sorts and
+// refuses as NewRelation does.
 func NewBipartite(sources, targets int, e Edges) (Relation, error) {
 	n := len(e.Source)
 	if len(e.Target) != n || (e.Weights != nil && len(e.Weights) != n) ||
@@ -75,9 +75,9 @@ func NewBipartite(sources, targets int, e Edges) (Relation, error) {
 	clear(next)
 	next = next[: targets+1 : targets+1]
 	byTarget := countingOrder(next, e.Target, bySource)
-	copy(next[1:], next) // where the edges into a vertex end, those into the one after it begin
+	copy(next[1:], next) // the edges into a vertex begin where those into the vertex before it end
 	next[0] = 0
-	// BySource is garbage by now
+	// bySource is garbage now.
 	if err := memory.Need((source+4*int64(e.FeatureColumns))*int64(n) + 4*int64(len(e.Weights))); err != nil {
 		return Relation{}, err
 	}
@@ -101,9 +101,9 @@ func NewBipartite(sources, targets int, e Edges) (Relation, error) {
 	return r, nil
 }
 
-// countingOrder returns the positions 0…len(key)−1, taken in the order given by previous (nil: ascending),
-// stably sorted by key. next is zero at first, with an entry for each key and one more. Afterwards the entry
-// of a key is where its positions end.
+// countingOrder returns the positions 0…len(key)−1, taken in the order of previous (nil: ascending), stably
+// sorted by key. At first next is zero, with an entry for each key and one more. Afterwards the entry of a
+// key is where its positions end.
 func countingOrder(next []int64, key []int32, previous []int) []int {
 	for _, k := range key {
 		next[k+1]++

@@ -10,14 +10,14 @@ import (
 // EdgeSplit has the supervision edges of a relation for link prediction, as a benchmark divides them. The
 // model passes messages along the relation's own edges, whatever the split has.
 //
-// The lists may have an edge several times. Ids count within the vertex types, as those of the relation do.
+// The lists may have an edge several times. Ids count within the vertex types, as in the relation.
 type EdgeSplit struct {
 	// Edges has the training, validation and test edges: row-major N × 2, source and target.
 	Edges [3][]int32
 	// Negatives says what Negative has.
 	Negatives NegativeForm
-	// Negative has the negative edges that validation and test edges are measured against; none of training
-	// edges. SharedNegatives are row-major M × 2, source and target. TargetNegatives are row-major N × M.
+	// Negative has the negative edges against which validation and test edges are measured; training edges
+	// have none. SharedNegatives are row-major M × 2, source and target. TargetNegatives are row-major N × M.
 	Negative [3][]int32
 }
 
@@ -32,7 +32,7 @@ const (
 )
 
 // The files of an edge split, in the directory of the relation: int32. There is no file of negative edges for
-// training, and none where none are given.
+// training, and none if no negative edges are given.
 var (
 	splitEdgeFiles    = [3]string{"train_edges.npy", "val_edges.npy", "test_edges.npy"}
 	splitNegativeFile = [3]string{"", "val_negatives.npy", "test_negatives.npy"}
@@ -57,7 +57,7 @@ func (s *EdgeSplit) Given(part int) int {
 	return len(s.Negative[part]) / 2
 }
 
-// Leaked counts the validation and test edges of the relation's split that are among its edges, too: a model
+// Leaked counts the validation and test edges of the split that are also among the relation's edges. A model
 // that passes messages along them sees what it is to predict.
 func (r *Relation) Leaked() (edges int) {
 	if r.EdgeSplit == nil {
@@ -96,7 +96,7 @@ func (d *edgeSplitDescription) check() error {
 	return nil
 }
 
-// readEdgeSplit describes the split of a relation whose files lie in dir, and which are not mapped yet.
+// readEdgeSplit makes the split of a relation whose files lie in dir. They are not mapped yet.
 func readEdgeSplit(m *mappings, dir string, d *edgeSplitDescription) (*EdgeSplit, error) {
 	if d == nil {
 		return nil, nil
@@ -158,8 +158,8 @@ func (s *EdgeSplit) check(sources, targets int) error {
 	return nil
 }
 
-// checkEdgeSplits checks that the splits of all relations give negative edges in the same form, and to each
-// edge as many targets.
+// checkEdgeSplits checks that the splits of all relations give negative edges in the same form, and equally
+// many targets to each edge.
 func (g *Graph) checkEdgeSplits() error {
 	var first *EdgeSplit
 	for i := range g.Relations {
@@ -183,7 +183,7 @@ func (g *Graph) checkEdgeSplits() error {
 	return nil
 }
 
-// relabelled is the split with new ids of vertices; −1 is that of a vertex that goes, with its edges.
+// relabelled is the split with new ids of vertices. −1 stands for a vertex that is removed, with its edges.
 func (s *EdgeSplit) relabelled(newID []int32) (*EdgeSplit, error) {
 	if s == nil {
 		return nil, nil
@@ -208,7 +208,7 @@ func (s *EdgeSplit) relabelled(newID []int32) (*EdgeSplit, error) {
 }
 
 // OpenRelations maps the relations of the store in dir, with the labels and the splits of edges. It checks
-// the edge splits alone: who opened the whole graph has checked the rest. Close gives them back.
+// only the edge splits: whoever opened the whole graph has checked the rest. Close gives them back.
 func OpenRelations(dir string) (*Graph, error) {
 	d, err := readDescription(dir)
 	if err != nil {

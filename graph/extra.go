@@ -6,7 +6,7 @@ import (
 	"weft/internal/refusal"
 )
 
-// Array is further data of the vertices of a type, such as the years of papers. No model reads it: it is
+// Array is further data of the vertices of a type, such as the years of papers. No model reads it. It is
 // stored for the evaluation of results. It has a row for each vertex, row-major, of either integers or
 // floats.
 type Array struct {
@@ -75,7 +75,7 @@ func checkArrays(all []Array, vertices int) error {
 	return nil
 }
 
-// described are Arrays of which nothing is read yet.
+// described are Arrays whose rows have not been read.
 func described(d []ArrayShape) (all []Array) {
 	for _, a := range d {
 		all = append(all, Array{Name: a.Name, Columns: a.Columns})

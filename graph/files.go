@@ -49,7 +49,7 @@ func (s *Folder) vertices(t VertexType, graphs int) {
 	s.names(namesFile, t.Names)
 }
 
-// splits writes splits, each part of all into one of the files.
+// splits writes splits. Each file has one part of all splits.
 func (s *Folder) splits(files [3]string, splits []Split) {
 	if len(splits) == 0 {
 		return
@@ -79,7 +79,7 @@ func (s *Folder) names(file string, names []string) {
 	if names == nil || s.err != nil {
 		return
 	}
-	const copies, marks = 6, 4 // the encoder's buffers grow by doubling; each name has quotes and a line
+	const copies, marks = 6, 4 // the encoder's buffers double; each name has quotes and a line
 	text := int64(0)
 	for _, name := range names {
 		text += marks + int64(len(name))
@@ -107,8 +107,8 @@ func (s *Folder) json(name string, value any) {
 	}
 }
 
-// description writes graph.json, and the record of all files with it. It refuses a description that is longer
-// than readers accept.
+// description writes graph.json, with the record of all files. It refuses a description that is longer than
+// readers accept.
 func (s *Folder) description(d *description, symmetric []int) {
 	if s.err != nil {
 		return

@@ -16,27 +16,27 @@ import (
 	"weft/internal/refusal"
 )
 
-// Folder is a store that is being written, or a directory of parts of a graph and what describes them. It
-// appears under its name only when it is complete and on disk; until then it is a hidden directory beside its
+// Folder is a store that is being written, or a directory of parts of a graph with their description. It
+// appears under its name only when it is complete and on disk. Until then it is a hidden directory beside its
 // final path. The first error stays: every later step does nothing and returns it.
 type Folder struct {
 	name   string   // path of the store, as the caller spells it
 	final  string   // its final path, absolute
 	parent *os.Root // the directory that final is in
-	// hidden is the name in parent of the hidden directory; empty after it is renamed or removed
+	// hidden is the name of the hidden directory in parent; empty once it is renamed or removed.
 	hidden string
 	dir    *os.Root // the hidden directory
-	over   bool     // replace a directory that has the final path
-	sub    string   // the directory in dir that files are written to; empty: dir itself
-	made   []string // the directories above it that were missing, outermost first
+	over   bool     // a directory at the final path may be replaced
+	sub    string   // the directory in dir to which files are written; empty: dir itself
+	made   []string // missing directories above it that were made, outermost first
 	lock   *os.File // dir, under a lock that ends with the process
 	open   []*arrayFile
-	// written are the files so far that no record has, by their names in dir
+	// written are the files so far that are in no record, by their names in dir.
 	written  map[string]FileRecord
 	progress Progress
-	sent     int64 // bytes of arrays that were written
-	all      int64 // bytes of arrays that progress is told of
-	// completing receives the error of an array that is brought to disk beside the making of others
+	sent     int64 // bytes of arrays that have been written
+	all      int64 // bytes of arrays that count for progress
+	// completing receives the error of an array that is brought to disk while others are made.
 	completing chan error
 	err        error
 }
@@ -49,7 +49,7 @@ var inUse struct {
 }
 
 // RemoveStaging removes the unfinished stores of this process, and calls end. Goroutines that begin or
-// complete a store meanwhile wait, so that a process which end ends reports no error of theirs.
+// complete a store meanwhile wait, so that a process that end ends reports no error of theirs.
 func RemoveStaging(end func()) {
 	inUse.Lock()
 	defer inUse.Unlock()
@@ -59,7 +59,7 @@ func RemoveStaging(end func()) {
 	end()
 }
 
-// stage makes the hidden directory of a new store. It refuses a path that the store cannot have.
+// stage makes the hidden directory of a new store. It refuses a path that no store can have.
 func stage(dir string) (*Folder, error) {
 	final, err := finalPath(dir)
 	if err != nil {
@@ -79,8 +79,8 @@ func stage(dir string) (*Folder, error) {
 	return s, s.begin(func() (*os.Root, error) { return os.OpenRoot(filepath.Dir(final)) })
 }
 
-// CreateFolder begins the directory of that name, a path below the directory within on which no symbolic link
-// is followed. What is there under that name stays until Commit puts the new one in its place.
+// CreateFolder begins the directory of that name, a path below the directory within. It follows no symbolic
+// link on that path. What is there under the name stays until Commit replaces it.
 func CreateFolder(within, name string) (*Folder, error) {
 	if err := CheckPlace(within, name); err != nil {
 		return nil, err
@@ -98,8 +98,8 @@ func CreateFolder(within, name string) (*Folder, error) {
 	return s, s.begin(func() (*os.Root, error) { return root.OpenRoot(filepath.Dir(name)) })
 }
 
-// CheckPlace refuses a path below the directory within if an element of it is not a directory: a symbolic
-// link could lead out of within. Missing elements are accepted.
+// CheckPlace refuses a path below the directory within if an element of it is not a directory, as a symbolic
+// link could lead out of within. It accepts missing elements.
 func CheckPlace(within, path string) error {
 	at := within
 	for element := range strings.SplitSeq(filepath.Clean(path), string(filepath.Separator)) {
@@ -228,7 +228,7 @@ func (s *Folder) Abort() error {
 	return err
 }
 
-// remove removes the hidden directory and the parents made for it.
+// remove removes the hidden directory and the parents that were made for it.
 func (s *Folder) remove() (err error) {
 	if s.hidden != "" {
 		err = s.parent.RemoveAll(s.hidden)
@@ -237,8 +237,8 @@ func (s *Folder) remove() (err error) {
 	return err
 }
 
-// leave closes the folder's files, after its directory is removed or has its final name. The caller holds
-// the lock of inUse.
+// leave closes the folder's files once its directory is removed or has its final name. The caller holds the
+// lock of inUse.
 func (s *Folder) leave() {
 	s.hidden = ""
 	_ = errors.Join(s.lock.Close(), s.dir.Close(), s.parent.Close())
@@ -257,11 +257,12 @@ func (s *Folder) AddJSON(file string, value any) error {
 	return s.failure()
 }
 
-// Commit brings everything to disk and gives the directory its final name. After an error but
+// Commit brings everything to disk and gives the directory its final name. After an error other than
 // atomicfile.There the name is as it was before.
 func (s *Folder) Commit() error { return s.commitWith(func(string) error { return nil }) }
 
-// commitWith is Commit, and before calls add with the path of the complete directory.
+// commitWith is Commit. Before the directory has its name, it calls add with the path of the complete
+// directory.
 func (s *Folder) commitWith(add func(store string) error) error {
 	if s.err == nil {
 		s.err = add(s.dir.Name())
@@ -281,8 +282,8 @@ func (s *Folder) commitWith(add func(store string) error) error {
 	return s.failure()
 }
 
-// within makes a directory, of which those above it may be there, and has write write files into it. The
-// empty one is the directory that files go to anyway.
+// within makes a directory and has write write files into it. Directories above it may exist. The empty path
+// is the directory to which files go anyway.
 func (s *Folder) within(dir string, write func()) {
 	if s.err != nil || dir == "" {
 		write()
@@ -298,7 +299,7 @@ func (s *Folder) within(dir string, write func()) {
 	s.sub = outside
 }
 
-// mkdir makes the directory that files go to.
+// mkdir makes the directory to which files go.
 func (s *Folder) mkdir() {
 	inUse.Lock()
 	defer inUse.Unlock()
@@ -322,9 +323,9 @@ func (s *Folder) rename() error {
 	return err
 }
 
-// replace gives the hidden directory its final name and removes what had it. The lock inUse is held. Whoever
-// is killed between the two leaves the old directory under a hidden name, where the next sweep finds it; but
-// see atomicfile.Replace.
+// replace gives the hidden directory its final name and removes what had that name. The lock of inUse is
+// held. A process that is killed between the two leaves the old directory under a hidden name, where the next
+// sweep finds it; see atomicfile.Replace.
 func (s *Folder) replace() error {
 	final := filepath.Base(s.final)
 	old, err := atomicfile.Replace(s.parent, s.hidden, final, atomicfile.Hidden(final))

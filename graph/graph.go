@@ -3,7 +3,7 @@
 // that need the whole graph: relabelling, symmetrising, self loops, the largest component, splits.
 //
 // Readers (graph/*) make graphs, package partition divides them, and a worker copies its part of the arrays
-// into memory of its own.
+// into its own memory.
 package graph
 
 import (
@@ -16,29 +16,30 @@ import (
 // Graph is one graph in memory or mapped from a store: vertices of one type or several, and relations between
 // them. An edge u→v is kept with its destination: v aggregates u.
 //
-// The type whose labels are learned comes first, and in most graphs is the only one. A vertex has an id
-// within its type, and one in the whole graph, in which the types follow each other: those of the first type
-// are the same in both.
+// The type whose labels are learned comes first. In most graphs it is the only one. A vertex has an id within
+// its type, and one in the whole graph, in which the types follow each other. For the first type both ids are
+// the same.
 type Graph struct {
 	Types     []VertexType // at least one
 	Labels    Labels       // of the first type
 	Splits    []Split      // none, one, or several stored splits of the first type
 	Relations []Relation   // at least one
-	// Graphs is how many graphs are stored as one (PyG's batch), by VertexType.GraphOf; 0: there is one
-	// graph. No edge joins two graphs. One may have no vertex of a type.
+	// Graphs is how many graphs are stored as one (PyG's batch), by VertexType.GraphOf; 0: it is one graph.
+	// No edge joins two graphs. A graph may have no vertex of a type.
 	Graphs int
-	// Metric names the measure that results on this data are published in: "accuracy", "roc-auc", "micro-f1",
-	// "macro-f1"; empty means accuracy, or micro-f1 where the labels are multi-label.
+	// Metric names the measure in which results on this data are published: "accuracy", "roc-auc",
+	// "micro-f1", "macro-f1"; empty: accuracy, or micro-f1 with several labels for each vertex.
 	Metric string
 	// Provenance says where the graph came from, in one line: the command and its source.
 	Provenance string
-	// Earlier are the IDs of the versions of the store to which was appended, the first one first.
+	// Earlier are the IDs of the versions of the store to which something was appended, the first version
+	// first.
 	Earlier []string
-	// Notes say how the edges, vertices and features came to differ from their source, or that they do not: a
-	// line each, in the order of the changes. They are not stored.
+	// Notes say how the edges, vertices and features differ from their source, or that they do not: a line
+	// each, in the order of the changes. They are not stored.
 	Notes []string
-	// Warnings name what a reader found in the source and does not know, and ignored: a line each. They are
-	// not stored.
+	// Warnings name what a reader found in the source, does not know, and ignored: a line each. They are not
+	// stored.
 	Warnings []string
 
 	path   string // of the store, empty for a graph made in memory
@@ -50,14 +51,14 @@ type VertexType struct {
 	Type     string // its name; empty: the graph has one type
 	Count    int    // how many there are
 	Features Features
-	Names    []string       // of the vertices, stored beside the arrays; nil: the source has none
-	Table    *columns.Table // that the features were made of; nil: of none
-	Arrays   []Array        // that no model reads
-	GraphOf  []int32        // the graph that each vertex belongs to, 0 to Graphs − 1; nil: there is one graph
+	Names    []string       // of the vertices, stored with the arrays; nil: the source has none
+	Table    *columns.Table // of which the features were made; nil: there is none
+	Arrays   []Array        // arrays that no model reads
+	GraphOf  []int32        // the graph of each vertex, 0 to Graphs − 1; nil: there is one graph
 }
 
-// VertexName and RelationName are what the type and the relation are called of a graph that has one of each
-// and gives them no name.
+// VertexName and RelationName are the names of the type and of the relation in a graph that has one of each
+// and gives them no names.
 const (
 	VertexName   = "vertex"
 	RelationName = "edge"
@@ -67,9 +68,10 @@ const (
 // Target its in-neighbours Sources[Indptr[v]:Indptr[v+1]], in ascending order. Ids count within the types.
 // Self loops and duplicate edges are kept as they are.
 type Relation struct {
-	Source, Name, Target string    // empty: those of a graph that has one of each
-	EndColumns           [2]string // of source and target in the table of the edges; empty: not known
-	// NumberColumns are those of the weights, if there are some, and of the features there; nil: not known.
+	Source, Name, Target string    // empty: the names in a graph that has one of each
+	EndColumns           [2]string // of source and target in the table of the edges; empty: unknown
+	// NumberColumns are the columns, in that table, of the weights, if there are any, and of the features;
+	// nil: unknown.
 	NumberColumns columns.List
 	Indptr        []int64   // len vertices of Target + 1
 	Sources       []int32   // len E
@@ -77,13 +79,13 @@ type Relation struct {
 	// EdgeFeatures is a row-major E × EdgeColumns matrix in the order of Sources, nil when there is none.
 	EdgeFeatures []float32
 	EdgeColumns  int
-	// Symmetric says that the edges are known to be the same when each is reversed, equally often. Weights
-	// may differ. In a Part it is said of the whole graph's relation. False: not known.
+	// Symmetric says that the edges are known to be the same, equally often, when each is reversed. Weights
+	// may differ. In a Part it is said of the whole graph's relation. False: unknown.
 	Symmetric bool
-	// EdgeSplit has the supervision edges that a benchmark gives; nil: link prediction draws a split. A Part
-	// has none: see OpenRelations.
+	// EdgeSplit has the supervision edges of a benchmark; nil: link prediction draws a split. A Part has
+	// none: see OpenRelations.
 	EdgeSplit *EdgeSplit
-	// EdgeLabels are what is learned of the edges; nil: they have no labels. A Part has none: see
+	// EdgeLabels are what is learned about the edges; nil: they have no labels. A Part has none: see
 	// OpenRelations.
 	EdgeLabels *EdgeLabels
 }
@@ -98,14 +100,14 @@ type Features struct {
 	Data    []float32
 }
 
-// Labels are classes, one per vertex (Class, −1 where unlabelled), or several per vertex (Multi, a row-major
-// V × Classes 0/1 matrix, NaN where a label is missing), or the values that a regression predicts (Values, a
-// row-major V × Columns matrix, NaN where one is missing). A graph has one kind of them.
+// Labels are classes, one per vertex (Class, −1 where unlabelled), or several labels per vertex (Multi, a
+// row-major V × Classes 0/1 matrix, NaN for a missing label), or the values that a regression predicts
+// (Values, a row-major V × Columns matrix, NaN for a missing value). A graph has one of these kinds.
 type Labels struct {
-	Classes int // 0 with Values
+	Classes int // 0 if there are Values
 	Class   []int64
 	Multi   []float32
-	Names   []string // the classes' names where the source has them, len Classes, or nil
+	Names   []string // the classes' names, len Classes; nil: the source has none
 	Columns int      // of Values, else 0
 	Values  []float32
 }
@@ -123,7 +125,7 @@ func Of(r Relation) *Graph {
 	return &Graph{Types: []VertexType{{Count: r.rows()}}, Relations: []Relation{r}}
 }
 
-// Name returns the name of the type: that of a graph that has one where it has none.
+// Name returns the name of the type. Without one it is the name of the type in a graph that has one.
 func (t *VertexType) Name() string { return cmp.Or(t.Type, VertexName) }
 
 // Copy returns the graph with lists of types and relations of its own. It shares the arrays.
@@ -161,13 +163,13 @@ func (g *Graph) Edges() (n int64) {
 // Typed reports whether the graph has several vertex types or several relations.
 func (g *Graph) Typed() bool { return len(g.Types) > 1 || len(g.Relations) > 1 }
 
-// Ends returns the names of the types that the relation joins, and its own: those of a graph that has one of
-// each where it has none.
+// Ends returns the names of the types that the relation joins, and its own. Without names they are those of a
+// graph that has one of each.
 func (r *Relation) Ends() (source, name, target string) {
 	return cmp.Or(r.Source, VertexName), cmp.Or(r.Name, RelationName), r.target()
 }
 
-// FullName tells a relation from the others of its graph: SOURCE__NAME__TARGET.
+// FullName distinguishes a relation from the others of its graph: SOURCE__NAME__TARGET.
 func (r *Relation) FullName() string { return fullName(r.Ends()) }
 
 func fullName(source, name, target string) string { return source + "__" + name + "__" + target }
@@ -205,8 +207,8 @@ func (l *Labels) rows() ([]float32, int) {
 	return l.Multi, l.Classes
 }
 
-// OneClass reports whether all vertices that carry a label carry the same one. It is false where vertices may
-// carry several.
+// OneClass reports whether all vertices with a label have the same one. It is false if vertices may have
+// several.
 func (l *Labels) OneClass() bool {
 	first := int64(-1)
 	for _, class := range l.Class {
@@ -219,8 +221,8 @@ func (l *Labels) OneClass() bool {
 	return first >= 0
 }
 
-// Close gives back what the graph holds of the operating system (mapped files). The arrays must not be used
-// afterwards. It does nothing for a graph made in memory.
+// Close gives mapped files back to the operating system. The arrays must not be used afterwards. It does
+// nothing for a graph made in memory.
 func (g *Graph) Close() error {
 	if g.mapped == nil {
 		return nil
@@ -231,7 +233,7 @@ func (g *Graph) Close() error {
 }
 
 // Unload gives back the memory that mapped files take in this process, after a pass over them. The arrays
-// stay usable: what is used again is read again. It does nothing for a graph made in memory.
+// stay usable: their bytes are read again. It does nothing for a graph made in memory.
 func (g *Graph) Unload() {
 	if g.mapped == nil {
 		return

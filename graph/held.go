@@ -12,10 +12,10 @@ type Sink interface {
 	Written(r int) (*Graph, error)
 }
 
-// Held takes what a Writer takes, and keeps it in memory.
+// Held is a Sink that keeps in memory what a Writer would store.
 type Held struct{ *Part }
 
-// Hold begins a part, or with the graph alone a whole one. The graph has what a Writer is announced.
+// Hold begins a part or, with only the Graph, a whole graph. The graph has what is announced to a Writer.
 func Hold(p *Part) *Held {
 	p.Out = make([]Relation, len(p.Graph.Relations))
 	for i := range p.Out {
@@ -24,7 +24,7 @@ func Hold(p *Part) *Held {
 	return &Held{p}
 }
 
-// Features is as that of a Writer.
+// Features is Writer.Features.
 func (h *Held) Features(t, columns, stored int, batches Batches[*Features]) error {
 	of := &h.Graph.Types[t]
 	f, vertices := &of.Features, of.Count
@@ -41,7 +41,7 @@ func (h *Held) Features(t, columns, stored int, batches Batches[*Features]) erro
 	})
 }
 
-// Classes is as that of a Writer.
+// Classes is Writer.Classes.
 func (h *Held) Classes(batches Batches[[]int64]) error {
 	l := &h.Graph.Labels
 	l.Class = make([]int64, 0, h.Graph.Types[0].Count)
@@ -51,13 +51,13 @@ func (h *Held) Classes(batches Batches[[]int64]) error {
 	})
 }
 
-// Splits is as that of a Writer.
+// Splits is Writer.Splits.
 func (h *Held) Splits(splits []Split) error {
 	h.Graph.Splits = splits
 	return nil
 }
 
-// In is as that of a Writer.
+// In is Writer.In.
 func (h *Held) In(r int, edges int64, like *Relation, batches Batches[*Relation]) error {
 	rows, _, err := h.ends(r, inEdges)
 	if err != nil {
@@ -71,7 +71,7 @@ func (h *Held) In(r int, edges int64, like *Relation, batches Batches[*Relation]
 	return in.hold(rows, edges, like, batches)
 }
 
-// Out is as that of a Writer.
+// Out is Writer.Out.
 func (h *Held) Out(r int, edges int64, like *Relation, batches Batches[*Relation]) error {
 	rows, _, err := h.ends(r, outEdges)
 	if err != nil {
@@ -80,7 +80,7 @@ func (h *Held) Out(r int, edges int64, like *Relation, batches Batches[*Relation
 	return h.Part.Out[r].hold(rows, edges, like, batches)
 }
 
-// hold appends batches of so many rows and edges to a relation.
+// hold appends batches, with rows rows and edges edges in all, to a relation.
 func (r *Relation) hold(rows int, edges int64, like *Relation, batches Batches[*Relation]) error {
 	r.Indptr = make([]int64, 1, rows+1)
 	r.Sources = make([]int32, 0, edges)
@@ -107,7 +107,7 @@ func appendRows(indptr, batch []int64) []int64 {
 	return indptr
 }
 
-// Written is as that of a Writer.
+// Written is Writer.Written.
 func (h *Held) Written(r int) (*Graph, error) {
 	return &Graph{Relations: slices.Clip(h.Graph.Relations[r : r+1])}, nil
 }

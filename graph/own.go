@@ -18,10 +18,10 @@ var ownFiles = slices.Concat([]string{
 
 func (r relationFiles) names() []string { return []string{r.indptr, r.indices, r.weights, r.features} }
 
-// CheckOwn refuses a directory that weft may not replace, as it is not one or not of weft's making: it must
-// have a regular file of the name mark, if that is not empty, and hold nothing but regular files with the
-// names of a store's or a part's, the folders of types and relations with such files, and entries that are
-// also its own.
+// CheckOwn refuses a path that weft may not replace, because it is no directory or was not made by weft. The
+// directory must have a regular file of the name mark, if that is not empty. It may only hold regular files
+// with the names of a store's or a part's files, the folders of types and relations with such files, and
+// entries for which also is true.
 func CheckOwn(dir, mark string, also func(fs.DirEntry) bool) error {
 	before, err := os.Lstat(dir)
 	if err != nil {
@@ -30,7 +30,7 @@ func CheckOwn(dir, mark string, also func(fs.DirEntry) bool) error {
 	if err = checkOwn(before, dir, mark, also); err == nil {
 		return nil
 	}
-	if after, gone := os.Lstat(dir); gone != nil || !os.SameFile(before, after) { // replaced meanwhile
+	if after, gone := os.Lstat(dir); gone != nil || !os.SameFile(before, after) { // it was replaced meanwhile
 		return CheckOwn(dir, mark, also)
 	}
 	return err
@@ -67,7 +67,7 @@ func checkOwn(info fs.FileInfo, dir, mark string, also func(fs.DirEntry) bool) e
 	return nil
 }
 
-// checkOwnTypes refuses a directory of types, or of relations, in which one has other files than weft's.
+// checkOwnTypes refuses a directory of types, or of relations, if one of them has other files than weft's.
 func checkOwnTypes(dir string) error {
 	types, err := os.ReadDir(dir)
 	if err != nil {

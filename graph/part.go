@@ -14,9 +14,9 @@ import (
 // The far ends of the edges are numbered over the vertices of the far type in the whole graph, in an order
 // that the maker of the part chose.
 type Part struct {
-	Graph *Graph // its rows are the part's vertices, and Relations have their in-edges
+	Graph *Graph // Types are the part's vertices, and Relations their in-edges
 	// Out has for each relation a row for each of the part's vertices of the type Source: its out-neighbours,
-	// with weights but without edge features. They have no names.
+	// with weights but without edge features. These relations have no names.
 	Out   []Relation
 	IDs   [][]int32 // by type: the ids of its vertices in the whole graph, within the type, ascending
 	Whole []int     // by type: number of vertices of the whole graph
@@ -27,7 +27,7 @@ const (
 	partitionAgain = "partition the graph again"
 )
 
-// outEdges are stored for parts alone. They have no edge features.
+// outEdges are the files of out-edges, which only parts have. They have no edge features.
 var outEdges = relationFiles{"out_indptr.npy", "out_indices.npy", "out_weight.npy", "", "out-neighbours"}
 
 // OpenPart maps the part stored in dir into memory and checks it as Open does. Closing its Graph gives
@@ -83,7 +83,7 @@ func (p *Part) readOut(m *mappings, dir string, l layout, relations []relationDe
 	return nil
 }
 
-// readIDs reads the ids of a type, which are kept in 32 bits.
+// readIDs reads the ids of a type, and keeps them in 32 bits.
 func (p *Part) readIDs(m *mappings, dir string, rows int) error {
 	long, err := load[int64](m, dir, idsFile, rows)
 	if err != nil {
@@ -129,8 +129,7 @@ func (p *Part) check(d depth) error {
 	return nil
 }
 
-// ends returns the number of rows of a relation in those files, and the type of the vertices at the other
-// ends.
+// ends returns how many rows a relation has in those files, and the type of the vertices at the other ends.
 func (p *Part) ends(r int, files relationFiles) (rows, far int, err error) {
 	source, target, err := p.Graph.Joins(&p.Graph.Relations[r])
 	if err != nil {
@@ -157,17 +156,17 @@ func (s *Folder) ids(ids []int32) {
 	a.close()
 }
 
-// theWhole names in a part's description the vertices of the whole graph, of the type that the part calls
-// by that name.
+// theWhole is the name, in a part's description, of the whole graph's vertices of the type that the part
+// calls by that name.
 func (l layout) theWhole(name string) string {
 	if l == inStore {
 		return "whole"
 	}
-	return "whole/" + name // no type is called so
+	return "whole/" + name // no type has such a name
 }
 
-// describe returns the description that a part is stored under: a graph of its own vertex types, and as many
-// of the whole graph's vertices, which the relations join.
+// describe returns the description under which a part is stored: a graph with its own vertex types, and as
+// many types for the vertices of the whole graph, which the relations join.
 func (p *Part) describe() *description {
 	d := describe(p.Graph)
 	l := d.layout()
@@ -184,21 +183,21 @@ func (p *Part) describe() *description {
 	return d
 }
 
-// isPart reports whether the description is that of a part.
+// isPart reports whether the description is of a part.
 func (d *description) isPart() bool {
 	n := len(d.Vertices) / 2
 	return n > 0 && len(d.Vertices) == 2*n && len(d.Relations)%2 == 0 &&
 		d.Vertices[n].Type == d.partLayout().theWhole(d.Vertices[0].Type)
 }
 
-// partLayout is that of the graph that a part's description has in its first halves.
+// partLayout is the layout of the graph in the first halves of a part's description.
 func (d *description) partLayout() layout { return len(d.Vertices) > 2 || len(d.Relations) > 2 }
 
 // partDescription is what the graph.json of a part says.
 type partDescription struct {
-	own   description // as if it were a graph
+	own   description // the description as if it were of a graph
 	out   []relationDescription
-	whole []int // vertices of the whole graph, by type
+	whole []int // by type: vertices of the whole graph
 }
 
 // partDescription reads the graph.json of a part and checks it as far as that needs no other file.
@@ -231,7 +230,7 @@ func parsePartDescription(text []byte) (*partDescription, error) {
 	relations := len(d.Relations) / 2
 	p := &partDescription{own: *d, out: d.Relations[relations:]}
 	p.own.Vertices, p.own.Relations = d.Vertices[:types], d.Relations[:relations]
-	own := map[string]string{} // by the name of the whole's
+	own := map[string]string{} // by the name of the whole's type
 	for i, whole := range d.Vertices[types:] {
 		v := &p.own.Vertices[i]
 		own[l.theWhole(v.Type)] = v.Type

@@ -1,9 +1,10 @@
 // Package appended is a graph with vertices and edges behind its own, without a copy of it.
 //
-// The new vertices of a type have the ids that follow. A vertex's neighbours ascend, those of new edges
-// behind those of the graph's own to or from the same vertex: the order of a store that has both.
+// The new vertices of a type have the ids that follow. A vertex's neighbours ascend. Those along new edges
+// come behind those along the graph's edges to or from the same vertex, which is the order of a store that
+// has both.
 //
-// Predictions for vertices and edges that a graph lacks read it: of weft predict, serve and explain.
+// The commands predict, serve and explain read it for vertices and edges that a graph lacks.
 package appended
 
 import (
@@ -21,27 +22,28 @@ type Addition struct {
 	Types  []Rows        // by vertex type
 	Labels graph.Labels  // of the new vertices of the first type; none: they are not labelled
 	Edges  []graph.Edges // by relation; ends are ids within their types
-	// EdgeLabels are those of the new edges by relation, a row for each, with values of By where those of the
-	// graph have some; none: they are not labelled. nil: no relation has some.
+	// EdgeLabels are the labels of the new edges by relation, a row for each, with values of By if the
+	// graph's labels have some. An entry without rows: the edges are not labelled. nil: no relation has
+	// labels.
 	EdgeLabels []graph.EdgeLabels
-	Notes      []string // on what has been read: a line each
-	Reversed   []string // on edges of Edges that AddReverses has added: a line each
-	reverses   []int    // the relations of these
+	Notes      []string // notes on what has been read, a line each
+	Reversed   []string // notes on edges that AddReverses has added, a line each
+	reverses   []int    // the relations of these edges
 }
 
 // Rows are the new vertices of a type.
 type Rows struct {
 	Count    int
 	Features graph.Features // with as many columns as the graph's, and as dense
-	Names    []string       // a name for each where the graph's vertices have names; Write alone needs them
-	Table    *columns.Table // of the graph's vertices and these; nil: that of the graph stays
+	Names    []string       // a name for each, if the graph's vertices have names; only Write needs them
+	Table    *columns.Table // of the graph's vertices and these; nil: the graph's table stays
 }
 
-// Base is a graph to which one can append several times, each time to the graph alone.
+// Base is a graph to which one can append several times. Each Addition is appended to the graph alone.
 type Base struct {
 	*graph.Graph
-	// Arrangements bring the graph's features, by vertex type, into the form of those that are appended. nil:
-	// they have it.
+	// Arrangements bring the graph's features, by vertex type, into the form of appended ones. nil: they have
+	// it already.
 	Arrangements []*columns.Arrangement
 	Ends         []Ends                   // by relation
 	out          []func() *graph.Relation // by relation: out-neighbours, listed at the first use
@@ -57,27 +59,28 @@ type Graph struct {
 	Counts []int // vertices of each type
 	// Removed are edges that the graph is without, each once, by relation; nil: none.
 	Removed [][]Edge
-	// Passes says which edges pass messages: Neighbours lists these alone. nil: all.
+	// Passes says which edges pass messages. Neighbours lists only these. nil: all pass messages.
 	Passes Rule
 }
 
-// Rule returns what reports whether an edge of a relation passes messages, by its ends and by how many edges
-// between them come before it, without those that are removed; nil: all edges of the relation do.
+// Rule returns, for a relation, a function that reports whether an edge passes messages. before is how many
+// edges between the same ends come before it, not counting removed edges. nil: all edges of the relation pass
+// messages.
 type Rule = func(relation int) func(source, target int32, before int) bool
 
-// Edge is an edge of a relation: the one after Before parallel edges.
+// Edge is an edge of a relation: the one that Before parallel edges come before.
 type Edge struct {
 	Source, Target int32
 	Before         int
 }
 
-// On is the graph as one to append to. It may be used by several goroutines.
+// On makes g a graph to which one can append. Several goroutines may use it.
 func On(g *graph.Graph) *Base {
 	b := &Base{Graph: g}
 	types := g.Types
 	for i := range g.Relations {
 		r := &g.Relations[i]
-		source, target, _ := g.Joins(r) // which an open graph has
+		source, target, _ := g.Joins(r) // an open graph has these types
 		b.Ends = append(b.Ends, Ends{source, target})
 		b.out = append(b.out, sync.OnceValue(func() *graph.Relation {
 			return r.Reversed(types[source].Count)
@@ -86,7 +89,7 @@ func On(g *graph.Graph) *Base {
 	return b
 }
 
-// Nothing is an addition without vertices and edges, to which one can append both.
+// Nothing is an Addition without vertices and edges, to which both can be appended.
 func (b *Base) Nothing() *Addition {
 	a := &Addition{Types: make([]Rows, len(b.Types)), Edges: make([]graph.Edges, len(b.Relations))}
 	for i, t := range b.Types {
@@ -107,7 +110,7 @@ func (b *Base) Width(kind int) int {
 	return b.arrangement(kind).Width(b.Types[kind].Features.Columns)
 }
 
-// arrangement is that of a vertex type; nil: there is none.
+// arrangement is the Arrangement of a vertex type; nil: there is none.
 func (b *Base) arrangement(kind int) *columns.Arrangement {
 	if b.Arrangements == nil {
 		return nil
@@ -131,7 +134,8 @@ func (r *Rows) Append(row []float32) {
 	f.Indptr = append(f.Indptr, int64(len(f.Data)))
 }
 
-// With is the graph with an addition; nil: nothing. It refuses one that does not fit the graph.
+// With is the graph with an Addition; a nil: nothing is added. It refuses an Addition that does not fit the
+// graph.
 func (b *Base) With(a *Addition) (*Graph, error) {
 	types := b.Types
 	if a == nil {
@@ -167,7 +171,7 @@ func (b *Base) With(a *Addition) (*Graph, error) {
 	return g, nil
 }
 
-// check refuses rows that are not those of the type, of so many features.
+// check refuses rows that do not fit the type, or do not have width features.
 func (r *Rows) check(t *graph.VertexType, width int) error {
 	f := &r.Features
 	values := f.Dense
@@ -189,7 +193,7 @@ func (r *Rows) check(t *graph.VertexType, width int) error {
 	return nil
 }
 
-// checkEdges refuses edges with other data than those of the relation.
+// checkEdges refuses edges whose data differ from the relation's in kind.
 func checkEdges(r *graph.Relation, e *graph.Edges) error {
 	switch n := e.Len(); {
 	case n == 0:
@@ -207,7 +211,8 @@ func checkEdges(r *graph.Relation, e *graph.Edges) error {
 	return nil
 }
 
-// checkLabels refuses labels that are not of the kind of the relation's, or not a row for each edge.
+// checkLabels refuses labels of another kind than the relation's, and labels that do not have a row for each
+// edge.
 func checkLabels(r *graph.Relation, e *graph.Edges, l *graph.EdgeLabels) error {
 	if !l.There() {
 		return nil
@@ -238,7 +243,8 @@ func (g *Graph) Edges() int64 {
 	return n
 }
 
-// Repeated returns how many of the new edges join vertices that an edge of the graph joins, in one relation.
+// Repeated returns how many of the new edges join vertices that an edge of the graph, in the same relation,
+// joins already.
 func (g *Graph) Repeated() (n int64) {
 	for i := range g.Relations {
 		r, e := &g.Relations[i], &g.Added.Edges[i]
@@ -254,8 +260,8 @@ func (g *Graph) Repeated() (n int64) {
 	return n
 }
 
-// Row returns the values of the features of a vertex of a type, and of sparse ones their columns: where an
-// arrangement changes them in room, which grows.
+// Row returns the values of the features of a vertex of a type and, for sparse features, their columns. If an
+// arrangement changes the values, they are in room, which grows if needed.
 func (g *Graph) Row(room []float32, kind int, v int32) (values []float32, columns []int32) {
 	types := g.Types
 	f := &types[kind].Features

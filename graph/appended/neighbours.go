@@ -11,11 +11,11 @@ import (
 // Neighbours lists the in-neighbours, or the out-neighbours, of the vertices of a type along a relation.
 type Neighbours struct {
 	own   *graph.Relation  // a row for each vertex that the graph has
-	of    []int32          // the vertices that have new edges, ascending
-	added graph.Relation   // a row for each of these
-	order []int64          // of the edges of added: their numbers in the addition
-	gone  map[int32][]Edge // removed edges of a vertex, as edges from its neighbours; nil: none
-	// passes reports whether the edge of a vertex from the neighbour u passes messages; nil: all do
+	of    []int32          // the vertices with new edges, ascending
+	added graph.Relation   // a row for each vertex of of
+	order []int64          // the numbers of added's edges in the Addition
+	gone  map[int32][]Edge // by vertex: its removed edges, from its neighbours; nil: none
+	// passes reports whether the edge of vertex v from the neighbour u passes messages; nil: all do.
 	passes func(u, v int32, before int) bool
 }
 
@@ -58,8 +58,8 @@ func (n *Neighbours) leaveOut(g *Graph, relation int, reversed bool) {
 	}
 }
 
-// Before is how many edges of a relation between two vertices come before the one that so many others which
-// pass messages come before.
+// Before is how many edges of a relation between two vertices come before the one before which passing edges
+// that pass messages come.
 func (g *Graph) Before(relation int, source, target int32, passing int) int {
 	if g.Passes == nil {
 		return passing
@@ -79,7 +79,7 @@ func (g *Graph) Before(relation int, source, target int32, passing int) int {
 	}
 }
 
-// newNeighbours lists own, and from each of of edges to one of to.
+// newNeighbours lists own and, for the edges e, the neighbours to of the vertices of.
 func newNeighbours(own *graph.Relation, e *graph.Edges, of, to []int32) *Neighbours {
 	n, columns := &Neighbours{own: own}, int64(e.FeatureColumns)
 	order := make([]int64, e.Len())
@@ -107,8 +107,8 @@ func newNeighbours(own *graph.Relation, e *graph.Edges, of, to []int32) *Neighbo
 	return n
 }
 
-// label gives the new edges their labels, in the order of the addition, where those of the graph have some.
-// It refuses edges without a value that those of the graph are divided by.
+// label gives the new edges their labels, in the order of the addition, if the graph's edges have labels. It
+// refuses edges that lack a value by which the graph's edges are divided.
 func (n *Neighbours) label(added *graph.EdgeLabels) error {
 	own := n.own.EdgeLabels
 	if own == nil {
@@ -130,9 +130,9 @@ func (n *Neighbours) label(added *graph.EdgeLabels) error {
 	return nil
 }
 
-// renumbered are lists of the graph's edges by the numbers that these have beside the new ones.
+// renumbered are lists of the graph's edges, by the numbers that these have together with the new edges.
 func (n *Neighbours) renumbered(splits []graph.Split) (all []graph.Split) {
-	var before []int64 // of each new edge: how many of the graph's come before it
+	var before []int64 // by new edge: how many of the graph's edges come before it
 	for i, v := range n.of {
 		k, end := int64(len(n.own.Sources)), int64(len(n.own.Sources))
 		if int(v) < len(n.own.Indptr)-1 {
@@ -160,10 +160,10 @@ func (n *Neighbours) renumbered(splits []graph.Split) (all []graph.Split) {
 	return all
 }
 
-// Changed are the vertices that have new edges, ascending.
+// Changed are the vertices with new edges, ascending.
 func (n *Neighbours) Changed() []int32 { return n.of }
 
-// spans returns where the edges of a vertex lie: own, and added.
+// spans returns where the edges of a vertex lie, in own and in added.
 func (n *Neighbours) spans(v int32) (from, to, fromAdded, toAdded int64) {
 	if int(v) < len(n.own.Indptr)-1 {
 		from, to = n.own.Indptr[v], n.own.Indptr[v+1]
@@ -174,7 +174,7 @@ func (n *Neighbours) spans(v int32) (from, to, fromAdded, toAdded int64) {
 	return from, to, fromAdded, toAdded
 }
 
-// runs calls f with the edges of a vertex in order: those of a relation from one to before another.
+// runs calls f with the edges of a vertex, in order: runs from … to−1 of consecutive edges of a relation.
 func (n *Neighbours) runs(v int32, f func(in *graph.Relation, from, to int64)) {
 	if gone := n.gone[v]; gone != nil || n.passes != nil {
 		f = n.where(v, gone, f)
@@ -191,7 +191,7 @@ func (n *Neighbours) runs(v int32, f func(in *graph.Relation, from, to int64)) {
 	f(n.own, k, to)
 }
 
-// where calls f with those edges of a vertex's runs that are not gone and pass messages.
+// where calls f with the edges of a vertex's runs that are not gone and pass messages.
 func (n *Neighbours) where(v int32, gone []Edge, f func(in *graph.Relation, from, to int64),
 ) func(*graph.Relation, int64, int64) {
 	last, before, there := int32(-1), 0, 0
@@ -215,8 +215,8 @@ func (n *Neighbours) where(v int32, gone []Edge, f func(in *graph.Relation, from
 	}
 }
 
-// Each calls f for the edges of a vertex in order: with the neighbour u, and the k-th edge of the relation
-// that has it.
+// Each calls f for the edges of a vertex, in order, with the neighbour u, and the relation and the number k
+// of the edge in it.
 func (n *Neighbours) Each(v int32, f func(u int32, in *graph.Relation, k int64)) {
 	n.runs(v, func(in *graph.Relation, from, to int64) {
 		for k := from; k < to; k++ {
@@ -225,10 +225,10 @@ func (n *Neighbours) Each(v int32, f func(u int32, in *graph.Relation, k int64))
 	})
 }
 
-// rows calls do with the edges of vertices 0 to vertices − 1 as rows of a relation, some at a time, which are
+// rows calls do with the edges of vertices 0 … vertices−1 as rows of a relation, a batch at a time. They are
 // valid until do returns.
 func (n *Neighbours) rows(vertices int, do func(*graph.Relation) error) error {
-	const most = 1 << 16 // rows or edges of a batch, but for a vertex that has more
+	const most = 1 << 16 // most rows or edges in a batch, unless a vertex has more
 	b := &graph.Relation{
 		Indptr: []int64{0}, EdgeColumns: n.own.EdgeColumns, EdgeLabels: n.own.EdgeLabels.Announced(),
 	}

@@ -7,9 +7,9 @@ import (
 	"weft/graph"
 )
 
-// AddReverses adds the reverses of new edges to the relations of the graph that hold the reverses of others,
-// but for those that have new edges of their own, and for the relation of that number and its reverse; −1:
-// none. Reversed says which.
+// AddReverses adds the reverses of new edges to the relations of the graph that hold the reverses of other
+// relations. It leaves out relations that have new edges of their own, and the relation number but with its
+// reverse; −1: neither. Reversed says which edges were added.
 func (a *Addition) AddReverses(g *graph.Graph, but int) {
 	numbers := map[[3]string]int{}
 	for i := range g.Relations {

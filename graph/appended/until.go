@@ -7,9 +7,9 @@ import (
 	"weft/internal/refusal"
 )
 
-// Until is the addition by which the graph has become a later one: the later one's vertices behind those of
-// the graph, by type, and its further edges. Features have the form of those that are appended. It has no
-// labels and no tables. Graphs that differ otherwise are refused. It reads all edges and features of both.
+// Until is the Addition that turns the graph into a later one: the later graph's further vertices, by type,
+// and its further edges. Features have the form of appended ones. It has no labels and no tables. It refuses
+// graphs that differ otherwise. It reads all edges and features of both.
 func (b *Base) Until(later *graph.Graph) (*Addition, error) {
 	before := b.Graph
 	was, is := before.Types, later.Types
@@ -41,7 +41,7 @@ func (b *Base) Until(later *graph.Graph) (*Addition, error) {
 	return a, nil
 }
 
-// rowsUntil are copies of the rows behind those that a type had.
+// rowsUntil copies the rows that follow those that the type had.
 func rowsUntil(was, is *graph.VertexType) (r Rows, err error) {
 	r = Rows{Count: is.Count - was.Count, Features: graph.Features{Columns: is.Features.Columns}}
 	old, now, f := &was.Features, &is.Features, &r.Features
@@ -73,8 +73,8 @@ func begins[T comparable](with, list []T, rest *[]T) bool {
 	return true
 }
 
-// edgesUntil are the edges that a relation has beside those that it had. Among parallel edges the new ones
-// come last.
+// edgesUntil are the edges that a relation has in addition to those that it had. Of parallel edges the new
+// ones come last.
 func edgesUntil(was, is *graph.Relation) (e graph.Edges, err error) {
 	if was.FullName() != is.FullName() || was.EdgeColumns != is.EdgeColumns ||
 		(was.Weights == nil) != (is.Weights == nil) {

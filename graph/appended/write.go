@@ -9,10 +9,10 @@ import (
 	"weft/internal/refusal"
 )
 
-// Write writes a new store, dir, of the graph with its addition, and says what it holds. Features and edges
-// are copied some rows at a time: it needs memory for names and labels, as an import does, beside the
-// addition. New vertices and edges are in no split, and unlabelled where the addition has no labels. Splits
-// of edges stay; partitions are not copied. The store appears when it is complete. If Write fails, it leaves
+// Write writes a new store of the graph with its Addition, in dir, and says what it holds. It copies features
+// and edges some rows at a time. In addition to the Addition it needs memory for names and labels, as an
+// import does. New vertices and edges are in no split, and unlabelled if the Addition has no labels. Splits
+// of edges stay. Partitions are not copied. The store appears when it is complete. If Write fails, it leaves
 // nothing behind.
 func (g *Graph) Write(dir, provenance string, progress graph.Progress) (*streamed.Written, error) {
 	whole, err := g.announced(provenance)
@@ -85,13 +85,13 @@ func (g *Graph) features(w *graph.Writer, kind int, progress graph.Progress) err
 	if own.Columns == 0 {
 		return nil
 	}
-	const most = 1 << 20 // features of a batch, about
+	const most = 1 << 20 // about how many features a batch has
 	stored, step, done := -1, max(1, most/own.Columns)*own.Columns, int64(0)
 	if own.Sparse() {
 		stored = len(own.Data) + len(added.Data)
 	}
 	return w.Features(kind, own.Columns, stored, func(write func(*graph.Features) error) error {
-		if own.Sparse() { // its index cannot be cut
+		if own.Sparse() { // a sparse index cannot be cut
 			if err := write(own); err != nil {
 				return err
 			}
@@ -128,7 +128,7 @@ func (g *Graph) edges(w *graph.Writer, relation int, written *streamed.Written,
 		return n.rows(g.Counts[g.Ends[relation].Target], func(rows *graph.Relation) error {
 			progress.Of("copying edges", done, all)
 			done += int64(len(rows.Sources))
-			g.Unload() // rows are a copy
+			g.Unload() // the written rows are a copy
 			written.Label(relation, rows.EdgeLabels)
 			return write(rows)
 		})

@@ -18,22 +18,22 @@ type Arrangement struct {
 	means []mean
 }
 
-// move copies a feature, less what the lists' offsets differ by.
+// move copies a feature, minus the difference of the lists' offsets.
 type move struct {
 	from, to int
 	less     float64
 }
 
-// mean puts the other list's mean where a value is missing, which the feature gap says.
+// mean puts the other list's mean where a value is missing, as the feature gap says.
 type mean struct {
 	gap, to int
 	value   float32
 }
 
 // Arrange returns what brings features of the columns given into the form of the columns asked for, by the
-// names of columns and of categories: nil where they have it. Columns that are not asked for are named in
-// notes, and so are those with categories that are not known, whose rows have 0 in all features of the
-// column. A column that is missing or of another kind is refused.
+// names of columns and of categories; nil: they have it already. Notes name columns that are not asked for,
+// and columns with unknown categories, whose rows have 0 in all features of the column. Arrange refuses a
+// column that is missing or of another kind.
 func Arrange(asked, given List) (a *Arrangement, notes []string, err error) {
 	a = &Arrangement{asked: asked, width: asked.Width()}
 	begins := make([]int, len(given))
@@ -85,7 +85,7 @@ func sameFeatures(a, b Column) bool {
 		a.Gaps == b.Gaps && slices.Equal(a.Cycles, b.Cycles) && slices.Equal(a.Categories, b.Categories)
 }
 
-// described is the kind of a column, for people.
+// described names the kind of a column for people.
 func (c *Column) described() string {
 	text := "a " + string(c.Kind)
 	for _, cycle := range c.Cycles {
@@ -94,8 +94,8 @@ func (c *Column) described() string {
 	return text
 }
 
-// add adds what makes the features of a column from to on of those from from on, and says which rows have
-// unknown categories.
+// add adds the moves from the features of the column have, from number from on, to those of want, from number
+// to on. It says which rows have unknown categories.
 func (a *Arrangement) add(want, have *Column, to, from int) (note string) {
 	end, gap := to+want.Width(), from+have.Width()-1
 	if want.Gaps && have.Gaps {
@@ -138,7 +138,7 @@ func (a *Arrangement) add(want, have *Column, to, from int) (note string) {
 		cmp.Or(as, ","))
 }
 
-// Width is the number of features of a row that is arranged; columns is that of one that is not.
+// Width is the number of features of an arranged row. columns is the number before that.
 func (a *Arrangement) Width(columns int) int {
 	if a == nil {
 		return columns
@@ -146,7 +146,7 @@ func (a *Arrangement) Width(columns int) int {
 	return a.width
 }
 
-// Columns are those that features are made of once they are arranged, and columns those before.
+// Columns are the columns of which features are made once they are arranged. columns are those before that.
 func (a *Arrangement) Columns(columns List) List {
 	if a == nil {
 		return columns
@@ -154,8 +154,8 @@ func (a *Arrangement) Columns(columns List) List {
 	return a.asked
 }
 
-// Row brings a row into the form that was asked for, in room for it, which it returns. A nil Arrangement
-// returns the row.
+// Row brings a row into the form that was asked for, and returns it in room, which grows if needed. A nil
+// Arrangement returns the row itself.
 func (a *Arrangement) Row(room, row []float32) []float32 {
 	if a == nil {
 		return row

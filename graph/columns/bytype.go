@@ -12,10 +12,10 @@ import (
 // ByType has the columns of vertex types, by the type's name.
 type ByType map[string]List
 
-// format is the version of the JSON object that ByType is written as.
+// format is the version of the JSON object as which ByType is written.
 const format = 1
 
-// byType is that object.
+// byType is this object.
 type byType struct {
 	Format int    `json:"format"`
 	Types  ByType `json:"types"`
@@ -24,7 +24,7 @@ type byType struct {
 // Encode returns what Decode reads: a JSON object.
 func (b ByType) Encode() ([]byte, error) { return json.Marshal(byType{format, b}) }
 
-// Decode reads the columns of vertex types. It refuses what no table gives, as of a damaged file.
+// Decode reads the columns of vertex types. It refuses lists that no table gives, as a damaged file may have.
 func Decode(text []byte) (ByType, error) {
 	var read byType
 	if err := document.JSON(text, format, &read); err != nil {

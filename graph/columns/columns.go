@@ -6,13 +6,13 @@
 //	date       days since 1970, of UTC; where asked, sine and cosine of the part of a year, a week and a day
 //	category   for each value of the column a feature, which is 1 in the rows that have this value
 //
-// The mean of a column is taken off its numbers or dates where float32 would round them much more than what
-// is left of them, as for seconds since 1970.
+// The mean of a column is subtracted from its numbers or dates if float32 would round them much more than it
+// rounds the differences, as for seconds since 1970.
 //
-// A value that is missing is the mean of the others, and 0 in the features of a category. Where the table had
-// such rows, a further feature of the column is 1 in these.
+// A missing value becomes the mean of the others, and 0 in the features of a category. If the table has rows
+// with missing values, a further feature of the column is 1 in these rows.
 //
-// Readers of tables decide by it at an import, and read further rows by what was decided then.
+// Readers of tables make these decisions at an import, and read further rows by them.
 package columns
 
 import (
@@ -25,10 +25,10 @@ import (
 	"weft/internal/refusal"
 )
 
-// Blank is what is left out at both ends of a value.
+// Blank are the characters that are removed from both ends of a value.
 const Blank = " \t\r\n"
 
-// Kind is what the values of a column are.
+// Kind is the kind of a column's values.
 type Kind string
 
 // The kinds of columns.
@@ -39,35 +39,35 @@ const (
 	Category Kind = "category"
 )
 
-// Column is a column of a table, and what is made of its values.
+// Column is a column of a table, with what is made of its values.
 type Column struct {
 	Name string `json:"name"`
 	Kind Kind   `json:"kind"`
-	// Offset is taken off the values before they become a feature, in float64: their mean, where float32
-	// would round them much more than what is left of them; else 0.
+	// Offset is subtracted from the values in float64, before they become a feature. It is their mean if
+	// float32 would round them much more than it rounds the differences; else 0.
 	Offset float64 `json:"offset,omitempty"`
-	// Mean is that of the values, less Offset, of all kinds but Category.
+	// Mean is the mean of the values, minus Offset, for all kinds but Category.
 	Mean float32 `json:"mean,omitempty"`
-	// Order is that of the column's dates; empty: all begin with the year.
+	// Order is the order of day and month in the column's dates; "": all dates begin with the year.
 	Order Order `json:"order,omitempty"`
-	// Cycles are periods of dates: Year, Week, Day.
+	// Cycles are periods of dates that become features: Year, Week, Day.
 	Cycles []Cycle `json:"cycles,omitempty"`
-	// Categories are the values of a Category, ascending.
+	// Categories are the values of a Category that have features, ascending.
 	Categories []string `json:"categories,omitempty"`
-	// Gaps says that a feature marks the rows in which the value is missing.
+	// Gaps says that a feature marks the rows whose value is missing.
 	Gaps bool `json:"gaps,omitempty"`
 
 	// What the table has, which does not change its features:
 
 	// Missing is how many rows have no value.
 	Missing int64 `json:"missing,omitempty"`
-	// Counts has for each of the Categories how many rows are of it.
+	// Counts has, for each of the Categories, the number of its rows.
 	Counts []int64 `json:"counts,omitempty"`
-	// Other is how many rows have a value that is none of the Categories, and 0 in all their features.
+	// Other is the number of rows with a value that is not in Categories, and 0 in all their features.
 	Other int64 `json:"other,omitempty"`
 }
 
-// List is the columns that the features of a vertex type are made of, in their order.
+// List is the columns of which the features of a vertex type are made, in their order.
 type List []Column
 
 // Width is the number of features of the column.
@@ -82,7 +82,7 @@ func (c *Column) Width() int {
 	return n
 }
 
-// missing are the words, in lower case, for a value that is not there: those that pandas.read_csv knows.
+// missing has the words, in lower case, that stand for no value, as in pandas.read_csv.
 var missing = map[string]bool{
 	"": true, "na": true, "n/a": true, "#n/a": true, "#na": true, "#n/a n/a": true, "<na>": true, "nan": true,
 	"-nan": true, "1.#ind": true, "-1.#ind": true, "1.#qnan": true, "-1.#qnan": true,
@@ -104,8 +104,9 @@ func IsMissing(field []byte) bool {
 	return missing[string(lower[:len(field)])]
 }
 
-// Append appends the features of a value to a row, and reports whether a category is unknown. A field for
-// which IsMissing holds is a missing value. Another that is not of the column's kind is refused.
+// Append appends the features of a value to a row, and reports whether its category is unknown. A field for
+// which IsMissing is true is a missing value. Append refuses any other field that is not of the column's
+// kind.
 func (c *Column) Append(to []float32, field []byte) (row []float32, unknown bool, err error) {
 	begin := len(to)
 	to = slices.Grow(to, c.Width())[:begin+c.Width()]
@@ -145,9 +146,9 @@ func (c *Column) Append(to []float32, field []byte) (row []float32, unknown bool
 	return to, false, nil
 }
 
-// Append appends the features of a row to others. field gives the value of a column, by its place, and seen,
-// which may be nil, is told of it and whether it is an unknown category. What field refuses, and a value that
-// is not of its column's kind, is refused with the column's name.
+// Append appends the features of a row to others. field gives the value of a column, by its place. seen,
+// which may be nil, is called with the value and whether its category is unknown. Append refuses, with the
+// column's name, what field refuses, and a value that is not of its column's kind.
 func (l List) Append(to []float32, field func(column int) ([]byte, error),
 	seen func(column int, field []byte, unknown bool),
 ) ([]float32, error) {
@@ -167,7 +168,7 @@ func (l List) Append(to []float32, field func(column int) ([]byte, error),
 	return to, nil
 }
 
-// parse is the number that a field stands for in a column that is no Category, and of a date the time.
+// parse is the number for which a field stands in a column that is no Category, and for a date also the time.
 func (c *Column) parse(field []byte) (x float64, at time.Time, ok bool) {
 	switch c.Kind {
 	case Number:
@@ -187,7 +188,7 @@ func (c *Column) parse(field []byte) (x float64, at time.Time, ok bool) {
 	return float64(at.Unix()) / secondsOfDay, at, ok
 }
 
-// remedy is what to do about a value that is not of the column's kind.
+// remedy says what to do about a value that is not of the column's kind.
 func (c *Column) remedy() string {
 	how := "correct it"
 	switch c.Kind {
@@ -210,8 +211,8 @@ func (l List) Width() (n int) {
 	return n
 }
 
-// Features are the names of the features, by their columns: a category's is city=Rome, the cycles of a date
-// are date.year.sin and date.year.cos, and date.missing marks rows without a value.
+// Features are the names of the features, made from the columns' names: city=Rome for a category,
+// date.year.sin and date.year.cos for the cycles of a date. date.missing marks rows without a value.
 func (l List) Features() (names []string) {
 	for i := range l {
 		c := &l[i]
@@ -232,7 +233,7 @@ func (l List) Features() (names []string) {
 	return names
 }
 
-// Places are the places of the columns by their names.
+// Places are the places of the columns, by their names.
 func (l List) Places() map[string]int {
 	places := make(map[string]int, len(l))
 	for i := range l {
@@ -241,8 +242,8 @@ func (l List) Places() map[string]int {
 	return places
 }
 
-// Scaled says of each feature whether its scale is that of a table's unit: numbers and dates, and neither 0
-// and 1 nor what lies between −1 and 1.
+// Scaled says of each feature whether its scale depends on a unit of the table. It does for numbers and
+// dates. It does not for 0 and 1, nor for values between −1 and 1.
 func (l List) Scaled() (scaled []bool) {
 	for i := range l {
 		of := make([]bool, l[i].Width())
@@ -252,7 +253,8 @@ func (l List) Scaled() (scaled []bool) {
 	return scaled
 }
 
-// Check refuses a list that no table gives, as of a damaged file, or one of another number of features.
+// Check refuses a list that no table gives, as a damaged file may have, or one with another number of
+// features.
 func (l List) Check(features int) error {
 	if n := l.Width(); n != features {
 		return refusal.Errorf("the columns have %d features, and %d are there", n, features)
@@ -289,16 +291,16 @@ func ascend(values []string) bool {
 	return true
 }
 
-// Table is a table of vertices, and what became of its columns.
+// Table is a table of vertices, with what became of its columns.
 type Table struct {
 	Path    string    `json:"path"`
 	ID      string    `json:"id"`              // the column of the vertices' ids
-	Label   string    `json:"label,omitempty"` // that of what is learned
+	Label   string    `json:"label,omitempty"` // the column that is learned
 	Columns List      `json:"columns"`
 	LeftOut []LeftOut `json:"left_out,omitempty"`
 }
 
-// LeftOut is a column of which no feature is made.
+// LeftOut is a column from which no feature is made.
 type LeftOut struct {
 	Name string `json:"name"`
 	Why  string `json:"why"`

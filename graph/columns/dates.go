@@ -17,7 +17,7 @@ const (
 
 const secondsOfDay = 24 * 60 * 60
 
-// part is the part of the period that has passed, from 0 and below 1. A week begins on Monday.
+// part is the part of the period that has passed, in [0, 1). A week begins on Monday.
 func (c Cycle) part(t time.Time) float64 {
 	day := float64(t.Hour()*60*60+t.Minute()*60+t.Second()) / secondsOfDay
 	switch c {
@@ -26,13 +26,13 @@ func (c Cycle) part(t time.Time) float64 {
 		days := first.AddDate(1, 0, 0).Sub(first).Hours() / 24
 		return (float64(t.YearDay()-1) + day) / days
 	case Week:
-		const monday = 6 // days after which a week that begins on Sunday is one that begins on Monday
+		const monday = 6 // so many days turn a week that begins on Sunday into one that begins on Monday
 		return (float64((int(t.Weekday())+monday)%7) + day) / 7
 	}
 	return day
 }
 
-// Order is in which order dates name the day and the month, where they do not begin with the year.
+// Order is the order of day and month in dates that do not begin with the year.
 type Order string
 
 // The orders of day and month.
@@ -41,10 +41,10 @@ const (
 	MonthFirst Order = "month"
 )
 
-// ParseDate reads a date, and perhaps a time, in UTC where it names no other zone: those of ISO 8601 and RFC
-// 3339, what SQL, pandas and polars write, 2023/01/31, and in the order that is given 31.1.2023, 31/01/2023,
-// 31-01-2023, 31.1.23 and 31/01/23. Without an order it reads these where one order alone makes a date of
-// them, or both the same. A year of two digits is in 1969 to 2068.
+// ParseDate reads a date, with or without a time, in UTC if it names no other zone. It reads the forms of ISO
+// 8601 and RFC 3339, what SQL, pandas and polars write, and 2023/01/31. In the given order it reads
+// 31.1.2023, 31/01/2023, 31-01-2023, 31.1.23 and 31/01/23. Without an order it reads these if only one order
+// makes a date of them, or both the same. A year of two digits is in 1969 to 2068.
 func ParseDate(field []byte, order Order) (at time.Time, ok bool) {
 	if order != "" || !isOrdered(field) {
 		return parseDate(field, order)
@@ -57,7 +57,7 @@ func ParseDate(field []byte, order Order) (at time.Time, ok bool) {
 	return at, !is || at.Equal(month)
 }
 
-// parseDate is ParseDate, without an order of dates that begin with the year alone.
+// parseDate is ParseDate, but without an order it only reads dates that begin with the year.
 func parseDate(field []byte, order Order) (at time.Time, ok bool) {
 	const date, longest = len(time.DateOnly), len("2006-01-02T15:04:05.999999999+00:00")
 	var room [longest]byte
@@ -93,7 +93,7 @@ func parseDate(field []byte, order Order) (at time.Time, ok bool) {
 	return at.UTC(), err == nil
 }
 
-// yearFirst appends a date, and what stands behind it, as 2023-01-31 to text. It appends nothing where the
+// yearFirst appends a date, and what follows it, to text in the form 2023-01-31. It appends nothing if the
 // field does not begin with numbers as a date does.
 func yearFirst(text, field []byte, order Order) []byte {
 	var parts [3][]byte
@@ -140,7 +140,7 @@ func yearFirst(text, field []byte, order Order) []byte {
 	return append(text, rest...)
 }
 
-// isOrdered reports whether a date names its year last.
+// isOrdered reports whether a date has its year last.
 func isOrdered(date []byte) bool {
 	return bytes.ContainsAny(date[:min(len(date), len("23-"))], "./-")
 }

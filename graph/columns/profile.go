@@ -14,26 +14,26 @@ import (
 
 // Choices say what is made of columns.
 type Choices struct {
-	// Most is how many values a column of text may have that becomes a Category.
+	// Most is the largest number of values of a column of text that becomes a Category.
 	Most int
 	// Cyclic adds the Cycles to dates.
 	Cyclic bool
 }
 
-// Profile finds out what a column of a table holds, in one pass over its fields and in memory that depends on
-// Choices.Most alone.
+// Profile finds out what a column of a table holds, in one pass over its fields. Its memory depends only on
+// Choices.Most.
 type Profile struct {
 	Name    string
 	choices Choices
 
 	present, missing int64
 	candidates       [len(parsed)]candidate
-	ordered          bool // a date names its year last
-	timed            bool // a date has a time of the day
+	ordered          bool // a date has its year last
+	timed            bool // a date has a time of day
 	counts           map[string]int64
-	many             bool   // more than Most values
+	many             bool   // there are more than Most values
 	first            string // of the fields
-	infinite         string // the first number that float32 does not hold, with its row
+	infinite         string // the first number that float32 cannot hold, with its row
 	points, commas   bool   // numbers have decimal points, or decimal commas
 	invalid          bool   // a field is not UTF-8
 	long             bool   // a field is too long for a category
@@ -56,15 +56,15 @@ const dayFirst, monthFirst = 2, 3
 // candidate is what a column may be.
 type candidate struct {
 	odd   Odd
-	fails bool // as most fields are odd
+	fails bool // it is given up, because most fields are odd
 	// Of the good fields:
 	good             int64
 	sum, least, most float64
-	rounded          bool // float32 does not hold one of them
+	rounded          bool // float32 rounds one of them
 }
 
-// offset is what is taken off the fields: the mean, where float32 rounds them, and its steps at the largest
-// are many times those at the largest distance from the mean; else 0.
+// offset is the mean, if it is to be subtracted from the fields; else 0. It is if float32 rounds them, and
+// its steps at the largest field are many times those at the largest distance from the mean.
 func (c *candidate) offset() float64 {
 	const many = 16
 	mean := c.sum / float64(c.good)
@@ -78,11 +78,11 @@ func (c *candidate) offset() float64 {
 // Odd counts the fields of a column that are not of its kind.
 type Odd struct {
 	Rows  int64
-	field string // the first
-	row   int64  // of it, from 1
+	field string // the first odd field
+	row   int64  // its row, from 1
 }
 
-// Add adds the field of a row, by its number from 1.
+// Add adds the field of a row; rows count from 1.
 func (o *Odd) Add(field []byte, row int64) {
 	o.Rows++
 	if o.Rows == 1 {
@@ -91,14 +91,14 @@ func (o *Odd) Add(field []byte, row int64) {
 	}
 }
 
-// Few reports whether so few of the rows that have a value are odd that their values are mistakes, and
-// missing: one of at least ten, or one in a hundred.
+// Few reports whether so few rows with a value are odd that their values count as mistakes, and missing: one
+// of at least ten, or one in a hundred.
 func (o *Odd) Few(rows int64) bool {
 	const least, share = 10, 100
 	return o.Rows == 0 || o.Rows == 1 && rows >= least || o.Rows <= rows/share
 }
 
-// Note says which values of a column of that kind count as missing, as they are odd; empty: none.
+// Note says which odd values of a column of that kind count as missing; "": none.
 func (o *Odd) Note(kind Kind) string {
 	if o.Rows == 0 {
 		return ""
@@ -115,8 +115,8 @@ func NewProfile(name string, choices Choices) *Profile {
 	return &Profile{Name: name, choices: choices, counts: map[string]int64{}}
 }
 
-// Add adds a field. One for which IsMissing holds is a missing value. number is the field, with a decimal
-// point where it has a decimal comma.
+// Add adds a field. A field for which IsMissing is true is a missing value. number is the field with a
+// decimal point in place of a decimal comma.
 func (p *Profile) Add(field, number []byte) {
 	if IsMissing(field) {
 		p.missing++
@@ -150,7 +150,7 @@ func (p *Profile) Add(field, number []byte) {
 			p.infinite = fmt.Sprintf("%s in row %d", quote(string(field)), p.present+p.missing)
 		}
 		if !ok {
-			const most = 10 // odd fields before one gives up
+			const most = 10 // most odd fields before a kind is given up
 			c.odd.Add(field, p.present+p.missing)
 			c.fails = c.odd.Rows > max(most, c.good)
 			continue
@@ -180,8 +180,8 @@ func (p *Profile) Add(field, number []byte) {
 	}
 }
 
-// Column is what is made of the column. Where nothing can be made of it the column has no kind, and the note
-// says why; else the note says what was assumed, if anything was.
+// Column is the column that is made. If nothing can be made, it has no kind, and the note says why. Otherwise
+// the note says what was assumed, if anything.
 func (p *Profile) Column() (c Column, note string) {
 	c = Column{Name: p.Name, Missing: p.missing, Gaps: p.missing > 0}
 	if p.present == 0 {
@@ -194,7 +194,7 @@ func (p *Profile) Column() (c Column, note string) {
 			return p.number(i)
 		}
 	}
-	const few = 10 // rows, of which each may have a value of its own
+	const few = 10 // with so few rows, each may have a value of its own
 	switch {
 	case p.invalid:
 		return c, "its text is not UTF-8"
@@ -216,7 +216,7 @@ func (p *Profile) Column() (c Column, note string) {
 	return c, ""
 }
 
-// number is the column as one of parsed.
+// number is the column with the kind of parsed[i].
 func (p *Profile) number(i int) (c Column, note string) {
 	of := &p.candidates[i]
 	c = parsed[i]
@@ -243,8 +243,8 @@ func (p *Profile) number(i int) (c Column, note string) {
 	return c, note
 }
 
-// Doubt says what is assumed of the dates of a column that is made of it, where none tells whether the day or
-// the month comes first; empty: one does, or there are none.
+// Doubt says what a column of dates assumes if no date tells whether the day or the month comes first; "":
+// one does, or there are no dates.
 func (p *Profile) Doubt(c *Column) string {
 	day, month := &p.candidates[dayFirst], &p.candidates[monthFirst]
 	if c.Kind != Date || c.Order != DayFirst || month.fails || month.odd.Rows != day.odd.Rows {
@@ -254,7 +254,7 @@ func (p *Profile) Doubt(c *Column) string {
 		"them as 2023-01-31 if it is the month", quote(p.first))
 }
 
-// examples are the first field, and where that is a number the first that is none.
+// examples are the first field and, if that is a number, the first field that is none.
 func (p *Profile) examples() string {
 	if text := p.candidates[0].odd.field; text != "" && text != quote(p.first) {
 		return quote(p.first) + " and " + text
@@ -273,7 +273,7 @@ func likeNumber(field string) bool {
 	})
 }
 
-// quote is the begin of a field, for people.
+// quote is the beginning of a field, for people.
 func quote(field string) string {
 	const longest = 30
 	if len(field) > longest {

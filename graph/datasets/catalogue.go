@@ -1,6 +1,6 @@
-// Package datasets knows the graphs that can be trained on by name. Each becomes a store in the user's cache
-// directory the first time it is asked for: this machine's Debian package index, published datasets whose
-// files the user has, synthetic graphs. Commands call it where a name stands in place of a store.
+// Package datasets knows graphs by name. Each becomes a store in the user's cache directory the first time it
+// is asked for: this machine's Debian package index, published datasets whose files the user has, and
+// synthetic graphs. Commands call it if a name is given in place of a store.
 package datasets
 
 import (
@@ -16,27 +16,27 @@ import (
 // Dataset is a graph with a name.
 type Dataset struct {
 	Name   string
-	About  string // what it is, in a few words
+	About  string // a few words about the graph
 	Origin string // where it comes from
 
-	// vertices and edges (stored, directed) are known before the graph is there, 0: not known.
+	// vertices and edges (stored, directed) as known before the graph is there; 0: unknown.
 	vertices int
 	edges    int64
 
 	source source // of a graph that is imported
 	format string // of weft import
-	flags  string // of weft import, besides those of tables
+	flags  string // flags of weft import, in addition to those of tables
 	tables *tables
-	metric string            // that results are published in, where the format does not say
+	metric string            // the metric of published results, if the format has no metric
 	make   *generate.Options // of a graph that is generated
 }
 
-// source finds the files that a dataset is read from.
+// source finds the files from which a dataset is read.
 type source struct {
-	path     func() string   // what the importer is given; "" while the place is not known
+	path     func() string   // the importer's argument; "": the place is not known
 	files    func() []string // patterns of the files that must be there
-	requires string          // what is needed, in a few words
-	get      string          // how to get it, in a sentence
+	requires string          // a few words about what is needed
+	get      string          // a sentence about how to get it
 }
 
 // All lists the datasets, in the order in which they are shown.
@@ -112,8 +112,8 @@ func synthetic(name, about string, o generate.Options) Dataset {
 // dataVariable names the environment variable with the folder of published datasets.
 const dataVariable = "WEFT_DATA"
 
-// dataPath is where the first of the names is that there is in a folder below that of published datasets, or
-// the first name would be; "" while the folder of all is not given.
+// dataPath is the path of the first of the names that exists in folder, below the folder of published
+// datasets; without any, the path of the first name. It is "" if the folder of all is not given.
 func dataPath(folder string, names ...string) string {
 	root := os.Getenv(dataVariable)
 	if root == "" {
@@ -128,14 +128,14 @@ func dataPath(folder string, names ...string) string {
 	return filepath.Join(root, folder, names[0])
 }
 
-// getInto says how to get published files: into which folder below that of all.
+// getInto says how to get published files, and into which folder below that of all.
 func getInto(folder, files string) string {
 	return fmt.Sprintf("put %s into DIR/%s and set %s=DIR", files, folder, dataVariable)
 }
 
 // benchmark is a dataset for node property prediction of the Open Graph Benchmark (Hu et al. 2020,
-// arXiv:2005.00687). Split and flags are those that results are published with; the folder is what OGB's
-// downloader calls it, in the folder of all or, as in OGB's examples, in dataset/ there.
+// arXiv:2005.00687). Split and flags are those of published results. The folder has the name that OGB's
+// downloader gives it. It is in the folder of all or, as in OGB's examples, in dataset/ there.
 func benchmark(name, split, flags, about string, vertices int, edges int64) Dataset {
 	folder := func() string { return dataPath("", name, filepath.Join("dataset", name)) }
 	published := strings.ReplaceAll(name, "_", "-")
@@ -157,7 +157,7 @@ func benchmark(name, split, flags, about string, vertices int, edges int64) Data
 	}
 }
 
-// typedBenchmark is a benchmark of several vertex types, with a relation back for each.
+// typedBenchmark is a benchmark with several vertex types, and a reverse for each relation.
 func typedBenchmark(name, split, about string, vertices int, edges int64) Dataset {
 	d := benchmark(name, split, " --reverse-relations", about, vertices, edges)
 	folder, untyped := d.source.path, d.source.files
@@ -170,7 +170,7 @@ func typedBenchmark(name, split, about string, vertices int, edges int64) Datase
 
 // citations is a graph of Planetoid (Yang et al. 2016, arXiv:1603.08861).
 func citations(name string, topics, vertices int, edges int64) Dataset {
-	// a file each, by what follows the prefix
+	// One file each, by what follows the prefix.
 	parts := []string{"x", "y", "tx", "ty", "allx", "ally", "graph", "test.index"}
 	prefix := func() string { return dataPath("planetoid", "ind."+name) }
 	return Dataset{
@@ -194,7 +194,7 @@ func citations(name string, topics, vertices int, edges int64) Dataset {
 	}
 }
 
-// npzFile is a file that is published in that place, by the first of its names.
+// npzFile is a file that is published in that place, under the first of its names.
 func npzFile(place string, names ...string) source {
 	path := func() string { return dataPath("npz", names...) }
 	return source{
@@ -205,9 +205,9 @@ func npzFile(place string, names ...string) source {
 	}
 }
 
-// shchur is a graph as "Pitfalls of Graph Neural Network Evaluation" (Shchur et al. 2018, arXiv:1811.05868)
-// uses it: undirected, its largest component, random splits with 20 vertices of each class to train and 30 to
-// validate. Libraries save the files by names of their own.
+// shchur is a graph as used in "Pitfalls of Graph Neural Network Evaluation" (Shchur et al. 2018,
+// arXiv:1811.05868): undirected, its largest component, random splits with 20 vertices of each class to train
+// and 30 to validate. Libraries save the files under names of their own.
 func shchur(name, about string, vertices int, edges int64, names ...string) Dataset {
 	return Dataset{
 		Name: name, About: about, Origin: "github.com/shchur/gnn-benchmark", vertices: vertices, edges: edges,
@@ -216,8 +216,8 @@ func shchur(name, about string, vertices int, edges int64, names ...string) Data
 	}
 }
 
-// heterophilous is a graph of Platonov et al. 2023 (arXiv:2302.11640), whose file lists each edge once. The
-// metric is the one that they give results in, "" for accuracy.
+// heterophilous is a graph of Platonov et al. 2023 (arXiv:2302.11640), whose file lists each edge once.
+// metric is the one in which they give results, "" for accuracy.
 func heterophilous(name, about string, vertices int, edges int64, metric string) Dataset {
 	return Dataset{
 		Name: name, About: about, Origin: "github.com/yandex-research/heterophilous-graphs",
@@ -228,23 +228,23 @@ func heterophilous(name, about string, vertices int, edges int64, metric string)
 	}
 }
 
-// tables are the columns that count of the tables of a graph in RDF.
+// tables name the columns that count in the tables of a graph in RDF.
 type tables struct{ name, entity, label string }
 
-// in are the files in a folder.
+// in are the paths of the files in a folder.
 func (t *tables) in(folder string) (triples, train, test string) {
 	return filepath.Join(folder, t.name+"_stripped.nt.gz"), filepath.Join(folder, "trainingSet.tsv"),
 		filepath.Join(folder, "testSet.tsv")
 }
 
-// flags are those of weft import rdf with the files in a folder.
+// flags are the flags of weft import rdf with the files in a folder.
 func (t *tables) flags(folder string) []string {
 	_, train, test := t.in(folder)
 	return []string{"--train", train, "--test", test, "--entity", t.entity, "--label", t.label}
 }
 
-// RDF finds the files of one of the graphs in RDF in a folder: its triples, and the flags of weft import rdf
-// that name the others.
+// RDF finds the files of one of the graphs in RDF in a folder. It returns its triples, and the flags of weft
+// import rdf that name the other files.
 func RDF(folder string) (triples string, flags []string, found bool) {
 	for _, d := range All() {
 		if d.tables == nil {

@@ -26,17 +26,17 @@ type Import struct {
 	Format string
 	Source string
 	Flags  []string
-	Metric string // that the graph is to have; "": that of the format
+	Metric string // the metric that the graph is to have; "": the format's
 }
 
 // Maker makes the stores of datasets.
 type Maker struct {
 	Import func(store string, i Import) error
-	Say    func(line string)       // takes lines that say what takes long
-	Used   func(store string) bool // as of Making
+	Say    func(line string)       // takes lines about what takes long
+	Used   func(store string) bool // as in Making
 }
 
-// NoGraph refuses an argument that names neither a store nor a dataset nor a source. It accepts a folder:
+// NoGraph refuses an argument that names neither a store nor a dataset nor a source. It accepts a folder, as
 // reading it says what is missing.
 func NoGraph(argument string) error {
 	if argument == "" {
@@ -98,7 +98,7 @@ func namesIn(folder string) (names []string) {
 
 // storesIn are the names of the stores in a folder; none if it cannot be read.
 func storesIn(folder string) (names []string) {
-	found, _ := filepath.Glob(filepath.Join(folder, "*", "graph.json")) // a folder with a bracket has none
+	found, _ := filepath.Glob(filepath.Join(folder, "*", "graph.json")) // none if it has a bracket
 	for _, path := range found {
 		names = append(names, filepath.Base(filepath.Dir(path)))
 	}
@@ -112,7 +112,7 @@ func SourceFiles(argument string) (files []string) {
 		return nil
 	}
 	for _, pattern := range d.source.files() {
-		matches, _ := filepath.Glob(pattern) // a pattern that is not well formed has none
+		matches, _ := filepath.Glob(pattern) // a malformed pattern has none
 		files = append(files, matches...)
 	}
 	return files
@@ -129,8 +129,7 @@ func (d *Dataset) Missing() string {
 	return ""
 }
 
-// Place is where the files are that the dataset is read from; empty where they are not here, or there are
-// none.
+// Place is where the files are from which the dataset is read; "": they are not here, or there are none.
 func (d *Dataset) Place() string {
 	if d.make != nil {
 		return ""
@@ -141,7 +140,7 @@ func (d *Dataset) Place() string {
 	return d.source.path()
 }
 
-// Size is the number of vertices and of stored edges, if they are known without making the store.
+// Size is the number of vertices and of stored edges, if both are known without making the store.
 func (d *Dataset) Size() (vertices int, edges int64, known bool) {
 	if g, err := graph.Open(d.cached()); err == nil {
 		defer g.Close()
@@ -150,9 +149,9 @@ func (d *Dataset) Size() (vertices int, edges int64, known bool) {
 	return d.vertices, d.edges, d.vertices > 0
 }
 
-// Store returns the path of the dataset's store, which is made if it is not there or older than its source;
-// nothing of it stays where ctx is cancelled meanwhile. A link in its place, or a folder that weft did not
-// write, is refused and left alone.
+// Store returns the path of the dataset's store. It makes the store if it is not there or older than its
+// source. If ctx is cancelled meanwhile, nothing of it stays. A link in its place, or a folder that weft did
+// not write, is refused and left alone.
 func (m *Maker) Store(ctx context.Context, d *Dataset) (string, error) {
 	path := d.cached()
 	if path == "" {
@@ -175,7 +174,7 @@ func (m *Maker) Store(ctx context.Context, d *Dataset) (string, error) {
 	return m.fill(ctx, d, path, sources)
 }
 
-// cached is the path of the dataset's store, there or not; empty when the user has no cache directory.
+// cached is the path of the dataset's store, there or not; "": the user has no cache directory.
 func (d *Dataset) cached() string {
 	root := cache.Root()
 	if root == "" {
@@ -205,7 +204,7 @@ func opens(store string) bool {
 	return err == nil && g.Close() == nil
 }
 
-// sources are the files that the dataset is made of, or an error that one is missing. A recipe has none.
+// sources are the files of which the dataset is made, or an error that one is missing. A recipe has no files.
 func (d *Dataset) sources() (files []string, err error) {
 	if d.make != nil {
 		return nil, nil
@@ -223,8 +222,8 @@ func (d *Dataset) sources() (files []string, err error) {
 	return files, nil
 }
 
-// CheckOwn refuses a place that holds something other than a store and its partitions, whole or damaged, and
-// so nothing that may be removed.
+// CheckOwn refuses a place that holds anything but a store and its partitions, whole or damaged, so that
+// nothing else is removed.
 func CheckOwn(path string) error {
 	err := graph.CheckOwn(path, "graph.json", func(e fs.DirEntry) bool {
 		list := e.Name() == sourcesFile || e.Name() == RunsFile
@@ -239,7 +238,7 @@ func CheckOwn(path string) error {
 	return err
 }
 
-// fill makes the store of the sources, and returns its path.
+// fill makes the store from the sources, and returns its path.
 func (m *Maker) fill(ctx context.Context, d *Dataset, path string, sources []string) (string, error) {
 	making := Making{Name: d.Name, Store: path, Sources: sources, Say: m.Say, Used: m.Used}
 	if made, err := making.Made(); err != nil || made && opens(making.Store) {
@@ -264,7 +263,7 @@ func (m *Maker) fill(ctx context.Context, d *Dataset, path string, sources []str
 	return making.Store, making.Do(ctx)
 }
 
-// write makes the store under a name of the moment.
+// write makes the store under a temporary name.
 func (m *Maker) write(store string, d *Dataset) error {
 	if d.make != nil {
 		return generate.Write(store, *d.make)
@@ -272,7 +271,7 @@ func (m *Maker) write(store string, d *Dataset) error {
 	return m.Import(store, d.Import())
 }
 
-// Import is the import that makes the dataset's store; of no format where the graph is generated.
+// Import is the import that makes the dataset's store. Its format is "" if the graph is generated.
 func (d *Dataset) Import() (i Import) {
 	if d.make != nil {
 		return i

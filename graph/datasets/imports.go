@@ -14,8 +14,8 @@ import (
 	"weft/internal/cache"
 )
 
-// importsFolder is below the cache's root: stores of files and folders that were imported on the way to
-// another command.
+// importsFolder is below the cache's root. It has stores of files and folders that were imported on the way
+// to another command.
 const importsFolder = "imports"
 
 // KeyOf is a short name for words, such as the flags of an import.
@@ -36,9 +36,9 @@ func WithoutKey(name string) (of string, keyed bool) {
 	return name[:at[0]], true
 }
 
-// BesideTable is the path of a file or folder of a table, to which the name of its store adds. Among folders
-// NAME=VALUE, as Hive has them, a store would be read as a part: that of TABLE/NAME=VALUE, and of what lies
-// in it, is beside TABLE, at TABLE.NAME=VALUE.
+// BesideTable is the path, of a table's file or folder, to which the name of its store is added. Among
+// folders NAME=VALUE, as Hive has them, a store would be read as a part. So the store of TABLE/NAME=VALUE,
+// and of what lies in it, is beside TABLE, at TABLE.NAME=VALUE.
 func BesideTable(path string, folder bool) string {
 	whole, err := filepath.Abs(path)
 	if err != nil {
@@ -62,8 +62,8 @@ func BesideTable(path string, folder bool) string {
 	return beside
 }
 
-// ImportOf is the place in the cache for the store of a source, by its path and the flags of the import. It
-// is there, or can be made there.
+// ImportOf is the place in the cache for the store of a source, by its path and the flags of the import. The
+// store is there, or can be made there.
 func ImportOf(source string, flags ...string) (store string, err error) {
 	root := cache.Root()
 	if root == "" {
@@ -73,7 +73,7 @@ func ImportOf(source string, flags ...string) (store string, err error) {
 	if err != nil {
 		return "", err
 	}
-	if real, err := filepath.EvalSymlinks(path); err == nil { // the files of a prefix have none of their own
+	if real, err := filepath.EvalSymlinks(path); err == nil { // a prefix of files is no path itself
 		path = real
 	}
 	key := KeyOf(append([]string{path}, flags...)...)

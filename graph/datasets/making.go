@@ -22,24 +22,24 @@ import (
 	"weft/internal/refusal"
 )
 
-// Making is how a store is made of files: once, by one process at a time, and again when they have changed.
+// Making is how a store is made from files: once, by one process at a time, and again when they have changed.
 type Making struct {
-	Name    string   // of the graph, in what Say is told
+	Name    string   // the graph's name, for Say
 	Store   string   // the store's path
-	Sources []string // files and folders that it is made of; none: a recipe
-	// Used reports whether a store is to be kept when the sources have changed: the new one is then made
-	// beside it. nil: none is.
+	Sources []string // the files and folders from which it is made; none: a recipe
+	// Used reports whether a store is to be kept when the sources have changed. The new store is then made
+	// beside it. nil: none is kept.
 	Used func(store string) bool
-	// Replaceable refuses a store, or whatever else has the path, that may not be replaced. It accepts a path
-	// that nothing has.
+	// Replaceable refuses a store, or whatever else is at the path, that may not be replaced. It accepts a
+	// path where nothing is.
 	Replaceable func() error
 	// Make reads the sources and writes the store, under another path.
 	Make func(store string) error
 	Say  func(line string) // takes lines about what takes long
 }
 
-// Made reports whether the store is there, made of the sources as they are. The error is of a source. Store
-// is then its path; else it is a path for a new store, which no other store has.
+// Made reports whether the store is there, made of the sources as they are. The error is about a source. If
+// the store is made, Store is its path; else Store is a path for a new store, which no other store has.
 func (m *Making) Made() (bool, error) {
 	sources, err := LookAt(m.Sources)
 	if err != nil {
@@ -61,7 +61,7 @@ func (m *Making) Made() (bool, error) {
 	}
 }
 
-// version is the path of the n-th version, from 1, of a store that is made of sources: STORE, STORE-2, …, and
+// version is the path of the n-th version, from 1, of a store that is made of sources: STORE, STORE-2, …, or
 // for FILE.weft FILE.2.weft.
 func version(store string, n int) string {
 	if n == 1 {
@@ -73,7 +73,7 @@ func version(store string, n int) string {
 	return fmt.Sprintf("%s-%d", store, n)
 }
 
-// Versions are the paths of the versions of a store that are there, the first one first.
+// Versions are the paths of the existing versions of a store, the first version first.
 func Versions(store string) (stores []string) {
 	entries, _ := os.ReadDir(filepath.Dir(store)) // a folder that cannot be read has none
 	pattern := filepath.Base(version(store, math.MaxInt))
@@ -97,12 +97,12 @@ func Versions(store string) (stores []string) {
 	return stores
 }
 
-// Do makes the store, unless another process does meanwhile, for which it waits. A store that is there is
-// replaced when the new one is complete; whoever has it open keeps it. Where ctx is cancelled, or an error
-// but atomicfile.There comes first, nothing changes.
+// Do makes the store, unless another process makes it meanwhile, for which it waits. It replaces an existing
+// store once the new one is complete; whoever has the old one open keeps it. If ctx is cancelled, or an error
+// other than atomicfile.There occurs, nothing changes.
 func (m *Making) Do(ctx context.Context) error {
 	return m.alone(ctx, func(parent *os.Root, name string) error {
-		// before they are read: who changes them meanwhile makes the record wrong
+		// Look at the sources before they are read: a change meanwhile makes the record wrong.
 		sources, err := LookAt(m.Sources)
 		if err != nil || sources.Made(m.Store) && opens(m.Store) {
 			return err
@@ -111,7 +111,7 @@ func (m *Making) Do(ctx context.Context) error {
 			_, err := atomicfile.Replace(parent, filepath.Join(hidden, fresh), name,
 				filepath.Join(hidden, "old"))
 			if err != nil && !atomicfile.IsThere(err) && sources.Made(m.Store) {
-				return nil // as another process has
+				return nil // another process has made it
 			}
 			return err
 		})
@@ -123,9 +123,9 @@ func (m *Making) Do(ctx context.Context) error {
 	})
 }
 
-// Renew replaces the store by a new version, which Make makes of it. Other processes that do so wait. Whoever
-// is killed at any time leaves the one or the other. After an error but atomicfile.There the store is as it
-// was. A file system that cannot do that is refused.
+// Renew replaces the store by a new version, which Make makes from it. Other processes that do so wait. A
+// process that is killed at any time leaves the one or the other. After an error other than atomicfile.There
+// the store is as it was. Renew refuses a file system that cannot do that.
 func (m *Making) Renew(ctx context.Context) error {
 	exchanged := func(err error) error {
 		switch {
@@ -148,7 +148,7 @@ func (m *Making) Renew(ctx context.Context) error {
 	})
 }
 
-// alone calls work with the folder that the store is in, and its name there, while no other process does.
+// alone calls work with the folder that holds the store, and its name there, while no other process does.
 func (m *Making) alone(ctx context.Context, work func(parent *os.Root, name string) error) error {
 	final := m.Store
 	if real, err := filepath.EvalSymlinks(final); err == nil { // a link may lead to an empty folder elsewhere
@@ -171,7 +171,7 @@ func (m *Making) alone(ctx context.Context, work func(parent *os.Root, name stri
 // fresh is the name of a new store in a hidden folder.
 const fresh = "new"
 
-// make makes the store in a hidden folder, and has put give it its name.
+// make makes the store in a hidden folder, and calls put to give it its name.
 func (m *Making) make(ctx context.Context, parent *os.Root, name string, sources Sources,
 	put func(hidden string) error,
 ) error {
@@ -226,14 +226,14 @@ func (m *Making) make(ctx context.Context, parent *os.Root, name string, sources
 	return nil
 }
 
-// The waits for another process that makes the store: how long between two looks, and after how many Say is
-// told.
+// How the wait for another process that makes the store goes: how long between two looks, and after how many
+// looks Say is called.
 const (
 	lockPause  = 50 * time.Millisecond
 	lockPauses = 20
 )
 
-// lock takes the lock of a store, once no other process has it. Where none can be had, as on a file system
+// lock takes the lock of a store, once no other process has it. If no lock can be had, as on a file system
 // without locks, several processes may make the store at once, and the last one stays.
 func (m *Making) lock(ctx context.Context, folder, name string) (unlock func(), err error) {
 	key := sha256.Sum256([]byte(name)) // a name may be as long as a file system allows
@@ -254,16 +254,16 @@ func (m *Making) lock(ctx context.Context, folder, name string) (unlock func(), 
 	}
 }
 
-// tryLock takes a lock: a file that exists as long as a process holds the lock. busy: another process holds
-// it.
+// tryLock takes a lock: a file that exists as long as a process holds the lock. busy says that another
+// process holds it.
 func tryLock(path string) (unlock func(), busy bool) {
-	// NFS locks no file that is open for reading only
+	// NFS does not lock a file that is open only for reading.
 	f, err := os.OpenFile(path, os.O_RDWR|os.O_CREATE, 0o666)
 	if err != nil {
 		return func() {}, false
 	}
 	err = unix.Flock(int(f.Fd()), unix.LOCK_EX|unix.LOCK_NB)
-	if errors.Is(err, unix.EWOULDBLOCK) || !isFile(f, path) { // or its owner removed it meanwhile
+	if errors.Is(err, unix.EWOULDBLOCK) || !isFile(f, path) { // its owner may have removed it meanwhile
 		_ = f.Close()
 		return nil, true
 	}
@@ -280,8 +280,8 @@ func isFile(f *os.File, path string) bool {
 	return err == nil && gone == nil && os.SameFile(open, there)
 }
 
-// elsewhere is an error of a store that is made under another path than the final one. Its text has the final
-// one.
+// elsewhere is an error about a store that is made under another path than the final one. Its text has the
+// final path.
 type elsewhere struct {
 	error
 	path, final string

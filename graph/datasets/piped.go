@@ -16,10 +16,11 @@ import (
 )
 
 // PipedFile is the name of the copy of a pipe, in a folder of its own.
-const PipedFile = "piped.csv" // Parquet is told by its bytes
+const PipedFile = "piped.csv" // a Parquet file is recognized by its bytes
 
-// Piped keeps the bytes of a pipe in a file of the cache, as a table may be read several times, and returns
-// its path, which the same bytes have again. name is that of the pipe. The copy is never there in part.
+// Piped keeps the bytes of a pipe in a file of the cache, as a table may be read several times. It returns
+// the file's path, which is the same for the same bytes. name is the pipe's name. The copy is never there in
+// part.
 func Piped(pipe io.Reader, name string) (path string, err error) {
 	root := cache.Root()
 	if root == "" {
@@ -65,7 +66,7 @@ func Piped(pipe io.Reader, name string) (path string, err error) {
 	})
 }
 
-// LeavePiped removes a folder of the cache that has nothing but the copy of a pipe.
+// LeavePiped removes a folder of the cache that holds nothing but the copy of a pipe.
 func LeavePiped(folder string) error {
 	if filepath.Dir(folder) != filepath.Join(cache.Root(), importsFolder) {
 		return nil

@@ -14,7 +14,7 @@ func remove(dir string) {
 	}
 }
 
-// Writable says why no folder can be made in a folder; nil: one can. It tries, as permissions do not tell
+// Writable says why nothing can be created in a folder; nil: it can. It tries, as permissions do not tell
 // all.
 func Writable(folder string) error {
 	made, err := os.MkdirTemp(folder, ".weft-")

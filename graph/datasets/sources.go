@@ -21,43 +21,43 @@ import (
 )
 
 const (
-	// RunsFile is the file of a store of sources that lists the runs which were trained on it.
+	// RunsFile is the file, in a store of sources, that lists the runs trained on the store.
 	RunsFile = "runs.txt"
-	// sourcesFile is the file of a store that records which files it was made of.
+	// sourcesFile is the file of a store that records from which files it was made.
 	sourcesFile   = "sources.json"
 	sourcesFormat = 1
 	maxSources    = 256 << 20 // bytes
 )
 
-// Sources are the files that a store is made of, as they are at one moment.
+// Sources are the files from which a store is made, as they are at one moment.
 type Sources []sourceFile
 
-// sourceFile tells a file from any other that has its name at another time. Other bytes of the same size and
-// time have another time of change. A file that is moved to the name of another, or that a link leads to, has
-// another inode or path. The device has no part: its number differs between machines that share a file
-// system.
+// sourceFile distinguishes a file from any other that has its name at another time. Other bytes of the same
+// size and time have another time of change. A file that is moved to the name of another, or to which a link
+// leads, has another inode or path. The device does not count, as its number differs between machines that
+// share a file system.
 type sourceFile struct {
-	// Path is without symbolic links: absolute, or in a record relative to the folder that the store is in,
-	// if the file is below it, so that both can be moved.
+	// Path has no symbolic links. It is absolute; in a record it is relative to the folder of the store if
+	// the file is below that folder, so that both can be moved.
 	Path     string `json:"path"`
 	Bytes    int64  `json:"bytes"`
 	Modified int64  `json:"modified"` // nanoseconds since 1970, as Changed
-	Changed  int64  `json:"changed"`  // when bytes, name or permissions changed last (ctime)
+	Changed  int64  `json:"changed"`  // when bytes, name or permissions last changed (ctime)
 	Inode    uint64 `json:"inode"`
-	// Folder says that this is a folder that was named, all files of which follow. It has nothing else.
+	// Folder says that this is a folder that was named. All of its files follow. No other field is set.
 	Folder bool `json:"folder,omitempty"`
 }
 
-// record is what the file says.
+// record is the contents of sourcesFile.
 type record struct {
 	Format int     `json:"format"`
 	Files  Sources `json:"files"`
 }
 
-// LookAt looks at files, and at folders and all files in them, but for stores that were made of some. It
-// follows symbolic links. In folders it passes over links that lead to nothing.
+// LookAt looks at files, and at folders with all files in them, except stores that were made of some. It
+// follows symbolic links. In folders it leaves out links that lead to nothing.
 func LookAt(paths []string) (s Sources, err error) {
-	folders := map[string]bool{} // a link may lead back to one
+	folders := map[string]bool{} // a link may lead back to a folder
 	var add func(path string, named bool) error
 	add = func(path string, named bool) error {
 		info, err := os.Stat(path)
@@ -70,7 +70,7 @@ func LookAt(paths []string) (s Sources, err error) {
 		}
 		if err != nil {
 			if _, _, unread := regular.Open(path); unread != nil {
-				err = unread // as of a pipe, whose link /dev/fd/3 leads to no name
+				err = unread // as for a pipe, whose link /dev/fd/3 leads to no name
 			}
 			return err
 		}
@@ -111,10 +111,10 @@ func sourceOf(path string, info fs.FileInfo) sourceFile {
 	return f
 }
 
-// Record writes into a store that it was made of these files.
+// Record writes into a store that it was made from these files.
 func (s Sources) Record(store string) error { return s.recordIn(folderOf(store), store) }
 
-// recordIn is Record for a store whose place will be in a folder.
+// recordIn is Record for a store that will be in a folder.
 func (s Sources) recordIn(folder, store string) error {
 	files := slices.Clone(s)
 	for i := range files {
@@ -132,7 +132,7 @@ func (s Sources) recordIn(folder, store string) error {
 	})
 }
 
-// folderOf is the folder that a store is in, without symbolic links.
+// folderOf is the folder that holds a store, without symbolic links.
 func folderOf(store string) string {
 	if real, err := filepath.EvalSymlinks(store); err == nil {
 		store = real
@@ -143,20 +143,20 @@ func folderOf(store string) string {
 	return filepath.Dir(store)
 }
 
-// OfSources reports whether the store has a record of the files that it was made of, and is made again when
-// they change.
+// OfSources reports whether the store has a record of the files from which it was made, so that it is made
+// again when they change.
 func OfSources(store string) bool {
 	_, err := os.Lstat(filepath.Join(store, sourcesFile))
 	return err == nil
 }
 
-// Outdated lists the source files of a store that have changed since it was made, and the files that are new
-// in its source folders. One that is gone has not changed.
+// Outdated lists the source files of a store that have changed since it was made, and the new files in its
+// source folders. A file that is gone does not count.
 func Outdated(store string) (changed []string) {
-	then, _ := recordOf(store) // one that is missing or damaged tells nothing
+	then, _ := recordOf(store) // a missing or damaged record tells nothing
 	for _, f := range then {
 		if f.Folder {
-			now, _ := LookAt([]string{f.Path}) // as far as it can be read
+			now, _ := LookAt([]string{f.Path}) // as far as the file can be read
 			for _, is := range now {
 				if !slices.ContainsFunc(then, func(was sourceFile) bool { return was.Path == is.Path }) {
 					changed = append(changed, is.Path)
@@ -171,8 +171,8 @@ func Outdated(store string) (changed []string) {
 	return changed
 }
 
-// NoteRun notes in a store of sources that the run in a folder is trained on it. Where the store cannot be
-// written to, nothing is noted, and nobody keeps it for the run.
+// NoteRun notes in a store of sources that the run in a folder is trained on it. If the store cannot be
+// written to, nothing is noted, and the store is not kept for the run.
 func NoteRun(store, run string) error {
 	if !OfSources(store) || slices.Contains(NotedRuns(store), run) {
 		return nil
@@ -189,7 +189,7 @@ func NoteRun(store, run string) error {
 	return errors.Join(err, f.Close())
 }
 
-// NotedRuns are the folders of the runs that a store notes, which may not be there any more.
+// NotedRuns are the folders of the runs that a store notes. They may be gone.
 func NotedRuns(store string) []string {
 	text, err := document.Read(filepath.Join(store, RunsFile), maxSources)
 	if err != nil {
@@ -213,19 +213,19 @@ func recordOf(store string) (Sources, error) {
 	return then.Files, err
 }
 
-// RecordedFiles are the files and folders that a store was made of, as far as it has a record of them: first
-// what the command named.
+// RecordedFiles are the files and folders from which a store was made, as far as it records them. What the
+// command named comes first.
 func RecordedFiles(store string) (files []string) {
-	recorded, _ := recordOf(store) // one that is missing or damaged tells nothing
+	recorded, _ := recordOf(store) // a missing or damaged record tells nothing
 	for _, f := range recorded {
 		files = append(files, f.Path)
 	}
 	return files
 }
 
-// Made reports whether the store was made of these files as they are. Other files that it was made of, as of
-// an import with flags, must be as they were, too. A store without a record, as earlier versions made, must
-// be younger than the files.
+// Made reports whether the store was made from these files as they are. Other files that it was made from,
+// such as those of an import with flags, must not have changed either. A store without a record, from an
+// earlier version, must be younger than the files.
 func (s Sources) Made(store string) bool {
 	made, err := os.Stat(filepath.Join(store, "graph.json"))
 	if err != nil {
@@ -249,7 +249,7 @@ func (s Sources) Made(store string) bool {
 			return false
 		}
 	}
-	for path, f := range recorded { // those of flags, too, and those that are gone
+	for path, f := range recorded { // also the files of flags, and files that are gone
 		if f.Folder {
 			continue // its files follow
 		}

@@ -14,7 +14,7 @@ import (
 // entry is what the graph needs of one paragraph of a Packages list.
 type entry struct {
 	name, version string
-	section       string // with its area prefix; empty where the paragraph has none
+	section       string // with its area prefix; "": the paragraph has no section
 	synopsis      string // the one-line description
 	relations     string // Depends, Pre-Depends, Recommends and Suggests, joined by commas
 }
@@ -23,9 +23,9 @@ type entry struct {
 // metapackages, have some ten thousand.
 const maxLine = 1 << 20
 
-// parsePackages reads the paragraphs of a Packages list in the control format of deb822(5) and calls keep for
-// each package in turn. Fields are one line each; only relations may be folded, and the continuation lines of
-// the others are passed over. An error names the line.
+// parsePackages reads the paragraphs of a Packages list in the control format of deb822(5), and calls keep
+// for each package in turn. Fields are one line each. Only relations may be folded; continuation lines of
+// other fields are skipped. An error names the line.
 func parsePackages(r io.Reader, keep func(entry)) error {
 	lines := bufio.NewScanner(r)
 	lines.Buffer(make([]byte, 64<<10), maxLine)
@@ -33,7 +33,7 @@ func parsePackages(r io.Reader, keep func(entry)) error {
 		p          entry
 		relations  []byte
 		inRelation bool // the last field was a relation
-		first      int  // line that the paragraph began on, 0 between paragraphs
+		first      int  // line on which the paragraph began; 0: between paragraphs
 		number     int
 	)
 	finish := func() error {
@@ -115,8 +115,8 @@ func validName(name string) bool {
 	return name != ""
 }
 
-// relationTargets yields the package names of a relation field (deb-control(5)), every alternative of every
-// dependency in the order written: without version, "(>= 1.2)", architecture qualifier, ":any",
+// relationTargets yields the package names of a relation field (deb-control(5)): every alternative of every
+// dependency, in the order written. It leaves out versions, "(>= 1.2)", architecture qualifiers, ":any",
 // architectures, "[amd64]", and build profiles, "<!nocheck>".
 func relationTargets(relations string) iter.Seq[string] {
 	return func(yield func(string) bool) {

@@ -1,6 +1,6 @@
 // Package debian turns a machine's own Debian package index, the lists that apt-get update fetches, into a
-// graph: packages are vertices, relations between them edges, archive sections classes, and the words of the
-// descriptions features. Package datasets knows it by a name, and the command import debian reads it.
+// graph. Packages are vertices, relations between them edges, archive sections classes, and the words of the
+// descriptions features. Package datasets has it under a name, and the command import debian reads it.
 package debian
 
 import (
@@ -20,20 +20,20 @@ const Lists = "/var/lib/apt/lists"
 
 // Options are the choices that a user has.
 type Options struct {
-	Seed uint64 // of the random split
+	Seed uint64 // for the random split
 }
 
-// Read makes the graph of the Packages lists in apt's folder dir. Lists of repositories whose InRelease or
-// Release does not say "Origin: Debian" are left out; security and updates lists are of that origin.
+// Read makes the graph of the Packages lists in apt's folder dir. It leaves out lists of repositories whose
+// InRelease or Release does not say "Origin: Debian". Security and updates lists are of that origin.
 //
-// Vertices are packages in order of name, in the highest version where several lists, or architectures, have
-// one. An edge b→a says that a depends on b: b is named in a's Depends, Pre-Depends, Recommends or Suggests,
-// as one of several alternatives or not, and is a package in the lists (a virtual one is not). The class is
-// a's section without its area ("non-free/net" is "net"); a package without a section is unlabelled. Features
-// are hashed words of the one-line description, see describe, and nothing else. One split: 60 % of the
-// labelled packages train, 20 % validate, 20 % test.
+// Vertices are packages in the order of their names. If several lists, or architectures, have a package, the
+// highest version counts. An edge b→a says that a depends on b: b is named in a's Depends, Pre-Depends,
+// Recommends or Suggests, perhaps as one of several alternatives, and is a package in the lists, not a
+// virtual one. The class is a's section without its area ("non-free/net" is "net"). A package without a
+// section is unlabelled. Features are hashed words of the one-line description (see describe). There is one
+// split: 60 % of the labelled packages train, 20 % validate, 20 % test.
 //
-// A folder without such lists, or a list that cannot be read whole, is a refusal.
+// Read refuses a folder without such lists, and a list that cannot be read whole.
 func Read(dir string, o Options) (*graph.Graph, error) {
 	found, err := debianLists(dir)
 	if err != nil {
@@ -71,7 +71,7 @@ func Read(dir string, o Options) (*graph.Graph, error) {
 
 // build makes the graph of packages that have one version each.
 func build(packages map[string]entry) (*graph.Graph, error) {
-	const perPackage = 250 // entry, name, vertex, synopsis, class, and the bounds of its features
+	const perPackage = 250 // bytes: entry, name, vertex, synopsis, class, and the bounds of its features
 	if err := memory.Need(perPackage * int64(len(packages))); err != nil {
 		return nil, err
 	}
@@ -125,7 +125,7 @@ func dependencies(entries []entry, vertex map[string]int32) (e graph.Edges, err 
 	return e, nil
 }
 
-// sections makes classes of the sections, in order of name.
+// sections makes classes from the sections, in the order of their names.
 func sections(entries []entry) graph.Labels {
 	l := graph.Labels{Class: make([]int64, len(entries))}
 	for _, p := range entries {
@@ -146,10 +146,11 @@ func sections(entries []entry) graph.Labels {
 	return l
 }
 
-// withoutArea takes the archive area off a section: "net" of "net", "contrib/net", "non-free-firmware/net".
+// withoutArea removes the archive area from a section: "net" of "net", "contrib/net",
+// "non-free-firmware/net".
 func withoutArea(section string) string { return section[strings.LastIndexByte(section, '/')+1:] }
 
-// provenance says which lists the graph is made of: the index changes from day to day.
+// provenance says from which lists the graph is made, as the index changes from day to day.
 func (x *index) provenance(dir string) string {
 	described := make([]string, len(x.releases))
 	for i, r := range x.releases {

@@ -13,22 +13,22 @@ import (
 	"weft/internal/memory"
 )
 
-// FeatureColumns is the number of columns that description words are hashed to.
+// FeatureColumns is the number of columns to which description words are hashed.
 const FeatureColumns = 512
 
-// describe makes a feature row of each one-line description. A word adds +1 or −1 to one column, both chosen
-// by its hash (feature hashing: Weinberger et al., 2009; the signs keep words that share a column from adding
-// up). With tf a row's sum in a column, df the number of rows where that is not zero, and V the number of
-// rows, the value is
+// describe makes a feature row from each one-line description. A word adds +1 or −1 to one column; its hash
+// chooses both (feature hashing: Weinberger et al., 2009; the signs keep words that share a column from
+// adding up). With tf a row's sum in a column, df the number of rows where that is not zero, and V the number
+// of rows, the value is
 //
 //	tf · ln((1+V) / (1+df))
 //
-// and rows are divided by their Euclidean norm. Rows are sparse; a description without words is an empty row.
+// and rows are divided by their Euclidean norm. Rows are sparse. A description without words is an empty row.
 func describe(synopses []string) (_ graph.Features, err error) {
 	f := graph.Features{Columns: FeatureColumns, Indptr: make([]int64, 1, len(synopses)+1)}
 	var (
-		sums    [FeatureColumns]float32 // tf of the row at hand
-		columns []int32                 // of the row at hand
+		sums    [FeatureColumns]float32 // tf of the current row
+		columns []int32                 // columns of the current row
 		df      [FeatureColumns]int
 	)
 	for _, synopsis := range synopses {

@@ -23,23 +23,23 @@ import (
 // release is what the graph needs of a repository's InRelease or Release file.
 type release struct {
 	origin, codename, date string
-	// sizes: decoded size of each file that the repository lists, by its path there
+	// sizes are the decoded sizes of the files that the repository lists, by their paths there.
 	sizes map[string]int64
 }
 
 // list is one Packages list in apt's directory.
 type list struct {
 	path        string
-	compression string // the suffix, "" where plain
-	size        int64  // decoded size in bytes as the repository states it, −1 where it does not
+	compression string // the file name's suffix; "": plain
+	size        int64  // decoded size in bytes as the repository states it; −1: it does not
 }
 
 // index is the Packages lists in apt's directory.
 type index struct {
 	lists    []list    // of the Debian origin, by name
-	releases []release // the repositories they belong to, in the same order and once each
-	others   int       // lists that are left out
-	unknown  []string  // those of them whose origin no file says
+	releases []release // the repositories of the lists, in the same order, each once
+	others   int       // how many lists are left out
+	unknown  []string  // the names of those whose origin no file tells
 }
 
 // debianLists finds the lists.
@@ -95,7 +95,7 @@ func debianLists(dir string) (*index, error) {
 	return found, nil
 }
 
-// repositoryOf returns the longest repository prefix that a list's name begins with, "" where there is none.
+// repositoryOf returns the longest repository prefix with which a list's name begins; "": there is none.
 func repositoryOf(stem string, repositories map[string]release) string {
 	for end := len(stem); end > 0; end = strings.LastIndexByte(stem[:end], '_') {
 		if _, found := repositories[stem[:end]]; found {
@@ -106,7 +106,8 @@ func repositoryOf(stem string, repositories map[string]release) string {
 }
 
 // readRelease reads the fields that matter, of the form "Name: value", and the files listed under SHA256,
-// whose lines are " checksum size path". The signature is not checked: apt did that before it kept the file.
+// whose lines are " checksum size path". It does not check the signature: apt did that before it kept the
+// file.
 func readRelease(path string) (release, error) {
 	f, err := os.Open(path)
 	if err != nil {
@@ -142,8 +143,8 @@ func readRelease(path string) (release, error) {
 	return r, lines.Err()
 }
 
-// maxDecoded bounds what a list may decode to, in bytes, where the repository does not state a size: twenty
-// times Debian's largest.
+// maxDecoded bounds what a list may decode to, in bytes, if the repository does not state a size. It is
+// twenty times Debian's largest.
 const maxDecoded = 1 << 30
 
 // read passes every package of the list to keep.
@@ -174,7 +175,7 @@ func (l *list) parse(file io.Reader, keep func(entry)) error {
 	}
 	counted := &countingReader{r: decoded, limit: limit}
 	err = parsePackages(counted, keep)
-	// A list that ends early makes the parser stumble over its last line: the end is the better reason.
+	// A list that ends early makes the parser fail at its last line. That it ends early is the better reason.
 	switch {
 	case errors.Is(counted.err, io.EOF) && counted.n < l.size:
 		return fmt.Errorf("cut short at %d of %d bytes", counted.n, l.size)
@@ -204,12 +205,12 @@ func decode(file io.Reader, compression string) (io.Reader, error) {
 	}
 }
 
-// maxDictionary is the largest LZMA2 dictionary accepted, in bytes: that of xz -9.
+// maxDictionary is the largest accepted LZMA2 dictionary, in bytes: that of xz -9.
 const maxDictionary = 64 << 20
 
-// checkDictionary refuses an xz file whose first block asks for a larger dictionary than maxDictionary: the
-// decoder allocates what the header says, up to 4 GiB. A header that it cannot follow is left to the decoder.
-// (The layout is in the .xz file format specification 1.2, sections 2.1.1 and 3.1.)
+// checkDictionary refuses an xz file whose first block asks for a larger dictionary than maxDictionary, as
+// the decoder allocates what the header says, up to 4 GiB. It leaves a header that it cannot follow to the
+// decoder. (The layout is in the .xz file format specification 1.2, sections 2.1.1 and 3.1.)
 func checkDictionary(file *bufio.Reader) error {
 	const streamHeader, lzma2 = 12, 0x21
 	header, _ := file.Peek(streamHeader + 32)
@@ -246,17 +247,17 @@ func explain(err error) error {
 	return err
 }
 
-// countingReader counts the bytes that pass, fails beyond a limit or the memory, and keeps the error that
+// countingReader counts the bytes that pass. It fails beyond a limit or the memory, and keeps the error that
 // ended it.
 type countingReader struct {
 	r        io.Reader
 	n, limit int64
-	checked  int64 // up to here there is memory for the packages
+	checked  int64 // up to here there was memory for the packages
 	err      error
 }
 
 func (c *countingReader) Read(p []byte) (n int, err error) {
-	// The shortest paragraph is 24 bytes and makes an entry of a map, 200 bytes.
+	// The shortest paragraph has 24 bytes, and makes a map entry of 200 bytes.
 	const step, growth = 1 << 20, 8
 	n, c.err = c.r.Read(p)
 	c.n += int64(n)

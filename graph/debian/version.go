@@ -5,8 +5,8 @@ import (
 	"strings"
 )
 
-// compareVersions orders two Debian package versions, [epoch:]upstream[-revision], as deb-version(7) says:
-// negative where a is earlier than b, zero where they are equal ("1.0" and "1.0-0" are), positive where a is
+// compareVersions compares two Debian package versions, [epoch:]upstream[-revision], by deb-version(7). It is
+// negative if a is earlier than b, zero if they are equal ("1.0" and "1.0-0" are), and positive if a is
 // later. It is a total preorder over all strings, valid versions or not.
 func compareVersions(a, b string) int {
 	epochA, upstreamA, revisionA := splitVersion(a)
@@ -17,8 +17,8 @@ func compareVersions(a, b string) int {
 		compareParts(revisionA, revisionB))
 }
 
-// splitVersion cuts a version at its first colon and its last hyphen. A part that is absent is empty, which
-// compares as "0".
+// splitVersion cuts a version at its first colon and its last hyphen. An absent part is empty, which compares
+// as "0".
 func splitVersion(v string) (epoch, upstream, revision string) {
 	if before, after, found := strings.Cut(v, ":"); found {
 		epoch, v = before, after
@@ -64,7 +64,7 @@ func rank(s string) int {
 	}
 }
 
-// cutNumber cuts the leading digits off s and drops their leading zeros, so that longer means greater.
+// cutNumber cuts the leading digits off s and drops their leading zeros, so that a longer number is greater.
 func cutNumber(s string) (number, rest string) {
 	n := 0
 	for n < len(s) && isDigit(s[n]) {

@@ -18,7 +18,7 @@ const None = "none"
 // names are the names by which Read finds a column, the most likely first.
 type names []string
 
-// The names that columns are found by.
+// The names by which columns are found.
 var (
 	featureNames = names{"feat", "features"}
 	labelNames   = names{"label", "labels"}
@@ -36,7 +36,7 @@ func (n names) unless(asked string) names {
 }
 
 // column is a tensor with a row for each vertex or edge of a type, in the graph's order. The rows come from
-// one file or from several.
+// one or several files.
 type column struct {
 	npy.Header
 	size int64 // bytes
@@ -45,7 +45,7 @@ type column struct {
 
 // table is the columns of one type.
 type table struct {
-	source  string // what errors begin with
+	source  string // with which errors begin
 	name    string // of the type
 	rows    int    // vertices or edges of the type
 	columns map[string]column
@@ -61,9 +61,9 @@ func newTable(source, name string, rows int, tensors map[string]tensor) *table {
 	return t
 }
 
-// pick names a column of each table, "" for none. A flag asks for it: NAME is the column in all tables that
-// have it; TYPE/NAME is a column of one table, and the others take the first default that they have. Where
-// the flag asks for nothing, it is the first default in all.
+// pick names a column of each table, "" for none. A flag may ask for it: NAME is the column in all tables
+// that have it. TYPE/NAME is a column of one table, and the others take the first default that they have. If
+// the flag asks for nothing, all tables take the first default that they have.
 func pick(tables []*table, flag, asked string, defaults names) ([]string, error) {
 	names := make([]string, len(tables))
 	if asked == None {
@@ -125,7 +125,7 @@ func namesOf(tables []*table, which func(*table) []string) (names []string) {
 	return names
 }
 
-// take is the column of that name, which is read.
+// take returns the column of that name, and notes that it is read.
 func (t *table) take(name string) (*column, error) {
 	t.read = append(t.read, name)
 	c := t.columns[name]
@@ -140,7 +140,7 @@ func (t *table) take(name string) (*column, error) {
 	return &c, nil
 }
 
-// refuse says of an error that it is about a column. No error stays none.
+// refuse adds to an error that it is about a column. nil stays nil.
 func (t *table) refuse(name string, err error) error {
 	return refusal.In(fmt.Sprintf("%s: column %.40q of %.40q", t.source, name, t.name), err)
 }
@@ -174,7 +174,7 @@ func (c *column) flat() npy.Header {
 // open opens the column as the .npy file of a matrix.
 func (c *column) open() (*arrays.Entry, error) { return openData(c.flat(), c.rows()) }
 
-// features opens the features that a column has, unless the name is empty.
+// features opens the features in a column, unless the name is empty.
 func (t *table) features(name string, keepDense bool) (*arrays.Matrix, error) {
 	if name == "" {
 		return &arrays.Matrix{}, nil
@@ -209,7 +209,7 @@ func (t *table) beside(name string) (*arrays.Beside, error) {
 	}, nil
 }
 
-// labels returns the labels that a column has, with fewer classes than so many vertices.
+// labels returns the labels in a column. There are fewer classes than vertices.
 func (t *table) labels(name string, vertices int) (labels graph.Labels, err error) {
 	err = t.array(name, func(a *npy.Array) (err error) {
 		labels, err = arrays.WholeLabels(a, vertices)

@@ -22,16 +22,16 @@ const (
 )
 
 // config is the JSON file of a divided graph. Its ids are those of the divided graph: the vertices of a
-// partition have consecutive ids, and so do those of a type within the partition.
+// partition have consecutive ids, and so have the vertices of a type within the partition.
 type config struct {
 	parts       []partFiles
 	vertexTypes []string
 	vertexMap   *idMap
 	edgeTypes   []string
-	edgeEnds    [][2]int // the types of each type's sources and targets, −1 where the file does not say
-	edgeMap     [][]span // by type; nil where the file has none
+	edgeEnds    [][2]int // the types of each type's sources and targets; −1: the file does not say
+	edgeMap     [][]span // by type; nil: the file has none
 	vertices    int
-	edges       int64 // −1 where the file does not say
+	edges       int64 // −1: the file does not say
 }
 
 // partFiles are the files of a partition, by their names in the folder of the JSON file.
@@ -53,7 +53,7 @@ type configDocument struct {
 	ETypes   map[string]int  `json:"etypes"`
 }
 
-// partDocument is what it says of a partition.
+// partDocument is what the file says of a partition.
 type partDocument struct {
 	Graph     string `json:"part_graph"`
 	GraphBolt string `json:"part_graph_graphbolt"`
@@ -231,7 +231,7 @@ func spans(text json.RawMessage, types []string, parts int) ([][]span, error) {
 	return all, nil
 }
 
-// checkCovered checks that ranges cover so many ids, each once; −1: any number.
+// checkCovered checks that ranges cover ids ids, each once; −1: any number.
 func checkCovered(byType [][]span, ids int64) error {
 	all := slices.Concat(byType...)
 	slices.SortFunc(all, func(a, b span) int {
@@ -258,10 +258,10 @@ func checkCovered(byType [][]span, ids int64) error {
 // idMap finds the partition and the type of an id.
 type idMap struct {
 	spans  [][]span  // by type and partition
-	bases  [][]int64 // number of ids of the type before the span
-	starts []int64   // of all spans that are not empty, ascending, and
+	bases  [][]int64 // how many ids of the type come before the span
+	starts []int64   // the starts of all spans that are not empty, ascending
 	owners []owner   // the partition and type of each of these spans
-	firsts []int64   // of each partition: its first id, and the number of all
+	firsts []int64   // by partition: its first id; then the number of all ids
 }
 
 type owner struct{ p, t int }
@@ -274,7 +274,7 @@ func newIDMap(spans [][]span, ids int64) (*idMap, error) {
 	last := int64(0)
 	for p := range spans[0] {
 		m.firsts = append(m.firsts, last)
-		var of []int // the types that are there
+		var of []int // the types that exist
 		for t := range spans {
 			s := spans[t][p]
 			if s.start < 0 || s.end < s.start || s.end > ids {
@@ -328,17 +328,17 @@ func (m *idMap) count(t int) int {
 // owned returns the number of ids of a partition.
 func (m *idMap) owned(p int) int { return int(m.firsts[p+1] - m.firsts[p]) }
 
-// joined returns the vertex types that each edge type joins, if its name says so.
+// joined returns the vertex types that each edge type joins, if its name says it.
 func (c *config) joined() ([][2]int, error) {
 	all := make([][2]int, len(c.edgeTypes))
 	numbers := make(map[string]int, len(c.vertexTypes))
-	for t, name := range slices.Backward(c.vertexTypes) { // of equal names the first
+	for t, name := range slices.Backward(c.vertexTypes) { // of equal names the first counts
 		numbers[name] = t
 	}
 	for k, name := range c.edgeTypes {
 		source, _, target := canonical(name)
 		switch {
-		case len(c.vertexTypes) == 1: // and that is both
+		case len(c.vertexTypes) == 1: // both ends are of the only type
 		case source == "":
 			all[k] = [2]int{-1, -1}
 		default:
@@ -353,7 +353,7 @@ func (c *config) joined() ([][2]int, error) {
 	return all, nil
 }
 
-// canonical splits the name of an edge type, SOURCE:RELATION:TARGET. Before DGL 1.0 it was RELATION alone.
+// canonical splits the name of an edge type, SOURCE:RELATION:TARGET. Before DGL 1.0 it was only RELATION.
 func canonical(name string) (source, relation, target string) {
 	parts := strings.Split(name, ":")
 	if len(parts) != 3 {

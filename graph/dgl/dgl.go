@@ -6,7 +6,7 @@
 // tensors by name for the vertices and edges of each type. Files are untrusted: every length in them is
 // compared with the bytes that are left, and nothing is executed.
 //
-// The command import dgl reads by it.
+// The command import dgl reads files by it.
 package dgl
 
 import (
@@ -34,25 +34,25 @@ const AllGraphs = -1
 // graphBoltFile is the name of a partition's graph for GraphBolt.
 const graphBoltFile = "fused_csc_sampling_graph.pt"
 
-// Options say what is read of a file. A name that is empty stands for a column found by the names that DGL
-// users give: feat or features, label or labels, train_mask, val_mask and test_mask. None goes without.
+// Options say what is read of a file. An empty name stands for a column that is found by the names that DGL
+// users give: feat or features, label or labels, train_mask, val_mask and test_mask. None leaves it out.
 type Options struct {
 	// Graph is the number of the graph in the file, from 0, or AllGraphs.
 	Graph int
-	// Features, Labels, Train, Val and Test name columns (tensors of ndata), in a graph of several types as
-	// NAME of each type that has it or as TYPE/NAME. Features have any dimensions: those of a vertex become
-	// one row. Labels are class ids, integers or whole floats, or a 0/1 matrix. The others are masks: a truth
-	// value for each vertex, or one for each split.
+	// Features, Labels, Train, Val and Test name columns (tensors of ndata). In a graph of several types,
+	// NAME is a column of each type that has it, and TYPE/NAME a column of one. Features may have any
+	// dimensions: those of a vertex become one row. Labels are class ids, integers or whole floats, or a 0/1
+	// matrix. The others are masks: a truth value for each vertex, or one for each split.
 	Features, Labels, Train, Val, Test string
 	// EdgeWeights and EdgeFeatures name columns of edges (edata). Weights are never found by a name.
 	EdgeWeights, EdgeFeatures string
 	// EdgeSplit is Masks to read train_mask, val_mask and test_mask of edges as a split for link prediction,
-	// or None for no split of edges. By default they are read of a graph whose vertices have no labels.
+	// or None for no split of edges. By default they are read if no vertices of the graph have labels.
 	// Validation and test edges then pass no messages, and neither do those of relations that are named as
-	// the reverse of theirs. The lists that AsLinkPredDataset stores beside its training graph are read but
-	// for None.
+	// the reverse of theirs. The lists that AsLinkPredDataset stores beside its training graph are read
+	// unless EdgeSplit is None.
 	EdgeSplit string
-	// DivideEdges is the Divide of labels of edges, of streamed.EdgeLabels.
+	// DivideEdges is Divide of streamed.EdgeLabels, for labels of edges.
 	DivideEdges func(*graph.EdgeLabels) error
 	// DenseFeatures stores features dense even if most values are zero. By default such features become
 	// sparse rows.
@@ -65,17 +65,17 @@ type Division struct {
 	Of []int32 // the partition of each vertex
 }
 
-// Open opens a graph, to be read or written in a stream, until it is closed: from a file of graphs, or from
-// the JSON file of a graph that DGL divided, or from the folder of the only one, with the division; that of
-// others, and of one partition, is nil. If there are several vertex types, the one with labels comes first.
+// Open opens a graph, to be read or written in a stream, until it is closed. path is a file of graphs, the
+// JSON file of a graph that DGL divided, or a folder with one such file. The Division is nil for a file of
+// graphs, and for one partition. If there are several vertex types, the one with labels comes first.
 //
-// Vertices have the ids that they have in DGL. Those of a divided graph are of the graph before it was
-// divided where the partitions hold these ids (as DGL up to 0.9 and tools/distpartitioning write them), or
-// else DGL's ids of the divided graph; the Notes say which. Edges with equal ends keep the order of their
-// ids. Complaints about a file are refusals that name it.
+// Vertices have the ids that they have in DGL. For a divided graph these are the ids before it was divided,
+// if the partitions hold them (DGL up to 0.9 and tools/distpartitioning write them), or else DGL's ids of the
+// divided graph. The Notes say which. Edges with equal ends keep the order of their ids. Complaints about a
+// file are refusals that name it.
 //
-// Edges and dense features are read when they are needed. In memory are several graphs as one, a graph whose
-// edges are split, and edges that do not lie in the order of their ids.
+// Edges and dense features are read when they are needed. Held in memory are several graphs as one, a graph
+// whose edges are split, and edges that do not lie in the order of their ids.
 func Open(path string, o Options) (*streamed.Graph, *Division, error) {
 	path, err := inFolder(path)
 	if err != nil {
@@ -109,7 +109,7 @@ func Open(path string, o Options) (*streamed.Graph, *Division, error) {
 func inFolder(path string) (string, error) {
 	entries, err := os.ReadDir(path)
 	if err != nil {
-		return path, nil //nolint:nilerr // no folder, or the error comes again
+		return path, nil //nolint:nilerr // it is no folder, or the error comes again
 	}
 	var files []string
 	for _, e := range entries {
@@ -159,7 +159,7 @@ func (c *cursor) open(path string, o *Options) (*streamed.Graph, error) {
 	if err != nil {
 		return nil, fmt.Errorf("%s: %w", path, err)
 	}
-	vertices := 0 // of all, which have the same classes
+	vertices := 0 // of all graphs, which have the same classes
 	for _, s := range chosen {
 		for _, tensors := range s.edgeTensors {
 			if _, there := tensors[ownEdges]; there {
@@ -187,7 +187,7 @@ func (c *cursor) open(path string, o *Options) (*streamed.Graph, error) {
 	return g, nil
 }
 
-// several reads graphs with so many vertices in all, as one.
+// several reads graphs with vertices vertices in all, as one.
 func (c *cursor) several(path string, chosen []*structure, vertices int,
 	o *Options,
 ) (*streamed.Graph, error) {
@@ -217,7 +217,7 @@ func (c *cursor) several(path string, chosen []*structure, vertices int,
 	return streamed.Of(all, path), nil
 }
 
-// sayOrigin notes where a graph comes from, and what was left out of that.
+// sayOrigin notes where a graph comes from, and what was left out.
 func (c *cursor) sayOrigin(g *graph.Graph, path string) {
 	g.Provenance = "dgl " + path
 	if len(c.labels) > 0 {
@@ -243,14 +243,14 @@ func (c *cursor) choose(graph int) ([]*structure, error) {
 	return all[graph : graph+1], nil
 }
 
-// contents are the vertices and edges of a graph by type, of a file of graphs or of partitions.
+// contents are the vertices and edges of a graph, by type. The graph is in a file of graphs or in partitions.
 type contents struct {
 	types     []*table // of vertices
 	relations []*relation
 	notes     []string
-	source    string // what errors begin with
-	vertices  int    // of all graphs that have the same classes; 0: of this one
-	labelled  bool   // labels of edges are read, as of one graph that is whole
+	source    string // with which errors begin
+	vertices  int    // vertices of all graphs with the same classes; 0: of this one
+	labelled  bool   // labels of edges are read, because this is one whole graph
 }
 
 // relation is the edges of one type.
@@ -258,7 +258,7 @@ type relation struct {
 	*table
 	source, target int // vertex types
 	open           func() (arrays.EndsReader, error)
-	refuse         func(error) error // says that an error of what open opens is about the relation
+	refuse         func(error) error // adds to an error of open that it is about the relation
 }
 
 // contents returns the contents of one graph of a file.
@@ -279,7 +279,7 @@ func (s *structure) contents(source string, vertices int) *contents {
 	return c
 }
 
-// refuseEdges says of an error that it is about the edges.
+// refuseEdges adds to an error that it is about the edges.
 func (r *relation) refuseEdges(err error) error {
 	return refusal.Errorf("%s: relation %.40q: %w", r.table.source, r.name, err)
 }
@@ -301,7 +301,7 @@ type chosen struct {
 	first                                   int // the type that has labels
 	labels, features, weights, edgeFeatures []string
 	splits                                  [3][]string
-	masks                                   bool // those of edges are a split
+	masks                                   bool // masks of edges make a split
 }
 
 // choose chooses what is read.
@@ -413,8 +413,8 @@ func (c *contents) open(o *Options) (g *streamed.Graph, order []int, err error) 
 	return g, order, nil
 }
 
-// first returns the type whose labels are learned: the one that has some, or of several the one that also has
-// masks.
+// first returns the type whose labels are learned: the one that has labels or, of several, the one that also
+// has masks.
 func (c *contents) first(labels []string, splits [3][]string) (int, error) {
 	var with []int
 	for _, masks := range []bool{false, true} {
@@ -438,9 +438,9 @@ func (c *contents) first(labels []string, splits [3][]string) (int, error) {
 	return max(slices.IndexFunc(splits[0], func(name string) bool { return name != "" }), 0), nil
 }
 
-// checkCounts refuses vertex counts that the rest of the file does not confirm. A vertex takes memory in
-// each relation that joins its type, and counts once where none does. What is there in the file is edges,
-// and a row for each vertex of a type that has a column.
+// checkCounts refuses vertex counts that the rest of the file does not confirm. A vertex takes memory in each
+// relation that joins its type, and counts once if none does. Edges confirm vertices, and so does a row for
+// each vertex of a type that has a column.
 func (c *contents) checkCounts() error {
 	taken, edges, rows := 0, 0, 0
 	joined := make([]bool, len(c.types))
@@ -467,7 +467,7 @@ func (c *contents) checkCounts() error {
 	return nil
 }
 
-// relation opens the edges of a relation. Those of a split are in memory.
+// relation opens the edges of a relation. The edges of a split are held in memory.
 func (c *contents) relation(r *relation, weights, features string, masks bool) (streamed.Relation, error) {
 	made := streamed.Relation{
 		Source: typeName(c.types[r.source].name), Name: typeName(r.name),

@@ -16,32 +16,31 @@ import (
 	"weft/internal/regular"
 )
 
-// The tensors of a partition's graph. It has one type: those of the whole graph's vertices and edges are a
-// tensor.
+// The tensors of a partition's graph. The graph has one type. The types of the whole graph's vertices and
+// edges are a tensor.
 const (
 	idTensor       = "_ID"        // ids in the divided graph
 	typeTensor     = "_TYPE"      // numbers of types
-	originalTensor = "orig_id"    // ids before, within the vertex's type; DGL up to 0.9
+	originalTensor = "orig_id"    // ids before the division, within the vertex's type; DGL up to 0.9
 	ownEdges       = "inner_edge" // 1: the edge leads into a vertex of the partition's own
 	originalFile   = "orig_nids.dgl"
 )
 
 // divided reads the graph that DGL divided into partitions. It numbers vertices within their types: by their
-// ids before the graph was divided if the files have these (original ids), else by their ids in the divided
-// graph.
+// ids before the division (original ids) if the files have them, else by their ids in the divided graph.
 type divided struct {
 	*config
 	before    [][]int32    // by type: the original id of each vertex; nil: the files have no original ids
 	locations [][]location // by type and original id: where the vertex is in the divided graph
 	edges     []edgeType
 	folder    *os.Root    // of the JSON file, with all others
-	open      []io.Closer // what is open until the graph has been read
+	open      []io.Closer // files that stay open until the graph has been read
 }
 
 // openFile opens a file of the folder, for a cursor over all of it.
 func (d *divided) openFile(name string) (*cursor, error) { return over(regular.OpenIn(d.folder, name)) }
 
-// path is that of a file of the folder.
+// path is the path of a file in the folder.
 func (d *divided) path(name string) string { return filepath.Join(d.folder.Name(), name) }
 
 // location is a partition, and a row of its tensors of one type.
@@ -50,7 +49,7 @@ type location struct{ part, row int32 }
 // edgeType is the edges of one type.
 type edgeType struct {
 	count  int
-	inPart []int  // number of them that each partition owns
+	inPart []int  // how many of them each partition owns
 	ends   [2]int // the types of sources and targets, −1 while unknown
 }
 
@@ -125,7 +124,7 @@ func (d *divided) contents(path string) (*contents, error) {
 	}
 	c := &contents{source: path, notes: []string{"vertices have the ids that they had before DGL " +
 		"divided the graph"}}
-	if d.before == nil && len(d.parts) > 1 { // a single one keeps the order
+	if d.before == nil && len(d.parts) > 1 { // a single partition keeps the order
 		c.notes[0] = "vertices have DGL's ids of the divided graph, whose files do not hold those before"
 	}
 	vertices, err := d.columns(&tensorFiles{
@@ -194,7 +193,7 @@ type part struct {
 	*structure
 	p    int
 	file string
-	ids  []int32 // of its vertices in the divided graph, those of other partitions among them
+	ids  []int32 // ids, in the divided graph, of its vertices, with those of other partitions
 	kind []int32 // the type of each edge that the partition owns, −1 for other edges
 }
 
@@ -270,8 +269,8 @@ func numbers(from map[string]tensor, name string, count int, limit int64) ([]int
 	return all, nil
 }
 
-// count compares what a partition's graph has with the description, and counts the edges. Afterwards no
-// number of the description is only a claim.
+// count compares a partition's graph with the description, and counts the edges. Afterwards every number of
+// the description is confirmed.
 func (d *divided) count(p *part) error {
 	if owned := d.vertexMap.owned(p.p); owned > len(p.ids) {
 		return fmt.Errorf("%d vertices, where node_map says that %d are its own", len(p.ids), owned)
@@ -355,8 +354,8 @@ func (d *divided) makeLocations() error {
 	return nil
 }
 
-// originalIDs returns the original ids of a partition's vertices, or nil if its files do not have them. They
-// are in a tensor of its graph, or in a file beside it for the vertices that the partition owns.
+// originalIDs returns the original ids of a partition's vertices; nil: its files do not have them. They are
+// in a tensor of its graph or, for the vertices that the partition owns, in a file beside it.
 func (d *divided) originalIDs(p *part) ([]int32, error) {
 	if _, there := p.vertexTensors[0][originalTensor]; there {
 		return numbers(p.vertexTensors[0], originalTensor, len(p.ids), int64(d.vertices))
@@ -393,7 +392,7 @@ func (d *divided) originalIDs(p *part) ([]int32, error) {
 	return all, nil
 }
 
-// findEnds finds which types the edges of a relation join, for relations whose names do not say it.
+// findEnds finds which types the edges of a relation join, if its name does not say it.
 func (d *divided) findEnds() error {
 	for t := range d.edges {
 		if d.edges[t].ends[0] >= 0 || d.edges[t].count == 0 {
@@ -406,11 +405,11 @@ func (d *divided) findEnds() error {
 	return nil
 }
 
-// partEdges reads the ends of the edges of one type, of each partition that owns some in turn.
+// partEdges reads the ends of the edges of one type, from each partition that owns some in turn.
 type partEdges struct {
 	d              *divided
 	kind           int32
-	next           int // the partition to come
+	next           int // the next partition
 	source, target []int32
 }
 
@@ -431,7 +430,7 @@ func (e *partEdges) Next() (source, target []int32, err error) {
 // Close implements arrays.EndsReader.
 func (e *partEdges) Close() {}
 
-// read reads those that a partition owns.
+// read reads the edges that a partition owns.
 func (e *partEdges) read(p *part) error {
 	d, of := e.d, &e.d.edges[e.kind]
 	all, err := p.relations[0].edges()

@@ -18,7 +18,7 @@ func (c *contents) label(r *relation) string {
 	return labelNames[at]
 }
 
-// edgeLabels gives a relation the labels of its edges, if there are some, with the masks of these.
+// edgeLabels gives a relation the labels of its edges, if there are any, with their masks.
 func (c *contents) edgeLabels(r *relation, to *streamed.Relation,
 	divide func(*graph.EdgeLabels) error,
 ) error {

@@ -14,15 +14,15 @@ import (
 // Masks is the Options.EdgeSplit that reads the masks of edges.
 const Masks = "masks"
 
-// The masks of edges: of the edges to predict, and of those that pass no messages for their sake. DGL's
-// knowledge graphs have both, as these also have each edge reversed.
+// The masks of edges: of the edges to predict, and of the edges that pass no messages because of them. DGL's
+// knowledge graphs have both, as they also have each edge reversed.
 var (
 	edgeMasks = [3]string{trainNames[0], valNames[0], testNames[0]}
 	heldMasks = names{"valid_edge_mask", "test_edge_mask"}
 )
 
-// readsMasks reports whether masks of edges are read as a split for link prediction. It refuses them where no
-// relation has some and they are asked for.
+// readsMasks reports whether masks of edges are read as a split for link prediction. If they are asked for
+// and no relation has any, it refuses.
 func (c *contents) readsMasks(o *Options, labels []string) (bool, error) {
 	there := slices.ContainsFunc(c.relations, func(r *relation) bool {
 		return r.hasMasks() && c.label(r) == ""
@@ -45,8 +45,7 @@ func (c *contents) readsMasks(o *Options, labels []string) (bool, error) {
 // hasMasks reports whether there are masks of the edges.
 func (r *relation) hasMasks() bool { return r.rows > 0 && slices.ContainsFunc(edgeMasks[:], r.has) }
 
-// split reads the masks of the edges. held marks the edges that pass no messages: those of validation and
-// test.
+// split reads the masks of the edges. held marks the edges that pass no messages: validation and test edges.
 func (r *relation) split(e *graph.Edges) (split *graph.EdgeSplit, held []bool, err error) {
 	split = &graph.EdgeSplit{}
 	held = make([]bool, r.rows)
@@ -76,7 +75,7 @@ func (r *relation) split(e *graph.Edges) (split *graph.EdgeSplit, held []bool, e
 	return split, held, nil
 }
 
-// mask calls use with each edge that a column marks, if there is one of that name.
+// mask calls use with each edge that a column marks. Without such a column it does nothing.
 func (r *relation) mask(name string, use func(edge int64) error) error {
 	if !r.has(name) {
 		return nil
@@ -120,7 +119,7 @@ func named(r *streamed.Relation) *graph.Relation {
 }
 
 // withoutReverses removes from reverse relations the edges that a split holds out, whichever of the two is
-// called the reverse of the other. It returns how many edges pass no messages for a split's sake, and how
+// called the reverse of the other. It returns how many edges pass no messages because of a split, and how
 // many of them are reverses.
 func withoutReverses(g *streamed.Graph) (held, reverses int, err error) {
 	for _, forward := range g.Relations {
@@ -156,13 +155,14 @@ func withoutReverses(g *streamed.Graph) (held, reverses int, err error) {
 	return held, reverses, nil
 }
 
-// listOf names a list of AsLinkPredDataset, of a part: the sources or the targets of its edges or of its
+// listOf names a list of AsLinkPredDataset for a part: the sources or targets of its edges, or of its
 // negative edges.
 func listOf(part int, kind, end string) string {
 	return [3]string{"", "val", "test"}[part] + "_" + kind + "_" + end
 }
 
-// hasLists reports whether the file has a split that AsLinkPredDataset stores beside a graph, which is read.
+// hasLists reports whether the file has a split that AsLinkPredDataset stores beside a graph, and the split
+// is read.
 func (c *cursor) hasLists(o *Options) bool {
 	_, there := c.labels[listOf(1, "pos", "src")]
 	return there && o.EdgeSplit != None
@@ -174,9 +174,9 @@ func listsOfSeveral() error {
 		"relation; --edge-split %s leaves them out", listOf(1, "pos", "src"), None)
 }
 
-// splitByLists gives the graph the split that AsLinkPredDataset stores beside it: the graph's own edges
-// train. Negative edges that are a few for each edge, from its source, are targets of that edge; others are
-// shared.
+// splitByLists gives the graph the split that AsLinkPredDataset stores beside it. The graph's own edges
+// train. If each edge has equally many negative edges, from its source, these are its targets. Otherwise all
+// edges share them.
 func (c *cursor) splitByLists(from *streamed.Graph) (*streamed.Graph, error) {
 	refuse := func(err error) error { return fmt.Errorf("%s: %w", from.Source, err) }
 	switch {
@@ -245,7 +245,8 @@ func (c *cursor) list(name string) ([]int32, error) {
 	return a.Int32s()
 }
 
-// fromSources reports whether negative edges are equally many for each edge, in their order, with its source.
+// fromSources reports whether each edge has equally many negative edges, in the order of the edges, from its
+// source.
 func fromSources(edges, negatives *graph.Edges) bool {
 	n := len(edges.Source)
 	if n == 0 || len(negatives.Source) == 0 || len(negatives.Source)%n != 0 {

@@ -31,20 +31,20 @@ const (
 
 const (
 	lengthBytes    = 8                // of a length, and of most other numbers
-	leastNamed     = lengthBytes + 40 // bytes of a tensor with its name
+	leastNamed     = lengthBytes + 40 // the fewest bytes of a tensor with its name
 	deviceOfMemory = 1                // in DLPack
 	maxDims        = 32
 	maxTypes       = 1 << 16 // of vertices
 )
 
-// cursor reads the parts of a file, one after another. Every length is compared with the bytes that are left
-// before anything is made of it. All numbers are little-endian, nothing is aligned. After the first error it
-// reads nothing more.
+// cursor reads the parts of a file, one after another. It compares every length with the bytes that are left
+// before it allocates. All numbers are little-endian, nothing is aligned. After the first error it reads
+// nothing more.
 type cursor struct {
 	file   *os.File
 	length int64 // of the file
 	at     int64
-	ahead  *bufio.Reader // from at on
+	ahead  *bufio.Reader // the file from at on
 	err    error
 
 	labels map[string]tensor // of whole graphs
@@ -73,7 +73,7 @@ func (c *cursor) fail(format string, args ...any) {
 	}
 }
 
-// left returns how many bytes are to come.
+// left returns how many bytes follow.
 func (c *cursor) left() uint64 { return uint64(c.length - c.at) }
 
 // has reports whether the next n bytes are there.
@@ -130,7 +130,7 @@ func (c *cursor) magic(want uint64, name string) {
 	}
 }
 
-// count reads the number of the entries that follow, each of at least so many bytes.
+// count reads the number of entries that follow, each of at least least bytes.
 func (c *cursor) count(least int) int {
 	n := c.uint64()
 	if c.err == nil && n > c.left()/uint64(least) {
@@ -208,7 +208,7 @@ func (c *cursor) tensor() tensor {
 	}
 	t := tensor{Header: npy.Header{Descr: descr(kind, bits), Shape: make([]int, 0, dims)}}
 	elements := uint64(1)
-	empty := false // of the sizes that are not zero
+	empty := false // one of the other sizes is zero
 	for range dims {
 		n := c.uint64()
 		switch {

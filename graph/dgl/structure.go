@@ -12,8 +12,8 @@ import (
 )
 
 const (
-	// Where the description of a file's graphs ends; what is behind its four numbers is memory that happened
-	// to be there.
+	// The description of a file's graphs ends here. Behind its four numbers is memory that happened to be
+	// there.
 	headerBytes   = 4096
 	heteroGraphs  = 2 // the graph type of version 2
 	versionBefore = 1 // of DGL before 0.5
@@ -31,9 +31,9 @@ const (
 // matrix is the edges of a relation in one format.
 type matrix struct {
 	format        int
-	rows, columns int    // numbers of sources and destinations; of destinations and sources for csc
-	first, second tensor // the rows and columns of all edges; or the bounds of rows, and columns
-	ids           tensor // of the edges, empty where they are numbered in this order
+	rows, columns int    // numbers of sources and destinations; for csc of destinations and sources
+	first, second tensor // the rows and columns of all edges; or the bounds of the rows, and the columns
+	ids           tensor // ids of the edges; empty: they are numbered in this order
 }
 
 // structure is one graph of a file: its vertices and edges by type, with the tensors of each.
@@ -47,8 +47,8 @@ type structure struct {
 	edgeTensors   []map[string]tensor // of each relation
 }
 
-// readGraphs reads a file of graphs (dgl.save_graphs) to its last byte, and returns the structure of all.
-// Labels of whole graphs are named and passed over.
+// readGraphs reads a file of graphs (dgl.save_graphs) to its last byte, and returns the structures of all.
+// Notes name labels of whole graphs, which are not read.
 func (c *cursor) readGraphs() (graphs []*structure, err error) {
 	if c.err = c.start(graphMagic, "graphs saved by DGL"); c.err != nil {
 		return nil, c.err
@@ -144,7 +144,7 @@ func (c *cursor) meta() matrix {
 	return c.matrix(csr)
 }
 
-// check checks the parts of a graph against each other, and takes the types that the relations lead between.
+// check checks the parts of a graph against each other, and sets the types that each relation joins.
 func (s *structure) check(types *matrix) error {
 	if len(s.counts) > maxTypes || types.rows != len(s.counts) || types.columns != len(s.counts) ||
 		len(s.vertexTensors) != len(s.counts) || len(s.vertexTypes) != len(s.counts) {
@@ -172,11 +172,11 @@ func (s *structure) check(types *matrix) error {
 	return nil
 }
 
-// relation takes the edges of one relation, which may be there in several formats, and returns the first.
+// relation reads the edges of one relation, which may be there in several formats, and returns the first.
 func (c *cursor) relation() matrix {
 	c.magic(unitMagic, "relation")
 	code := c.uint64()
-	c.uint64() // the formats that DGL may make of it
+	c.uint64() // the formats that DGL may make from it
 	formats := int(code &^ bitmask)
 	if code < bitmask {
 		formats = map[uint64]int{1: coo, 2: csr, 3: csc}[code]
@@ -247,8 +247,8 @@ func (m *matrix) targets() int {
 	return m.columns
 }
 
-// open opens the ends of the edges, in the order of the edges' ids. Where they do not lie in this order they
-// are read at once.
+// open opens the ends of the edges, in the order of the edges' ids. If they do not lie in this order, all are
+// read at once.
 func (m *matrix) open() (arrays.EndsReader, error) {
 	if m.ids.elements() > 0 {
 		e, err := m.edges()
@@ -286,7 +286,7 @@ func (m *matrix) asStored() (arrays.EndsReader, error) {
 	return turned{ends}, nil
 }
 
-// turned are the ends of edges in reverse.
+// turned are the ends of edges, reversed.
 type turned struct{ arrays.EndsReader }
 
 // Next implements arrays.EndsReader.
@@ -307,7 +307,7 @@ func (m *matrix) edges() (graph.Edges, error) {
 	return all, err
 }
 
-// bounds returns the bounds of the rows, of compressed ones.
+// bounds returns the bounds of the rows, if rows are compressed.
 func (m *matrix) bounds() ([]int64, error) {
 	edges := m.second.elements()
 	bounds, err := integers[int64](&m.first, int64(edges)+1)

@@ -13,16 +13,16 @@ import (
 	"weft/internal/refusal"
 )
 
-// tensorFiles are the partitions' files of tensors: of vertices, or of edges. Each holds, for each type, a
-// row for each vertex or edge of the partition's own.
+// tensorFiles are the partitions' files of tensors, of vertices or of edges. Each file has, for each type, a
+// row for each vertex or edge that the partition owns.
 type tensorFiles struct {
 	types []string
 	file  func(of *partFiles) string
 	rows  func(t, p int) int // number of rows of type t in partition p
-	order [][]location       // of the rows of each type; nil: those of the partitions follow each other
+	order [][]location       // of the rows of each type; nil: the partitions' rows follow each other
 }
 
-// columns returns those of each type, put together from the files, which stay open.
+// columns returns the columns of each type, put together from the files, which stay open.
 func (d *divided) columns(f *tensorFiles) ([]map[string]column, error) {
 	byType := make([]map[string][]tensor, len(f.types)) // then by name and by partition
 	for t := range byType {
@@ -67,8 +67,8 @@ func (d *divided) columns(f *tensorFiles) ([]map[string]column, error) {
 	return all, nil
 }
 
-// column returns the type, −1 for none, and the name that a tensor's key says: TYPE/NAME, or in old files of
-// one type NAME alone.
+// column returns the type (−1: none) and the name in a tensor's key: TYPE/NAME, or NAME in old files of one
+// type.
 func (f *tensorFiles) column(key string) (t int, name string) {
 	for t, of := range f.types {
 		if name, ours := strings.CutPrefix(key, of+"/"); ours {
@@ -81,10 +81,10 @@ func (f *tensorFiles) column(key string) (t int, name string) {
 	return 0, key
 }
 
-// join makes one column of the partitions' tensors. An error is about the tensor of partition p.
+// join makes one column from the partitions' tensors. An error is about the tensor of partition p.
 func (f *tensorFiles) join(t int, parts []tensor) (all column, p int, err error) {
 	total := 0
-	rows := make([]tensor, len(parts)) // of those that have some
+	rows := make([]tensor, len(parts)) // of the partitions that have rows
 	for p, from := range parts {
 		n := f.rows(t, p)
 		total += n
@@ -130,8 +130,8 @@ func (f *tensorFiles) join(t int, parts []tensor) (all column, p int, err error)
 type gathered struct {
 	parts []tensor
 	order []location // of rows to come
-	row   []byte     // of the size of one
-	left  []byte     // of the last row, what is not read
+	row   []byte     // has room for one row
+	left  []byte     // the part of the last row that has not been read
 }
 
 // Read implements io.Reader.

@@ -3,9 +3,9 @@ package generate
 import "weft/graph/internal/counter"
 
 // Homophily is the probability that both ends of an edge of an sbm graph are of one class. With 16 features,
-// 16 classes and degree 20, the nearest class centre predicts about 53 % of the vertices. It predicts 78 %
-// if features are averaged over one hop, and 92 % over two hops. So a model must use the graph, and the task
-// is not trivial (with 0.8, two hops predict 100 %).
+// 16 classes and degree 20, the nearest class centre predicts about 53 % of the vertices. It predicts 78 % if
+// features are averaged over one hop, and 92 % over two hops. So a model must use the graph, and the task is
+// not trivial. With 0.8, two hops would predict 100 %.
 const Homophily = 0.4
 
 // edgeFunc draws the random edges first, first+1, … into two slices of equal length. Each is a pure function

@@ -61,7 +61,7 @@ func hold(o *Options, budget int64, scratch func() (*os.File, error)) (*graph.Gr
 // metric is the metric of generated graphs, whose classes are balanced.
 const metric = "accuracy"
 
-// announced is the graph without what comes in batches.
+// announced is the graph without the parts that come in batches.
 func (o *Options) announced() *graph.Graph {
 	vertices, _ := o.size()
 	return &graph.Graph{
@@ -70,7 +70,8 @@ func (o *Options) announced() *graph.Graph {
 	}
 }
 
-// produce makes a graph. scratch makes a file for edges beyond the budget; nil: they are drawn again.
+// produce makes a graph. scratch makes a file for edges beyond the budget; nil: edges are drawn again
+// instead.
 func produce(o *Options, budget int64, to graph.Sink, scratch func() (*os.File, error)) error {
 	vertices, edges := o.size()
 	classes := newClasses(o)
@@ -84,7 +85,7 @@ func produce(o *Options, budget int64, to graph.Sink, scratch func() (*os.File, 
 	if err := to.In(0, edges, &graph.Relation{}, rows.run); err != nil {
 		return err
 	}
-	memory.Free() // the split may need what the edges took
+	memory.Free() // the split may need the memory that the edges took
 	if o.Features > 0 {
 		fill := newFeatures(o, classes)
 		made := int64(0)
@@ -111,7 +112,7 @@ func produce(o *Options, budget int64, to graph.Sink, scratch func() (*os.File, 
 // batchBytes is the size of a batch of features or labels, in bytes.
 const batchBytes = 4 << 20
 
-// inBatches has write write a row for each vertex, which fill fills on all cores.
+// inBatches has write write a row for each vertex. fill fills the rows on all cores.
 func inBatches[T float32 | int64](
 	vertices, columns int, fill func(row []T, vertex int), write func(rows []T) error,
 ) error {

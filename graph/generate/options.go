@@ -47,7 +47,7 @@ type Options struct {
 	Progress          graph.Progress // of making edges and features
 }
 
-// Default returns the options of a kind where no flag is given.
+// Default returns the options of a kind without any flag.
 func Default(kind string) Options {
 	o := Options{Kind: kind, Features: 64, Classes: 16}
 	if kind == RMAT {

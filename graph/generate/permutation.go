@@ -22,7 +22,7 @@ func newPermutation(n int, key counter.Sequence) permutation {
 	p := permutation{n: uint64(n), mask: 1<<b - 1, shift: uint(b+1) / 2}
 	for i := range p.rounds {
 		m := key.Next() | 1
-		inverse := m // right in three bits; each of Newton's steps doubles them
+		inverse := m // right in three bits; each of Newton's steps doubles their number
 		for range 5 {
 			inverse *= 2 - m*inverse
 		}

@@ -19,9 +19,9 @@ func edgeBudget() int64 { return min(1<<30, memory.Left()/2) }
 const (
 	maxBucketEdges    = 1 << 17 // mean number of edges in a bucket, which is sorted in the cache
 	maxBucketVertices = 1 << 20
-	maxNarrowBuckets  = 1 << 15 // more of them are slower to fill than wide edges
+	maxNarrowBuckets  = 1 << 15 // wide edges are filled faster than more buckets than this
 	maxWorkers        = 16      // each has a counter for each bucket
-	batchEdges        = 1 << 10 // that are drawn at a time
+	batchEdges        = 1 << 10 // edges that are drawn at a time
 )
 
 // key is an edge in memory: the target's place in its bucket, and below it the source. Narrow keys take half
@@ -34,8 +34,8 @@ type key interface{ uint32 | uint64 }
 // sorts a bucket, while others are emitted. Equal edges are the same number, so the lists do not depend on
 // the order in which workers store them.
 //
-// Edges of several passes are drawn once more, into a file (spill.go). Without a file, or where the disk has
-// no room for it, each pass draws all edges and stores its own.
+// If there are several passes, all edges are drawn once more, into a file (spill.go). Without a file, or room
+// for it on the disk, each pass draws all edges and stores its own.
 type rowMaker struct {
 	edges    edgeFunc
 	draws    uint64 // number of edges to draw
@@ -44,7 +44,7 @@ type rowMaker struct {
 	budget   int64 // in bytes, as edgeBudget gives it
 	shift    uint
 	narrow   bool      // keys of 32 bits
-	counts   [][]int64 // worker → bucket → edges that the worker finds
+	counts   [][]int64 // worker → bucket → how many edges the worker finds
 	progress graph.Progress
 	scratch  func() (*os.File, error) // makes the file for edges of several passes; nil: there is none
 }
@@ -83,7 +83,7 @@ func runPasses[K key](m *rowMaker, emit emitFunc) error {
 		defer file.Close()
 		if from, err := m.spill(passes, file); err == nil {
 			again, drawings = from, 1
-		} else if err := file.Truncate(0); err != nil { // each pass draws again
+		} else if err := file.Truncate(0); err != nil { // each pass then draws the edges again
 			return err
 		}
 	}
@@ -109,8 +109,8 @@ func runPasses[K key](m *rowMaker, emit emitFunc) error {
 	return nil
 }
 
-// spill writes the edges of all passes to a file, and returns the function that reads those of one. Their
-// keys are narrow if that suffices for each pass.
+// spill writes the edges of all passes to a file. It returns the function that reads the edges of one pass.
+// Keys are narrow if that suffices for each pass.
 func (m *rowMaker) spill(passes []pass,
 	file *os.File,
 ) (func(n int, v visitor, tell func(drawn int64)) error, error) {
@@ -134,7 +134,7 @@ func spillAs[K key](m *rowMaker, passes []pass,
 	return func(n int, v visitor, _ func(drawn int64)) error { return s.each(n, v) }, nil
 }
 
-// stored returns the number of edges that draws make.
+// stored returns the number of edges that the draws make.
 func (m *rowMaker) stored() int64 {
 	if m.both {
 		return 2 * int64(m.draws)
@@ -142,14 +142,15 @@ func (m *rowMaker) stored() int64 {
 	return int64(m.draws)
 }
 
-// tell shows the share of the work that is done when so many edges were drawn in so many passes, and stored.
+// tell shows the share of the work that is done when drawn edges were drawn, in passes passes, and made were
+// stored.
 func (m *rowMaker) tell(drawn int64, passes int, made int64) {
 	stored := m.stored()
 	done := float64(drawn+made) / (float64(passes)*float64(m.draws) + float64(stored))
 	m.progress.Of("making edges", int64(done*float64(stored)), stored)
 }
 
-// pass stores the edges into consecutive buckets: from the end of the previous pass to end.
+// pass stores the edges into consecutive buckets, from the end of the previous pass to end.
 type pass struct {
 	end   int
 	edges int64
@@ -204,8 +205,8 @@ func (m *rowMaker) chooseBuckets() {
 // visitor returns the function that a worker calls with a batch of edges at a time.
 type visitor func(worker int) func(source, target []uint32)
 
-// each draws all edges in parallel. Each worker calls the function that visitor returns for it. tell gets the
-// number of edges drawn, now and then.
+// each draws all edges in parallel. Each worker calls the function that visitor returns for it. tell is
+// called now and then with the number of edges drawn.
 func (m *rowMaker) each(visitor visitor, tell func(drawn int64)) {
 	const between = 1 << 20 // draws of the worker that tells for all
 	workers := len(m.counts)
@@ -242,8 +243,8 @@ func (m *rowMaker) count() {
 	}, func(drawn int64) { m.progress.Of("counting edges", drawn, int64(m.draws)) })
 }
 
-// fill stores the edges into buckets first … last−1, grouped by bucket. each gives it these edges, or all, as
-// rowMaker.each does.
+// fill stores the edges into buckets first … last−1, grouped by bucket. each gives it these edges, or all
+// edges, as rowMaker.each does.
 func fill[K key](m *rowMaker, keys []K, first, last int, each func(visitor) error) error {
 	next := make([][]int64, len(m.counts)) // worker → bucket − first → position of its next edge
 	for w := range next {
@@ -317,7 +318,7 @@ func (r *rows[K]) list(keys []K, vertices int, shift, sourceBits uint) {
 // sorted sorts keys of that many bits by their digits, the lowest first. It uses both slices, which are
 // equally long, and returns the one that has the result.
 func sorted[K key](keys, scratch []K, width uint) []K {
-	const few, most = 256, 11 // keys that are sorted sooner by comparing; bits of a digit
+	const few, most = 256, 11 // fewer keys are sorted faster by comparing; bits of a digit
 	if len(keys) < few {
 		slices.Sort(keys)
 		return keys

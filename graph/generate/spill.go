@@ -10,9 +10,9 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// spilled has the edges of several passes in a file, so that they are drawn once. The edges of a pass are
-// together, and among these those that a worker has drawn. They are keys: the target, counted from the first
-// one of the pass, and below it the source.
+// spilled has the edges of several passes in a file, so that they are drawn once. The edges of a pass lie
+// together, and among them the edges that a worker has drawn. They are keys: the target, counted from the
+// first target of the pass, and below it the source.
 type spilled[K key] struct {
 	m      *rowMaker
 	file   *os.File

@@ -1,7 +1,7 @@
-// Package kg reads knowledge graphs as benchmarks of link prediction publish them: text with a triple of
+// Package kg reads knowledge graphs as published for benchmarks of link prediction: text with a triple of
 // head, relation and tail in each line, in the files train.txt, valid.txt and test.txt of a folder, as WN18RR
-// (Dettmers et al. 2018, arXiv:1707.01476) and FB15k-237 (Toutanova & Chen 2015) have them. The command
-// import kg reads by it.
+// (Dettmers et al. 2018, arXiv:1707.01476) and FB15k-237 (Toutanova & Chen 2015). The command import kg reads
+// them by it.
 package kg
 
 import (
@@ -24,18 +24,18 @@ import (
 	"weft/internal/refusal"
 )
 
-// parts are the names of files, in the order of the parts of a split. A file may end in .gz besides.
+// parts are the names of the files, in the order of the parts of a split. A file may also end in .gz.
 var parts = [3]string{"train.txt", "valid.txt", "test.txt"}
 
-// lists are the files of names of entities and of relations that some folders have, as DGL's: a number from 0
-// and a name in each line.
+// lists are the files with the names of entities and of relations that some folders have, such as DGL's: a
+// number from 0 and a name in each line.
 var lists = [2]string{"entities.dict", "relations.dict"}
 
 // Options say how a graph is read.
 type Options struct {
 	// Path is a folder, or one file of triples without a split.
 	Path string
-	// Reciprocal adds to each relation its reverse, with the reverse of its split: a test triple is then
+	// Reciprocal adds the reverse of each relation, with the reverse of its split: a test triple is then
 	// measured twice, by the rank of its tail and by that of its head.
 	Reciprocal bool
 }
@@ -45,7 +45,7 @@ func Is(folder string) bool {
 	return !slices.ContainsFunc(parts[:], func(name string) bool { return found(folder, name) == "" })
 }
 
-// Files are those of a folder that Read reads.
+// Files are the files of a folder that Read reads.
 func Files(folder string) (files []string) {
 	for _, name := range slices.Concat(parts[:], lists[:]) {
 		if path := found(folder, name); path != "" {
@@ -68,8 +68,8 @@ func found(folder, name string) string {
 
 // Read reads the graph. Entities are the vertices, of one type, and each relation leads from heads to tails.
 // Entities and relations are in the order of entities.dict and relations.dict, or else of their first
-// appearance. If a folder is read, the edges are the training triples, and each relation has the split. A
-// triple that stands twice is two edges. Complaints about a file are refusals that name it, and its line.
+// appearance. From a folder, the edges are the training triples, and each relation has the split. A triple
+// that stands twice becomes two edges. Complaints about a file are refusals that name it, and its line.
 func Read(o Options) (*graph.Graph, error) {
 	r := &reader{Options: o, Relations: names.NewRelations()}
 	read := r.folder
@@ -91,7 +91,7 @@ type reader struct {
 	Options
 	*names.Relations
 	split    bool         // there are files of a split
-	held     [][3][]int32 // of each relation: validation and test triples, head and tail; none that train
+	held     [][3][]int32 // by relation: validation and test triples, head and tail; none that train
 	triples  [3]int       // of each part
 	list     [2]string    // the names of files that list the entities and the relations; "": there is none
 	warnings []string
@@ -143,7 +143,7 @@ func (r *reader) folder() error {
 	return nil
 }
 
-// each calls do with each line of a file. Errors say that a line should be what called says.
+// each calls do with each line of a file. Errors say that a line should be called.
 func each(path, called string, do func(line []byte) error) error {
 	const longest = 64 << 10 // bytes of a line
 	form := lines.Form{
@@ -206,7 +206,7 @@ func (r *reader) file(path string, part int) error {
 	return err
 }
 
-// number is Number, and makes room for what is held out of the relation.
+// number is Number, and makes room for the triples of the relation that are held out.
 func (r *reader) number(name []byte) (int, error) {
 	k, err := r.Number(name)
 	if err == nil && k == len(r.held) {
@@ -215,7 +215,7 @@ func (r *reader) number(name []byte) (int, error) {
 	return k, err
 }
 
-// add takes in a triple of a part.
+// add adds a triple to a part.
 func (r *reader) add(fields [][]byte, part int) error {
 	var ends [2]int32
 	for i, name := range [][]byte{fields[0], fields[2]} {
@@ -295,8 +295,9 @@ func (r *reader) graph() (*graph.Graph, error) {
 	return g, nil
 }
 
-// called is a relation's name as a folder bears it, and a list of relations has it: with a dot for each slash
-// within, as Freebase writes it elsewhere, and an underscore for commas, semicolons and what is not printed.
+// called is a relation's name in a form that a folder, and a list of relations, can have: with a dot for each
+// slash within, as Freebase writes it elsewhere, and an underscore for commas, semicolons and unprintable
+// characters.
 func called(name string) string {
 	const longest = 180 // bytes
 	name = strings.Map(func(c rune) rune {
@@ -317,7 +318,7 @@ func called(name string) string {
 	return name
 }
 
-// splits are those of the relations; none of a file.
+// splits are the splits of the relations; nil for a file.
 func (r *reader) splits() ([]graph.EdgeSplit, error) {
 	if !r.split {
 		return nil, nil
@@ -325,7 +326,7 @@ func (r *reader) splits() ([]graph.EdgeSplit, error) {
 	const pair = 8 // bytes
 	copies := int64(1)
 	if r.Reciprocal {
-		copies = 3 // also of what is held out
+		copies = 3 // triples that are held out take another copy
 	}
 	if err := memory.Need(pair * copies * r.Edges()); err != nil {
 		return nil, err

@@ -10,8 +10,8 @@ import (
 	"weft/internal/refusal"
 )
 
-// The names of the labels of edges, of the names of their classes, of their dates or numbers by which they
-// are divided, and of the masks of their splits.
+// The names of the labels of edges, of the names of their classes, of the dates or numbers by which edges are
+// divided, and of the masks of their splits.
 const (
 	edgeLabelsKey     = "edge_y"
 	edgeClassNamesKey = "edge_class_names"
@@ -23,7 +23,7 @@ var (
 	edgeLabelKeys = slices.Concat([]string{edgeLabelsKey, edgeClassNamesKey, edgeTimeKey}, edgeMaskKeys[:])
 )
 
-// giveEdgeLabels gives a relation what is learned of its edges, if there is something.
+// giveEdgeLabels gives a relation what is learned about its edges, if anything is.
 func (a *archive) giveEdgeLabels(r *relation, to *streamed.Relation) error {
 	if !r.Has(edgeLabelsKey) {
 		for _, key := range edgeLabelKeys {

@@ -13,14 +13,14 @@ import (
 	"weft/internal/refusal"
 )
 
-// The arrays that list the types of the layout with types: their names, and source, name and target of
-// each relation.
+// The arrays that list the types, in the layout with types: their names, and source, name and target of each
+// relation.
 const (
 	vertexTypesKey = "vertex_types"
 	edgeTypesKey   = "edge_types"
 )
 
-// sparseFeatures are the arrays of features that are a SciPy csr_matrix.
+// sparseFeatures are the arrays of features in the form of a SciPy csr_matrix.
 var sparseFeatures = [...]string{"x_data", "x_indices", "x_indptr", "x_shape"}
 
 // The arrays of a type of vertices and of a relation.
@@ -49,8 +49,8 @@ type relation struct {
 // isTyped reports whether the archive has the layout with types.
 func (a *archive) isTyped() bool { return a.Has(vertexTypesKey) || a.Has(edgeTypesKey) }
 
-// fields opens the layouts whose arrays have the names of PyTorch Geometric, but perhaps for the list of
-// edges. The type that has labels comes first, and the others in their order.
+// fields opens the layouts whose arrays have the names of PyTorch Geometric, perhaps except for the list of
+// edges. The type that has labels comes first, and the others follow in their order.
 func (a *archive) fields() (*streamed.Graph, error) {
 	list := a.oneType
 	if a.isTyped() {
@@ -98,7 +98,7 @@ func (a *archive) fields() (*streamed.Graph, error) {
 	return g, a.giveVertices(g, vertices, total)
 }
 
-// oneType are the arrays of a graph without types. It refuses others.
+// oneType are the arrays of a graph without types. It refuses any other arrays.
 func (a *archive) oneType() ([]vertexType, []relation, error) {
 	key := "edges"
 	if a.Has(arrays.EdgeIndexKey) {
@@ -178,12 +178,12 @@ func listed(a *arrays.Archive, key string, columns int) ([]string, error) {
 	return names, err
 }
 
-// count sets how many vertices each type has: what its arrays say, else the largest id of an end and one. The
-// relations have so many edges in all.
+// count sets how many vertices each type has: what its arrays say, or else the largest id of an end plus one.
+// edges are the relations' edges, total in all.
 func (a *archive) count(vertices []vertexType, relations []relation, edges []streamed.Relation,
 	total int,
 ) (err error) {
-	held := total // rows of what the file has
+	held := total // rows in the file
 	for k := range vertices {
 		v := &vertices[k]
 		if v.count, err = v.Vertices(total); err != nil {
@@ -204,7 +204,7 @@ func (a *archive) count(vertices []vertexType, relations []relation, edges []str
 			held += v.count
 		}
 	}
-	claimed := int64(0) // a relation without edges has a row for each vertex all the same
+	claimed := int64(0) // even a relation without edges has a row for each vertex
 	for _, r := range relations {
 		claimed += int64(max(vertices[r.source].count, vertices[r.target].count))
 	}
@@ -215,7 +215,7 @@ func (a *archive) count(vertices []vertexType, relations []relation, edges []str
 	return nil
 }
 
-// countByEdges sets how many vertices type k has: the largest id of an end and one.
+// countByEdges sets how many vertices type k has: the largest id of an end plus one.
 func (a *archive) countByEdges(vertices []vertexType, k int, relations []relation,
 	edges []streamed.Relation, total int,
 ) error {
@@ -247,8 +247,8 @@ func (a *archive) countByEdges(vertices []vertexType, k int, relations []relatio
 		a.Path, total, largest)
 }
 
-// giveVertices gives the graph, of so many edges, what its types of vertices have, in their order: that with
-// labels first.
+// giveVertices gives the graph, which has so many edges, what its types of vertices have, in their order: the
+// type with labels first.
 func (a *archive) giveVertices(g *streamed.Graph, vertices []vertexType, edges int) error {
 	first, of := -1, g.InMemory
 	for k, v := range vertices {
@@ -297,7 +297,7 @@ func (a *archive) giveVertices(g *streamed.Graph, vertices []vertexType, edges i
 	return err
 }
 
-// giveGraphs tells the graph which graph each vertex is of, if its types have that.
+// giveGraphs sets to which graph each vertex belongs, if the types have that.
 func (a *archive) giveGraphs(g *graph.Graph, vertices []vertexType) error {
 	if !slices.ContainsFunc(vertices, func(v vertexType) bool { return v.Has(arrays.BatchKey) }) {
 		return nil
@@ -348,8 +348,8 @@ func (a *archive) labels(v vertexType) (l graph.Labels, err error) {
 	return l, nil
 }
 
-// namedLabels reads the labels of so many vertices from the array of a key, and the names of their classes,
-// which may be more than vertices have, if they are there.
+// namedLabels reads the labels of vertices from the array of a key, and the names of their classes if they
+// are there. There may be more names than vertices have classes.
 func namedLabels(a *arrays.Archive, key, namesKey string, vertices int) (l graph.Labels, err error) {
 	if l, err = a.Labels(key, vertices); err != nil || !a.Has(namesKey) {
 		return l, err

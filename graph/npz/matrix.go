@@ -9,7 +9,7 @@ import (
 	"weft/internal/refusal"
 )
 
-// layout is how a sparse matrix lies in three arrays.
+// layout says how a sparse matrix lies in three arrays.
 type layout struct {
 	parts [3]string
 	read  func(rows, columns int64, a, b, c *npy.Array) (*arrays.CSR, error)
@@ -21,8 +21,8 @@ var (
 	coo = layout{[3]string{"row", "col", "data"}, arrays.NewCoordinates}
 )
 
-// matrixKeys are the arrays that scipy.sparse.save_npz writes: those of its formats, and since SciPy 1.11
-// whether the matrix is an array.
+// matrixKeys are the arrays that scipy.sparse.save_npz writes: the arrays of its formats and, since SciPy
+// 1.11, whether the matrix is an array.
 var matrixKeys = [...]string{"format", "shape", "data", "indices", "indptr", "row", "col", "_is_array"}
 
 // ReadMatrix reads features from an archive that scipy.sparse.save_npz wrote, of a matrix in the format csr,
@@ -57,7 +57,7 @@ func ReadMatrix(path string) (*arrays.Matrix, error) {
 	return features, refusal.In(path, err)
 }
 
-// isMatrix reports whether the archive is of scipy.sparse.save_npz.
+// isMatrix reports whether scipy.sparse.save_npz wrote the archive.
 func isMatrix(a *arrays.Archive) bool { return a.Has("format", "shape", "data") }
 
 // readShape reads the rows and columns of the sparse matrix in the arrays whose names begin so.
@@ -102,7 +102,7 @@ func readSparseFeatures(a *arrays.Archive, prefix string, vertices int) (*arrays
 	return features, a.Rows(prefix+"shape", m.Rows, vertices)
 }
 
-// refuseMatrix puts the file and the arrays whose names begin so before an error.
+// refuseMatrix prefixes an error with the file and the arrays whose names begin with prefix.
 func refuseMatrix(a *arrays.Archive, prefix string, err error) error {
 	return refusal.In(fmt.Sprintf("%s: arrays %q", a.Path, a.Key(prefix)+"…"), err)
 }

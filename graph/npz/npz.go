@@ -20,7 +20,7 @@
 // Files are untrusted: nothing is allocated for a size that is only claimed, and arrays of Python objects are
 // never read.
 //
-// The command import npz reads by it.
+// The command import npz reads archives by it.
 package npz
 
 import (
@@ -45,7 +45,7 @@ type Options struct {
 	// DenseFeatures stores features dense even if most values are zero. By default such features become
 	// sparse rows.
 	DenseFeatures bool
-	// DivideEdges is the Divide of labels of edges, of streamed.EdgeLabels.
+	// DivideEdges is Divide of streamed.EdgeLabels, for labels of edges.
 	DivideEdges func(*graph.EdgeLabels) error
 }
 
@@ -55,8 +55,8 @@ type archive struct {
 	options Options
 }
 
-// The arrays of the first layout that belong together, and those that are known and not read: what columns
-// are called, and where the graph is from.
+// The arrays of the first layout that belong together, and arrays that are known and not read: names of
+// columns, and where the graph comes from.
 var (
 	adjacency  = [...]string{"adj_data", "adj_indices", "adj_indptr", "adj_shape"}
 	attributes = [...]string{"attr_data", "attr_indices", "attr_indptr", "attr_shape"}
@@ -71,10 +71,10 @@ var maskKeys = [3]string{"train_masks", "val_masks", "test_masks"}
 
 // Open opens the archive of that name, to be read or written in a stream, until it is closed. The edges of
 // all layouts but the second stay as they are listed, u→v for an entry at row u and column v, and for a pair
-// (u, v). Those of the second lead both ways, each once, as a pair is published once for both directions;
-// they too stay as they are listed in a file whose name ends in _directed, and with AsListed. The graph's
-// Notes say which it was. An adjacency whose values are all one is unweighted. Complaints about the file are
-// refusals that name it and the array.
+// (u, v). In the second layout a pair is published once for both directions, so its edges lead both ways,
+// each once; they stay as they are listed if the file's name ends in _directed, and with AsListed. The
+// graph's Notes say which it was. An adjacency whose values are all one is unweighted. Complaints about the
+// file are refusals that name it and the array.
 func Open(path string, o Options) (*streamed.Graph, error) {
 	a, err := openArchive(path, o)
 	if err != nil {
@@ -197,8 +197,8 @@ func (a *archive) sparseAdjacency() (*streamed.Graph, error) {
 	return g, nil
 }
 
-// checkSparse refuses arrays that the first layout does not have, and those without the others of their
-// group, and reports whether there are sparse attributes.
+// checkSparse refuses arrays that the first layout does not have, and arrays without the others of their
+// group. It reports whether there are sparse attributes.
 func (a *archive) checkSparse() (attributed bool, err error) {
 	known := slices.Concat(adjacency[:], attributes[:],
 		[]string{"attr_matrix", "labels", "node_names", classNamesKey}, unread[:])
@@ -225,7 +225,8 @@ func (a *archive) namedDirected() bool {
 	return strings.HasSuffix(strings.TrimSuffix(filepath.Base(a.Path), ".npz"), "_directed")
 }
 
-// heterophilous opens the second layout. Its binary graphs are published as areas under the ROC curve.
+// heterophilous opens the second layout. Results on its graphs with two classes are published as the area
+// under the ROC curve.
 func (a *archive) heterophilous() (*streamed.Graph, error) {
 	if err := a.Only(append([]string{"node_features", "node_labels", "edges"},
 		maskKeys[:]...)...); err != nil {
@@ -240,7 +241,7 @@ func (a *archive) heterophilous() (*streamed.Graph, error) {
 		return nil, err
 	}
 	vertices := features.Rows
-	// Labels are read first: rows of features may be empty, and then any number of them takes no bytes.
+	// Labels are read first: rows of features may be empty, and any number of empty rows takes no bytes.
 	labels, err := a.Labels("node_labels", vertices)
 	if err != nil {
 		return nil, err
@@ -282,7 +283,7 @@ func (a *archive) graph(vertices int, e streamed.Edges) *streamed.Graph {
 	}
 }
 
-// names reads an optional vector of text. Where NumPy stored numbers, or Python objects, which are pickles,
+// names reads an optional vector of text. If NumPy stored numbers, or Python objects, which are pickles,
 // there are no names, and a note says so: nothing depends on them.
 func (a *archive) names(g *graph.Graph, key string, want int) ([]string, error) {
 	if !a.Has(key) {

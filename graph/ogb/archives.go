@@ -37,7 +37,7 @@ const (
 	ofEdges      = "edge_feat_dict"
 )
 
-// openArchives opens the archives of a folder of one type. One of a split of edges has no labels.
+// openArchives opens the archives of a folder of one type. A split of edges comes without labels.
 func openArchives(raw string) (*archives, error) {
 	f := &archives{raw: raw, open: map[string]*arrays.Archive{}}
 	for _, name := range []string{oneArchive, nodeLabels} {
@@ -89,7 +89,7 @@ func (f *archives) close() {
 	}
 }
 
-// place is the archive, nil where there is none, and the key of a kind of array of a type or relation.
+// place is the archive and the key of a kind of array of a type or relation; nil: there is no such archive.
 func (f *archives) place(kind, of string) (a *arrays.Archive, key string) {
 	if f.typed {
 		return f.open[kind+kindSuffix], of
@@ -264,7 +264,7 @@ func (f *archives) more(vertexType string) (names []string) {
 	return names
 }
 
-// others lists what the archive of a folder of one type has besides features and edges.
+// others lists what the archive of a folder of one type has in addition to features and edges.
 func (f *archives) others() []string {
 	return without(f.open[oneArchive].Names(), edgeIndex, "node_feat", "edge_feat",
 		"num_nodes_list", "num_edges_list")
@@ -317,7 +317,7 @@ type stored struct {
 	key     string
 }
 
-// openStored opens the matrix of a key. A vector is a matrix of one column. It is nil where there is none.
+// openStored opens the matrix of a key; nil: there is none. A vector is a matrix of one column.
 func openStored(a *arrays.Archive, key string) (matrix, error) {
 	if a == nil || !a.Has(key) {
 		return nil, nil

@@ -21,7 +21,7 @@ type folder struct {
 	layout
 	typed   bool
 	counts  map[string]int // of vertices, by type
-	inverse bool           // the inverse of each edge is stored behind it
+	inverse bool           // the inverse of each edge is stored behind the edge
 	notes   []string
 }
 
@@ -29,7 +29,7 @@ func (f *folder) note(format string, args ...any) {
 	f.notes = append(f.notes, fmt.Sprintf(format, args...))
 }
 
-// open opens the graph. Its layout must stay open until it has been read or written.
+// open opens the graph. The layout must stay open until the graph has been read or written.
 func (f *folder) open() (*streamed.Graph, error) {
 	if err := f.checkTyped(); err != nil {
 		return nil, err
@@ -127,8 +127,8 @@ func (f *folder) checkTyped() error {
 	return nil
 }
 
-// typesInOrder lists the vertex types, the one that has labels first and the others as OGB's loader has
-// them, which are the same from text and from archives.
+// typesInOrder lists the vertex types: the one with labels first, and the others in the order of OGB's
+// loader, which is the same for text and for archives.
 func (f *folder) typesInOrder() ([]graph.VertexType, error) {
 	types, err := f.types()
 	if err != nil {
@@ -175,7 +175,7 @@ func (f *folder) relationsInOrder() ([]triplet, error) {
 }
 
 // checkClaims refuses vertices that are only claimed: no row of features or labels confirms them, and each of
-// the relations, which have so many edges, takes memory for those of the types that it joins.
+// the relations takes memory for the vertices of the types that it joins. edges counts the relations' edges.
 func (f *folder) checkClaims(g *streamed.Graph, relations []triplet, edges int) error {
 	rows, taken := 0, 0
 	for t, v := range g.InMemory.Types {
@@ -255,7 +255,7 @@ func eachRow(open func() (matrix, error), want int, finite bool) func(do func(ro
 	}
 }
 
-// newArray finds out what an array of so many vertices is: of integers, if all values are.
+// newArray finds out what an array of so many vertices holds: integers, if all values are integers.
 func newArray(name string, vertices int, open func() (matrix, error)) (streamed.Array, error) {
 	a := streamed.Array{
 		ArrayShape: graph.ArrayShape{Name: name, Dtype: graph.Int64}, Each: eachRow(open, vertices, false),
@@ -276,7 +276,7 @@ func newArray(name string, vertices int, open func() (matrix, error)) (streamed.
 	})
 }
 
-// arraysOf are those of a type besides features and labels, and what a note calls them.
+// arraysOf are the arrays of a type other than features and labels, and their names in a note.
 func (f *folder) arraysOf(of graph.VertexType) (all []streamed.Array, kept []string, err error) {
 	for _, name := range f.more(of.Type) {
 		a, err := newArray(arrayName(name), of.Count,
@@ -357,7 +357,8 @@ func withInverse(each func(do func(graph.Edges) error) error) func(do func(graph
 	}
 }
 
-// chooseFeatures decides whether vertices have features of their own, of the edges into them, or none.
+// chooseFeatures decides whether vertices have features of their own, features made from the edges into them,
+// or none.
 func (f *folder) chooseFeatures(g *streamed.Graph) error {
 	ofEdges := g.Relations[0].Columns
 	switch {
@@ -382,8 +383,8 @@ func (f *folder) chooseFeatures(g *streamed.Graph) error {
 	return nil
 }
 
-// fromEdges makes features of consecutive vertices from those of the edges into them. A vertex without edges
-// has zeros.
+// fromEdges makes features of consecutive vertices from the features of the edges into them. A vertex without
+// edges has zeros.
 func fromEdges(kind string, rows *graph.Relation) ([]float32, error) {
 	columns := rows.EdgeColumns
 	made, err := memory.Grow([]float32{}, (len(rows.Indptr)-1)*columns)

@@ -54,7 +54,7 @@ func classes(m *whole) (graph.Labels, error) {
 	return labels, refusal.In(m.where(0), err)
 }
 
-// tasks reads several labels per vertex, each of which is there or not.
+// tasks reads several labels per vertex. Each label may be missing.
 func tasks(m *whole) (graph.Labels, error) {
 	var values []float32
 	err := m.each(func(rows []float32) (err error) {
@@ -74,8 +74,8 @@ func tasks(m *whole) (graph.Labels, error) {
 	return graph.Labels{Classes: columns, Multi: values}, nil
 }
 
-// readSplits reads the split of the name that is asked for, or the only one, or makes those of the rule. Its
-// files lie in a folder of that name, empty: in none of their own.
+// readSplits reads the named split, or the only one, or makes the splits of the rule. Its files lie in a
+// folder of the type of; empty: directly in the split's folder.
 func (o *Options) readSplits(of string, vertices int, labels *graph.Labels) ([]graph.Split, error) {
 	if o.Rule != nil {
 		g := &graph.Graph{Types: []graph.VertexType{{Count: vertices}}, Labels: *labels}
@@ -94,8 +94,7 @@ func (o *Options) readSplits(of string, vertices int, labels *graph.Labels) ([]g
 	return []graph.Split{s}, err
 }
 
-// readEdgeSplit reads the split of edges of the name that is asked for, or the only one; nil if that is a
-// split of vertices.
+// readEdgeSplit reads the named split of edges, or the only one; nil: it is a split of vertices.
 func (o *Options) readEdgeSplit(vertices int) (*graph.EdgeSplit, error) {
 	if o.Rule != nil {
 		return nil, nil

@@ -20,32 +20,32 @@ import (
 const fetchAgain = "fetch the folder again"
 
 // layout is one of the forms in which the arrays of a graph lie in raw/. In a folder of one type of vertices
-// the type has no name, nor has the only relation.
+// neither the type nor the only relation has a name.
 type layout interface {
 	name() string // the folder
 	// types lists the vertex types and how many vertices each has, and relations the relations.
 	types() ([]graph.VertexType, error)
 	relations() ([]triplet, error)
-	// edges opens the edges of a relation, whose ends must lie within so many vertices, and says how many
+	// edges opens the edges of a relation, whose ends must lie within so many vertices, and tells how many
 	// are announced.
 	edges(r triplet, within ends) (list edges, count int64, err error)
-	// matrix opens the matrix of that name of a vertex type, and edgeFeatures that of a relation; nil where
-	// there is none.
+	// matrix opens the matrix of that name of a vertex type, and edgeFeatures that of a relation; nil: there
+	// is none.
 	matrix(name, vertexType string) (matrix, error)
 	edgeFeatures(r triplet) (matrix, error)
 	// labelled lists the vertex types that have labels.
 	labelled() ([]string, error)
 	labels(vertexType string) (matrix, error)
-	// more lists the matrices of a vertex type besides features and labels.
+	// more lists the matrices of a vertex type other than features and labels.
 	more(vertexType string) []string
-	// checkLists refuses arrays of other types and relations than these, which would not be read.
+	// checkLists refuses arrays of other types and relations than the listed ones, as they would not be read.
 	checkLists(types []string, relations []triplet) error
-	// unread lists the names of what is not read.
+	// unread lists the names of files that are not read.
 	unread(types []string, relations []triplet) []string
 	close()
 }
 
-// Names of matrices, as text spells them. Archives have _ in the place of -.
+// Names of matrices, as text spells them. Archives have _ in place of -.
 const (
 	nodeFeatures = "node-feat"
 	edgeFeatures = "edge-feat"
@@ -57,7 +57,7 @@ type triplet [3]string
 // String returns the relation's name in folders and archives.
 func (t triplet) String() string { return strings.Join(t[:], "___") }
 
-// openRaw opens raw/ in the form that it has. typed says that there are several types of vertices.
+// openRaw opens raw/ in its form. typed says that there are several types of vertices.
 func openRaw(path string) (l layout, typed bool, err error) {
 	const give = "give a folder that OGB's downloader left, such as dataset/ogbn_arxiv"
 	switch info, err := os.Stat(path); {
@@ -107,8 +107,8 @@ func without(names []string, known ...string) []string {
 		func(name string) bool { return slices.Contains(known, name) })
 }
 
-// checkListed refuses the first of the names, of things in that place, that a list does not have: what it
-// names would be lost without a word.
+// checkListed refuses the first of the names, of things in that place, that a list lacks: what it names would
+// be lost silently.
 func checkListed(place string, names, listed []string, list string) error {
 	if others := without(names, listed...); len(others) > 0 {
 		return refusal.Errorf("%s: %.100q is not in %s, which lists %s; %s", place, others[0], list,
@@ -125,7 +125,7 @@ func namesOf(relations []triplet) (names []string) {
 	return names
 }
 
-// checkName refuses what is no name of a folder, before it is part of a path.
+// checkName refuses what cannot be the name of a folder, before it becomes part of a path.
 func checkName(where, name string) error {
 	if name == "" || name != filepath.Base(name) || !filepath.IsLocal(name) {
 		return refusal.Errorf("%s: %.60q is no name of a type; %s", where, name, fetchAgain)
@@ -133,7 +133,7 @@ func checkName(where, name string) error {
 	return nil
 }
 
-// oneType makes the only vertex type of a folder of what the folder announces: count reads the number of
+// oneType makes the only vertex type of a folder from what the folder announces. count reads the number of
 // vertices ("node"), or of edges ("edge"), of each of its graphs.
 func oneType(folder string, count func(of string) ([]int64, error)) ([]graph.VertexType, error) {
 	vertices, err := onlyCount(folder, "node", count)
@@ -164,16 +164,16 @@ func onlyCount(folder, of string, count func(of string) ([]int64, error)) (int64
 	return list[0], nil
 }
 
-// ends are the numbers of vertices that edges come from and lead to.
+// ends are the numbers of vertices from which and to which edges lead.
 type ends struct{ source, target int }
 
 // edges reads the ends of edges.
 type edges interface {
 	arrays.EndsReader
-	name() string // the file, and what of it, in errors
+	name() string // the file, and the array in it, for errors
 }
 
-// announced are edges that must be as many as announced.
+// announced are edges whose number must be the announced one.
 type announced struct {
 	edges
 	want, at int64
@@ -196,20 +196,20 @@ func (a *announced) Next() (source, target []int32, err error) {
 	return source, target, nil
 }
 
-// matrix is a matrix of float32, row-major. NaN stands for what is missing.
+// matrix is a matrix of float32, row-major. NaN stands for a missing value.
 type matrix interface {
 	arrays.RowReader
 	width() int // columns
-	// where names a row in errors, with the file that it is in.
+	// where names a row, and its file, for errors.
 	where(row int64) string
 }
 
-// whole is a matrix that must have so many rows.
+// whole is a matrix that must have a given number of rows.
 type whole struct {
 	matrix
 	want int64
-	at   int64 // rows that were read
-	// finite says that nothing may be missing.
+	at   int64 // how many rows have been read
+	// finite says that no value may be missing.
 	finite bool
 }
 
@@ -253,8 +253,8 @@ func (w *whole) each(do func(rows []float32) error) error {
 	}
 }
 
-// arrayName returns what an array of vertices besides features and labels is called in a store, "" for what
-// is none. The species of proteins are published under their name alone.
+// arrayName returns the name, in a store, of an array of vertices other than features and labels; "": it is
+// none. The species of proteins are published under their name alone.
 func arrayName(name string) string {
 	switch {
 	case name == "species":
@@ -265,7 +265,7 @@ func arrayName(name string) string {
 	return ""
 }
 
-// sayKept returns a note of the arrays that are stored beside features and labels.
+// sayKept returns a note of the arrays that are stored in addition to features and labels.
 func sayKept(arrays []string) (notes []string) {
 	if len(arrays) > 0 {
 		notes = append(notes, "kept as arrays, which no model reads: "+strings.Join(arrays, ", "))
@@ -273,8 +273,8 @@ func sayKept(arrays []string) (notes []string) {
 	return notes
 }
 
-// sayUnread returns a note of the arrays of a folder that are known and not read, which are those of edges,
-// and a warning of what is not known.
+// sayUnread returns a note of the arrays of a folder that are known and not read, which are arrays of edges,
+// and a warning of the unknown ones.
 func sayUnread(folder string, names []string) (notes, warnings []string) {
 	slices.Sort(names)
 	names = slices.Compact(names)

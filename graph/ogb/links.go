@@ -21,7 +21,7 @@ func isLinkSplit(path string) bool {
 }
 
 // readLinkSplit reads the split of edges in a folder: dicts of edge (N × 2) and of edge_neg (M × 2), which
-// all edges of a part share; or of source_node, target_node and target_node_neg (N × M).
+// all edges of a part share, or dicts of source_node, target_node and target_node_neg (N × M).
 func readLinkSplit(path string, vertices int) (*graph.EdgeSplit, error) {
 	s := &graph.EdgeSplit{}
 	for part, name := range linkFiles {
@@ -82,7 +82,7 @@ func readLinks(s *graph.EdgeSplit, part int, path string, vertices int) error {
 		"and target_node_neg, as ogbl-citation2; %s", path, fetchAgain)
 }
 
-// ofTriples is why a split of triples is refused.
+// ofTriples says why a split of triples is refused.
 const ofTriples = "a split of triples (head, relation, tail), as ogbl-wikikg2 and ogbl-biokg have, is not " +
 	"read: half of its negative edges replace the head, and a store has other targets of an edge alone; " +
 	"give lists for each relation, as a HeteroData that import pyg reads"

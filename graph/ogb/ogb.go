@@ -18,7 +18,7 @@
 // A graph of one type and any size is written in a stream (Write). Files are untrusted: nothing is allocated
 // for a size that is only claimed.
 //
-// The command import ogb reads by it.
+// The command import ogb reads folders by it.
 package ogb
 
 import (
@@ -33,14 +33,14 @@ import (
 // Options say which folder is read, and how.
 type Options struct {
 	Folder string
-	// Split names the folder in split/; it may be empty where there is one.
+	// Split names the folder in split/. It may be empty if there is only one.
 	Split string
 	// Rule divides the vertices instead of the folder's split; nil: the folder's split.
 	Rule *Rule
 	// Inverse says whether each edge is stored with its inverse.
 	Inverse Inverse
-	// FromEdges makes the features of a vertex from those of the edges into it: Mean or Sum. Empty: it does
-	// not.
+	// FromEdges makes the features of a vertex from the features of the edges into it: Mean or Sum. Empty: it
+	// does not.
 	FromEdges string
 	// Symmetrize stores each edge both ways, once, as graph.Symmetrize does.
 	Symmetrize bool
@@ -57,10 +57,10 @@ type Rule struct {
 // Inverse says whether each edge is stored with its inverse.
 type Inverse int
 
-// The library adds inverse edges to some of its graphs. Its own table says to which; nothing in the folder
+// The library adds inverse edges to some of its graphs. Its own table says to which. Nothing in the folder
 // does.
 const (
-	ByName Inverse = iota // as the library does, by the folder's name; else the edges stay as listed
+	ByName Inverse = iota // by the folder's name, as the library does; unknown: the edges stay as listed
 	Add
 	Leave
 )
@@ -71,13 +71,13 @@ const (
 	Sum  = "sum"
 )
 
-// dataset is what the library knows of a dataset and its folder does not say.
+// dataset is what the library knows about a dataset and the dataset's folder does not say.
 type dataset struct {
 	inverse bool
 	metric  string
 }
 
-// known are the datasets for node and link property prediction whose graph is one, by the name of their
+// known are the datasets for node and link property prediction that are one graph, by the name of their
 // folder.
 var known = map[string]dataset{
 	"ogbn_arxiv":      {false, "accuracy"},
@@ -97,10 +97,10 @@ func nameOf(folder string) string {
 		folder = path
 	}
 	name := strings.ToLower(strings.ReplaceAll(filepath.Base(folder), "-", "_"))
-	return strings.TrimSuffix(strings.TrimSuffix(name, "_pyg"), "_dgl") // of the library's two loaders
+	return strings.TrimSuffix(strings.TrimSuffix(name, "_pyg"), "_dgl") // by the library's two loaders
 }
 
-// check refuses options that are none.
+// check refuses impossible options.
 func (o *Options) check() error {
 	if o.FromEdges != "" && o.FromEdges != Mean && o.FromEdges != Sum {
 		return refusal.Errorf("--features-from-edges %q: give %s or %s", o.FromEdges, Mean, Sum)

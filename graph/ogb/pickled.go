@@ -8,11 +8,11 @@ import (
 	"weft/internal/torchfile"
 )
 
-// pickledSplit is the file of torch.save that stands in the folder of a split in place of the lists of ids.
+// pickledSplit is the file of torch.save that is in the folder of a split in place of the lists of ids.
 const pickledSplit = "split_dict.pt"
 
-// readPickled reads the split in such a file: a dict of ids, train, valid and test, or in a folder with types
-// of dicts of those of each type, of which it takes one.
+// readPickled reads the split in such a file: a dict of ids, with train, valid and test. In a folder with
+// types each of these is a dict by type, from which it takes one.
 func readPickled(path, of string, vertices int, labels *graph.Labels) (s graph.Split, err error) {
 	f, err := torchfile.Open(path)
 	if err != nil {
@@ -46,7 +46,7 @@ func readPickled(path, of string, vertices int, labels *graph.Labels) (s graph.S
 	return s, refusal.In(path, arrays.CheckSplit(&s, labels, names))
 }
 
-// under returns the value of a dict under that name, nil where there is none.
+// under returns the value of a dict under that name; nil: there is none.
 func under(value any, name string) any {
 	d, ok := value.(*pickle.Dict)
 	if !ok {

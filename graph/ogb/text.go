@@ -16,14 +16,14 @@ import (
 	"weft/internal/refusal"
 )
 
-// text reads numbers from a gzip file of text: rows of equally many to each line, commas between them, no
-// header.
+// text reads numbers from a gzip file of text: rows of equally many in each line, with commas between them,
+// and no header.
 type text struct {
 	lines   *lines.Reader
 	path    string
-	columns int // of a file without rows, 0 where they were not given
+	columns int // of a file without rows; 0: not given
 	first   []byte
-	ahead   bool      // the first line was read and not taken
+	ahead   bool      // the first line has been read and not taken
 	values  []float32 // of the last rows
 }
 
@@ -32,7 +32,7 @@ const (
 	blockValues = 64 << 10 // numbers that are read at a time
 )
 
-// form is that of all files of text.
+// form is the form of all files of text.
 func form(path string) lines.Form {
 	return lines.Form{
 		Path: path, Kind: foreign.Gzip, Text: "rows of numbers", Line: "a row of numbers",
@@ -60,7 +60,7 @@ func openText(path string, columns int) (t *text, err error) {
 
 func (t *text) Close() { _ = t.lines.Close() }
 
-// line returns the next line, and io.EOF where there is none.
+// line returns the next line, and io.EOF if there is none.
 func (t *text) line() (line []byte, err error) {
 	if t.ahead {
 		t.ahead = false
@@ -70,8 +70,8 @@ func (t *text) line() (line []byte, err error) {
 	return line, refusal.Advise(err, fetchAgain)
 }
 
-// ids reads rows of ids, each below the limit of its column, as many as the buffer can hold. It returns
-// how many ids these are, and io.EOF after the last row. Empty lines are skipped.
+// ids reads rows of ids, each below the limit of its column, as many as the buffer can hold. It returns how
+// many ids it has read, and io.EOF after the last row. It skips empty lines.
 func (t *text) ids(buffer []int32, limits ...int) (n int, err error) {
 	for n+t.columns <= len(buffer) {
 		line, err := t.line()
@@ -148,8 +148,8 @@ func readLines(path string) (all [][]string, err error) {
 // width returns the number of columns.
 func (t *text) width() int { return t.columns }
 
-// Next reads the next rows of numbers, which the call after it overwrites, and returns io.EOF after the last.
-// An empty field is NaN, and so is an empty line of one column; other empty lines are skipped.
+// Next reads the next rows of numbers, which the next call overwrites, and returns io.EOF after the last. An
+// empty field is NaN, and so is an empty line of one column. It skips other empty lines.
 func (t *text) Next() ([]float32, error) {
 	if t.values == nil {
 		buffer, err := memory.Grow([]float32{}, max(blockValues, t.columns))
@@ -211,7 +211,7 @@ func (t *text) notNumbers(line []byte) error {
 	return errors.New("is no row of numbers")
 }
 
-// number is a field's, NaN where it is empty.
+// number is the number in a field; NaN if the field is empty.
 func number(field []byte) (x float64, ok bool) {
 	if len(field) == 0 || string(field) == `""` {
 		return math.NaN(), true

@@ -10,8 +10,8 @@ import (
 	"weft/internal/refusal"
 )
 
-// textFolder is the layout of gzip text, a file for each array. In a folder of several types of vertices the
-// files of each type and relation lie in a folder of its own.
+// textFolder is the layout of gzip text, with a file for each array. In a folder of several types of
+// vertices, the files of each type and relation lie in a folder of their own.
 type textFolder struct {
 	raw   string
 	typed bool
@@ -23,10 +23,10 @@ func (f textFolder) name() string { return f.raw }
 
 func (f textFolder) close() {}
 
-// path is that of a file for the graph as a whole.
+// path is the path of a file for the graph as a whole.
 func (f textFolder) path(name string) string { return filepath.Join(f.raw, name+textSuffix) }
 
-// vertices is the folder of a vertex type, but for its labels, and relation that of a relation.
+// vertices is the folder of a vertex type, without its labels, and relation the folder of a relation.
 func (f textFolder) vertices(of string) string { return f.within(nodeFeatures, of) }
 func (f textFolder) relation(r triplet) string { return f.within("relations", r.String()) }
 
@@ -79,7 +79,7 @@ func (f textFolder) types() (types []graph.VertexType, err error) {
 	return types, nil
 }
 
-// readHeader reads a file of two lines: names, and a value of each.
+// readHeader reads a file of two lines: names, and a value for each.
 func readHeader(path string) (names, values []string, err error) {
 	lines, err := readLines(path)
 	if err != nil {
@@ -132,7 +132,7 @@ func (f textFolder) edges(r triplet, within ends) (list edges, count int64, err 
 type textEdges struct {
 	*text
 	within         ends
-	ends           []int32 // of the last edges, as they lie in the file
+	ends           []int32 // the ends of the last edges, as they lie in the file
 	source, target []int32
 }
 
@@ -154,7 +154,7 @@ func (e *textEdges) Next() (source, target []int32, err error) {
 	return e.source[:n/2], e.target[:n/2], nil
 }
 
-// openMatrix opens a file of a folder; nil where there is none.
+// openMatrix opens a file of a folder; nil: there is none.
 func openMatrix(folder, name string) (matrix, error) {
 	if !has(folder, name+textSuffix) {
 		return nil, nil
@@ -191,8 +191,8 @@ func (f textFolder) labels(of string) (matrix, error) {
 	return openText(filepath.Join(f.within("node-label", of), "node-label"+textSuffix), 0)
 }
 
-// files lists what a folder has besides the files of features, labels and edges: tables such as
-// node_year.csv.gz without the end of their names, and what else there is.
+// files lists what a folder has in addition to the files of features, labels and edges: tables such as
+// node_year.csv.gz, without the end of their names, and others.
 func files(folder string) (tables, others []string) {
 	for _, file := range entries(folder) {
 		if name, ok := strings.CutSuffix(file, textSuffix); ok {

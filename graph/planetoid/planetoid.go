@@ -21,16 +21,17 @@ import (
 	"weft/internal/regular"
 )
 
-// validation is the number of vertices behind the training ones that validate, by convention.
+// validation is how many vertices, behind the training ones, validate by convention.
 const validation = 500
 
-// Read reads the eight files PREFIX.x, .tx, .allx, .y, .ty, .ally, .graph and .test.index; a prefix looks
+// Read reads the eight files PREFIX.x, .tx, .allx, .y, .ty, .ally, .graph and .test.index. A prefix looks
 // like DIR/ind.cora.
 //
-// The training vertices (the rows of x) come first, then the other vertices of allx; the vertices of
-// test.index follow, row i of tx and ty being the i-th of them. The training vertices train, the next 500
-// validate, those of test.index test. A vertex behind allx that test.index leaves out has no row anywhere (15
-// in Citeseer): its features are zero, it is unlabelled and in no part of the split, but it keeps its edges.
+// The training vertices (the rows of x) come first, then the other vertices of allx. The vertices of
+// test.index follow; row i of tx and ty belongs to the i-th of them. The training vertices train, the next
+// 500 validate, and the vertices of test.index test. A vertex behind allx that test.index leaves out has no
+// row anywhere (15 in Citeseer): its features are zero, and it is unlabelled and in no part of the split, but
+// it keeps its edges.
 //
 // Edges lead both ways, each once. The files list some twice, and 124 self loops in Citeseer: as in PyTorch
 // Geometric duplicates and self loops are left out, which leaves Cora 5,278 and Citeseer 4,552 undirected

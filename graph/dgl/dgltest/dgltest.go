@@ -107,7 +107,7 @@ func (w *writer) tensor(t Tensor) {
 	w.Write(t.Data)
 }
 
-// named writes tensors in the order of their names; in DGL's files they come in any.
+// named writes tensors in the order of their names. In DGL's own files they come in any order.
 func (w *writer) named(all Tensors) {
 	names := []string{}
 	for name := range all {
@@ -121,8 +121,8 @@ func (w *writer) named(all Tensors) {
 	}
 }
 
-// compressed writes edges as rows of a matrix. Rows keep the edges' order, and the edges' ids go along unless
-// the edges are sorted by row.
+// compressed writes edges as rows of a matrix. Rows keep the edges' order. The edges' ids follow unless the
+// edges are sorted by row.
 func (w *writer) compressed(rows, columns int, row, column []int64, isSorted bool) {
 	bounds, order := make([]int64, rows+1), make([]int64, len(row))
 	for k, r := range row {
@@ -222,7 +222,7 @@ func Graphs(labels Tensors, graphs ...*Graph) []byte {
 	const header = 4096
 	var w, before writer
 	w.put(uint64(0xDD2E4FF046B4A13F), uint64(2), uint64(2), uint64(len(graphs)))
-	w.Write(bytes.Repeat([]byte{0xaa}, header-w.Len())) // DGL leaves there what was in memory
+	w.Write(bytes.Repeat([]byte{0xaa}, header-w.Len())) // DGL leaves there what happened to be in memory
 	before.named(labels)
 	w.put(uint64(header + 8 + before.Len()))
 	w.named(labels)

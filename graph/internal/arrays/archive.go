@@ -24,13 +24,13 @@ import (
 type Archive struct {
 	Fields  // of the archive
 	Path    string
-	folder  string    // in which keys are, with a slash behind it; empty: that of all
+	folder  string    // the folder of the keys, with a slash behind it; empty: the archive itself
 	file    io.Closer // or folder
 	entries map[string]opener
 	others  []string // names of entries that are no arrays
 }
 
-// opener opens an entry. The size that it claims is capped by what is really there.
+// opener opens an entry. What is really there bounds the size that it claims.
 type opener func() (*Entry, error)
 
 // maxEntries bounds the entries of an archive. A graph has about ten; NumPy has no limit.
@@ -67,7 +67,7 @@ func (a *Archive) listFile() (err error) {
 
 func (a *Archive) listZip(file *os.File, size int64) error {
 	kind := foreign.Of(file)
-	zipped := kind == foreign.Archive || kind == foreign.Zip // whose first entry is no array
+	zipped := kind == foreign.Archive || kind == foreign.Zip // the first entry of these is no array
 	if kind != foreign.Unknown && !zipped {
 		return kind.Refuse(a.Path, "a .npz file, the zip archive of arrays that numpy.savez writes")
 	}
@@ -81,7 +81,7 @@ func (a *Archive) listZip(file *os.File, size int64) error {
 		return refusal.Errorf("%s: %w; give a .npz file, the zip archive of arrays that numpy.savez writes",
 			a.Path, err)
 	}
-	// Faster than the standard library's
+	// This one is faster than the standard library's.
 	z.RegisterDecompressor(zip.Deflate, func(r io.Reader) io.ReadCloser { return flate.NewReader(r) })
 	if len(z.File) > maxEntries {
 		return refusal.Errorf("%s: has %d entries, which is no graph: at most %d are read", a.Path,
@@ -173,8 +173,8 @@ func (a *Archive) Has(keys ...string) bool {
 	return true
 }
 
-// Group reports whether there are the arrays of a group, all of which have a key. A part of the group is
-// refused: what the missing ones held would be lost without a word.
+// Group reports whether the arrays of a group, all of which have a key, are there. It refuses a part of a
+// group, as the contents of the missing ones would be lost silently.
 func (a *Archive) Group(keys ...string) (there bool, err error) {
 	var here, missing []string
 	for _, key := range keys {
@@ -194,7 +194,7 @@ func (a *Archive) Group(keys ...string) (there bool, err error) {
 // Others names the entries that are no arrays.
 func (a *Archive) Others() []string { return a.others }
 
-// Only refuses arrays beside the known ones, which would be lost without a word.
+// Only refuses arrays other than the known ones, as they would be lost silently.
 func (a *Archive) Only(known ...string) error {
 	for _, key := range a.Names() {
 		if !slices.Contains(known, key) {
@@ -221,8 +221,7 @@ func (a *Archive) Names() []string { return slices.Sorted(maps.Keys(a.entries)) 
 // Keys lists the keys, quoted, the first of them where there are many.
 func (a *Archive) Keys() string { return Listed(a.Names()) }
 
-// Listed spells names in a message: quoted, the first of them where there are many, and none where there are
-// none.
+// Listed spells names in a message: quoted, and only the first if there are many; none for an empty list.
 func Listed(names []string) string {
 	const most = 20
 	if len(names) == 0 {
@@ -241,8 +240,8 @@ func Listed(names []string) string {
 // deflateRatio is the most that deflate expands: 258 bytes from two bits.
 const deflateRatio = 1032
 
-// Count returns how many rows the array of a key that exists has. They take bytes of the file: no more than
-// its compressed bytes can expand to.
+// Count returns how many rows the array of an existing key has. They take bytes of the file: no more than its
+// compressed bytes can expand to.
 func (a *Archive) Count(key string) (int, error) {
 	entry, err := a.Open(key)
 	if err != nil {
@@ -261,14 +260,14 @@ func (a *Archive) Count(key string) (int, error) {
 type Entry struct {
 	io.ReadCloser
 	Size   int64 // in bytes, at most
-	Backed bool  // the bytes are there: Size is no claim
+	Backed bool  // the bytes are there, so that Size is no mere claim
 }
 
-// Open opens the entry of a key that exists. The size that an entry of a .npz file claims is capped by what
+// Open opens the entry of an existing key. The size that an entry of a .npz file claims is bounded by what
 // its compressed bytes can expand to, and those by the size of the file. Errors do not name the array.
 func (a *Archive) Open(key string) (*Entry, error) { return a.entries[a.Key(key)]() }
 
-// Sum compares the checksum of the entry, where all of it has been read.
+// Sum compares the checksum of the entry, once all of it has been read.
 func (e *Entry) Sum() error {
 	if _, err := e.Read(make([]byte, 1)); err != nil && !errors.Is(err, io.EOF) {
 		return err
@@ -276,7 +275,7 @@ func (e *Entry) Sum() error {
 	return nil
 }
 
-// Header reads what the array of a key that exists is.
+// Header reads the header of the array of an existing key.
 func (a *Archive) Header(key string) (npy.Header, error) {
 	r, err := a.Open(key)
 	if err != nil {
@@ -287,7 +286,7 @@ func (a *Archive) Header(key string) (npy.Header, error) {
 	return h, a.Refuse(key, err)
 }
 
-// Refuse puts the file and the array before an error. No error stays none.
+// Refuse prefixes an error with the file and the array. nil stays nil.
 func (a *Archive) Refuse(key string, err error) error {
 	return refusal.In(fmt.Sprintf("%s: array %q", a.Path, a.Key(key)), err)
 }

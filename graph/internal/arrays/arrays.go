@@ -22,18 +22,18 @@ func Counted(n int, thing string) string {
 	return fmt.Sprintf("%d %s", n, thing)
 }
 
-// MaxVertices bounds the number of vertices that a file may claim, for its number of edges: an isolated
-// vertex costs a file nothing and the graph eight bytes or more, so that a short file must not name billions
-// of them.
+// MaxVertices bounds the number of vertices that a file may claim, by its number of edges. An isolated vertex
+// costs a file nothing and the graph eight bytes or more, so a short file must not name billions of them.
 func MaxVertices(edges int) int64 { return min(math.MaxInt32, MaxClaims(edges)) }
 
-// MaxClaims is MaxVertices of a file with types, where a vertex counts once for each relation that joins its
-// type, as each has a row for it. Held are its edges, and the rows of features or labels that it has.
+// MaxClaims is MaxVertices for a file with types, where a vertex counts once for each relation that joins its
+// type, as each has a row for it. held is the number of edges, and of rows of features or labels, that the
+// file has.
 func MaxClaims(held int) int64 { return 1<<20 + 64*int64(held) }
 
 // WholeLabels is Labels for a file whose class ids may be floats: whole numbers, or NaN where unlabelled.
-// Floats that are no class ids are values to predict. There are fewer classes than so many vertices, those of
-// all graphs that have the same classes.
+// Floats that are no class ids are values to predict. There are fewer classes than vertices, which counts the
+// vertices of all graphs with the same classes.
 func WholeLabels(a *npy.Array, vertices int) (graph.Labels, error) {
 	if width(a.Shape) != 1 {
 		return Labels(a)
@@ -62,7 +62,8 @@ func WholeLabels(a *npy.Array, vertices int) (graph.Labels, error) {
 	return Classes(ids, vertices)
 }
 
-// EdgeLabels is WholeLabels of edges, whose floats are values to predict, as ratings, unless all are 0 and 1.
+// EdgeLabels is WholeLabels for edges, whose floats are values to predict, such as ratings, unless all are 0
+// or 1.
 func EdgeLabels(a *npy.Array, edges int) (graph.Labels, error) {
 	if width(a.Shape) == 1 && a.Floats() {
 		all, err := a.Float64s()
@@ -88,7 +89,7 @@ func width(shape []int) int {
 	return 0
 }
 
-// WholeNumbers are class ids that are integers, or floats that are whole; NaN is −1.
+// WholeNumbers are class ids from integers or from whole floats; NaN becomes −1.
 func WholeNumbers(a *npy.Array) ([]int64, error) {
 	if !a.Floats() {
 		return a.Int64s()
@@ -115,20 +116,20 @@ func WholeNumbers(a *npy.Array) ([]int64, error) {
 	return ids, nil
 }
 
-// Whole returns the integer that a value is; ok is false for any other value, and where float32 no longer has
+// Whole returns the integer that a value is. ok is false for any other value, and where float32 no longer has
 // every integer.
 func Whole(x float32) (n int64, ok bool) {
 	const exact = 1 << 24
-	if !(-exact < x && x < exact) { // NaN is neither
+	if !(-exact < x && x < exact) { // NaN fails both comparisons
 		return 0, false
 	}
 	n = int64(x)
 	return n, float32(n) == x
 }
 
-// Labels makes labels of one class id per vertex (a vector or one column of integers, −1 where unlabelled),
-// or of a 0/1 matrix V × C (integers, booleans or floats, NaN where a label is missing), or values to
-// predict: a vector of floats or a matrix of floats that are not all 0 and 1, NaN where a value is missing.
+// Labels makes labels from one class id per vertex (a vector or one column of integers, −1 where unlabelled),
+// from a 0/1 matrix V × C (integers, booleans or floats, NaN for a missing label), or from values to predict:
+// a vector of floats, or a matrix of floats that are not all 0 and 1, NaN for a missing value.
 func Labels(a *npy.Array) (graph.Labels, error) {
 	switch n := width(a.Shape); {
 	case n == 0 && len(a.Shape) != 2:
@@ -171,8 +172,8 @@ func Continuous(a *npy.Array) (graph.Labels, error) {
 	return graph.Labels{Columns: columns, Values: rows}, nil
 }
 
-// Classes makes labels of one class id per vertex. The number of classes is the largest id plus one; ids that
-// exceed the number of vertices are taken for something else than classes.
+// Classes makes labels from one class id per vertex. The number of classes is the largest id plus one. Ids
+// that exceed the number of vertices are not taken for classes.
 func Classes(ids []int64, vertices int) (graph.Labels, error) {
 	classes := 0
 	for v, c := range ids {
@@ -188,7 +189,7 @@ func Classes(ids []int64, vertices int) (graph.Labels, error) {
 	return graph.Labels{Classes: classes, Class: ids}, nil
 }
 
-// multi makes labels of a 0/1 matrix, or of another one of floats.
+// multi makes labels from a 0/1 matrix, or from any other matrix of floats.
 func multi(a *npy.Array) (graph.Labels, error) {
 	labels, err := a.Float32s()
 	if err != nil {
@@ -208,8 +209,8 @@ func multi(a *npy.Array) (graph.Labels, error) {
 	return graph.Labels{Classes: classes, Multi: labels}, nil
 }
 
-// NoLabel returns the position of the first value that rows of several labels do not have, which are 0 and
-// 1, and NaN where one is missing; −1 if there is none.
+// NoLabel returns the position of the first value that rows of several labels cannot have: they have 0 and 1,
+// and NaN for a missing label. It returns −1 if there is none.
 func NoLabel(values []float32) int {
 	return slices.IndexFunc(values, func(x float32) bool { return x == x && x != 0 && x != 1 })
 }
@@ -228,8 +229,8 @@ func PartsFrom(a *npy.Array, first, vertices int) ([][]int64, error) {
 	return [][]int64{ids}, err
 }
 
-// List reads a list of vertices from a vector. The vector has ids, which count from first, each once, whose
-// order stays; or it is a mask, of booleans or of one byte 0 or 1 for each vertex. Errors count entries from
+// List reads a list of vertices from a vector. The vector has ids, which count from first, each once, in an
+// order that stays. Or it is a mask: booleans, or one byte 0 or 1 for each vertex. Errors count entries from
 // 1.
 func List(a *npy.Array, first, vertices int) ([]int64, error) {
 	if len(a.Shape) != 1 {
@@ -257,7 +258,7 @@ func List(a *npy.Array, first, vertices int) ([]int64, error) {
 			if first > 0 {
 				way = fmt.Sprintf("give ids from %d to %d, or a mask of booleans", first, first+vertices-1)
 			}
-			if v == -1 { // as text without a number reads
+			if v == -1 { // text without a number reads as −1
 				way = "leave empty lines out, and " + way
 			}
 			return nil, refusal.Errorf("entry %d: vertex %d is out of the range of %d vertices: %s", k+1, v,
@@ -292,8 +293,8 @@ func mask(a *npy.Array, vertices int) bool {
 	return err == nil
 }
 
-// CheckSplit checks that the parts of a split, which ascend within the vertices, are disjoint and, where
-// there are labels, labelled. The names are those of the arrays of train, validation and test vertices.
+// CheckSplit checks that the parts of a split, which ascend within the vertices, are disjoint and, if there
+// are labels, labelled. names are the names of the arrays of training, validation and test vertices.
 func CheckSplit(s *graph.Split, l *graph.Labels, names [3]string) error {
 	parts, largest := [][]int64{s.Train, s.Val, s.Test}, int64(-1)
 	for _, ids := range parts {
@@ -304,7 +305,7 @@ func CheckSplit(s *graph.Split, l *graph.Labels, names [3]string) error {
 	if err := memory.Need(largest + 1); err != nil {
 		return err
 	}
-	in := make([]byte, largest+1) // 1 and the part of a vertex, 0 for one in none
+	in := make([]byte, largest+1) // by vertex: 1 plus the number of its part, or 0
 	for part, ids := range parts {
 		for _, v := range ids {
 			if in[v] != 0 {
@@ -346,8 +347,8 @@ func MaskRows(a *npy.Array, vertices int) ([][]int64, error) {
 	return masks(a, vertices, splits, vertices, 1)
 }
 
-// masks takes the truth values of so many splits apart, which lie that far from each other, and those of a
-// split a step from vertex to vertex.
+// masks separates the truth values of splits splits. Those of two splits are apart from each other, and
+// within a split those of two vertices are step from each other.
 func masks(a *npy.Array, vertices, splits, apart, step int) ([][]int64, error) {
 	marks, err := a.Bools()
 	if err != nil {
@@ -365,7 +366,7 @@ func masks(a *npy.Array, vertices, splits, apart, step int) ([][]int64, error) {
 	return of, nil
 }
 
-// marked lists the true ones of so many marks, each a step behind the one before.
+// marked lists which of n marks are true, each a step behind the one before.
 func marked(marks []bool, n, step int) ([]int64, error) {
 	count := 0
 	for k := range n {

@@ -11,7 +11,7 @@ import (
 	"weft/internal/npy"
 )
 
-// Rows are the rows of an array of one dimension or more, as float32. They are read in blocks, ahead of
+// Rows are the rows of an array with one dimension or more, as float32. They are read in blocks, ahead of
 // whoever takes them.
 type Rows struct {
 	npy.Header
@@ -52,8 +52,8 @@ func OpenRows(open func() (*Entry, error)) (*Rows, error) {
 	return r, nil
 }
 
-// Next returns the next rows, row-major, which the next call may overwrite, and io.EOF after the last. The
-// checksum of the entry holds then.
+// Next returns the next rows, row-major, which the next call may overwrite, and io.EOF after the last. At the
+// end the checksum of the entry has been compared.
 func (r *Rows) Next() ([]float32, error) { return r.pump.Next() }
 
 // Close closes the entry.
@@ -62,7 +62,7 @@ func (r *Rows) Close() {
 	_ = r.entry.Close()
 }
 
-// sumAtEnd compares the checksum of an entry if err says that it has come to its end.
+// sumAtEnd compares the checksum of an entry, if err says that it has come to its end.
 func (e *Entry) sumAtEnd(err error) error {
 	if !errors.Is(err, io.EOF) {
 		return nil
@@ -78,23 +78,23 @@ type EndsReader interface {
 }
 
 // Ends are the ends of the edges in an array of integers, 2 × E or E × 2, or in two vectors. They are read in
-// blocks, ahead of whoever takes them. Where the sources lie before the targets, the array is read twice,
-// side by side.
+// blocks, ahead of whoever takes them. If the sources lie before the targets, two readers read the array side
+// by side.
 type Ends struct {
 	EndsOptions
 	entries []*Entry
 	ends    []*pump.Pump[[]int32] // of sources and of targets, or of both together
-	both    [2][]int32            // of edges whose ends lie together
-	left    [2][]int32            // of those that lie apart, what has been read and not taken
+	both    [2][]int32            // of edges whose two ends lie together
+	left    [2][]int32            // if they lie apart: what has been read and not taken
 }
 
 // EndsOptions say how Ends are read.
 type EndsOptions struct {
-	Open  func() (*Entry, error) // opens the array once more
+	Open  func() (*Entry, error) // opens the array again
 	ByEnd bool                   // the array is 2 × E
 	Low   int64                  // the smallest id
 	High  [2]int64               // of sources and of targets: one more than the largest id
-	// Outside refuses an element, which is not within these bounds.
+	// Outside makes the refusal of an element that is not within these bounds.
 	Outside func(element int, id, high int64) error
 }
 
@@ -108,8 +108,8 @@ func OpenEnds(o EndsOptions) (*Ends, error) {
 	return e, nil
 }
 
-// OpenVectors begins to read the ends of edges from two vectors of one length, of sources and of targets.
-// Options are as for OpenEnds, without Open.
+// OpenVectors begins to read the ends of edges from two vectors of equal length, of sources and of targets.
+// The options are those of OpenEnds, without Open.
 func OpenVectors(open [2]func() (*Entry, error), o EndsOptions) (*Ends, error) {
 	e := &Ends{EndsOptions: o}
 	for k := range open {
@@ -158,7 +158,7 @@ type reading struct {
 	entry *Entry
 }
 
-// once opens the array once more.
+// once opens the array again.
 func (e *Ends) once() (*reading, error) {
 	entry, err := e.Open()
 	if err != nil {
@@ -169,8 +169,8 @@ func (e *Ends) once() (*reading, error) {
 	return &reading{blocks, entry}, err
 }
 
-// ids reads the elements, but for the first of them, ahead. outside refuses one that is below low, or not
-// below high: that of even or that of odd place.
+// ids reads the elements ahead, except the first skip. outside refuses an element that is below low, or not
+// below the high of its place, even or odd.
 func (r *reading) ids(skip int, low int64, high [2]int64,
 	outside func(element int, id, high int64) error,
 ) *pump.Pump[[]int32] {
@@ -251,7 +251,7 @@ type CSREnds struct {
 }
 
 // OpenCSR begins to read the ends of the edges of a sparse matrix, given the bounds of its rows. Its columns
-// are in an open entry, which it closes if it fails. outside refuses an element that is no column.
+// are in an open entry, which is closed on failure. outside refuses an element that is no column.
 func OpenCSR(m *CSR, e *Entry, outside func(element int, id, high int64) error) (*CSREnds, error) {
 	blocks, err := npy.NewBlocks(e, e.Size)
 	if err != nil {

@@ -12,7 +12,7 @@ import (
 )
 
 // Edges are the edges in the array of a key, 2 × E under EdgeIndexKey and E × 2 under any other, with
-// edge_weight and edge_attr, where these are there. The arrays are opened, and read, when Each is called.
+// edge_weight and edge_attr, if these are there. The arrays are opened, and read, when Each is called.
 func (f Fields) Edges(key string) (e streamed.Edges, err error) {
 	h, err := f.Header(key)
 	if err != nil {
@@ -31,8 +31,8 @@ func (f Fields) Edges(key string) (e streamed.Edges, err error) {
 	}, Refuse: func(err error) error { return f.Refuse(key, err) }})
 }
 
-// EdgesAt are edges in memory, without weights and features, with those of Edges. refuse says that an error
-// is about them.
+// EdgesAt are edges in memory, without weights and features, together with those that Edges would read.
+// refuse adds to an error that it is about them.
 func (f Fields) EdgesAt(ends graph.Edges, refuse func(error) error) (streamed.Edges, error) {
 	open := func() (EndsReader, error) { return EndsInMemory(ends.Source, ends.Target), nil }
 	return f.edgesWith(ends.Len(), EdgeArrays{Open: open, Refuse: refuse})
@@ -56,7 +56,7 @@ func (m *inMemory) Next() (source, target []int32, err error) {
 // Close implements EndsReader.
 func (m *inMemory) Close() {}
 
-// edgesWith are so many edges of a list, with edge_weight and edge_attr, where these are there.
+// edgesWith are the edges of a list, with edge_weight and edge_attr, if these are there.
 func (f Fields) edgesWith(edges int, list EdgeArrays) (e streamed.Edges, err error) {
 	e.Count, e.Refuse = int64(edges), list.Refuse
 	e.Weighted = f.Has(weightsKey)
@@ -103,7 +103,7 @@ func (f Fields) beside(key string, columns int) *Beside {
 // EdgeArrays are edges and what they have, in arrays that are opened when they are read.
 type EdgeArrays struct {
 	Open              func() (EndsReader, error)
-	Refuse            func(error) error // says that an error is about the ends
+	Refuse            func(error) error // adds to an error that it is about the ends
 	Weights, Features *Beside           // nil: there are none
 }
 
@@ -118,8 +118,8 @@ type RowReader interface {
 type Beside struct {
 	Columns int
 	Open    func() (RowReader, error)
-	Check   func(rows []float32, first int) error // refuses values of the edges from the first on; nil: none
-	Refuse  func(error) error                     // says that an error is about the array
+	Check   func(rows []float32, first int) error // refuses values of the edges from first on; nil: none
+	Refuse  func(error) error                     // adds to an error that it is about the array
 }
 
 // Each implements streamed.Edges.Each.
@@ -176,11 +176,11 @@ func (l *EdgeArrays) Each(do func(graph.Edges) error) error {
 	return nil
 }
 
-// edgeRows are the rows of a Beside, nil where there are none.
+// edgeRows are the rows of a Beside; nil: there are none.
 type edgeRows struct {
 	*Beside
 	rows RowReader
-	left []float32 // values that have been read, and not taken
+	left []float32 // values that have been read and not taken
 }
 
 func (b *Beside) open() (*edgeRows, error) {
@@ -191,13 +191,13 @@ func (b *Beside) open() (*edgeRows, error) {
 	return &edgeRows{Beside: b, rows: rows}, nil
 }
 
-// atMost returns how many rows are there to take, at most n. The first is that of edge at.
+// atMost returns how many rows can be taken, at most n. The first is that of edge at.
 func (r *edgeRows) atMost(n, at int) (_ int, err error) {
 	if r == nil {
 		return n, nil
 	}
 	if len(r.left) == 0 {
-		if r.left, err = r.rows.Next(); err != nil { // not io.EOF: there are as many rows as edges
+		if r.left, err = r.rows.Next(); err != nil { // there are as many rows as edges, so this is not io.EOF
 			return 0, r.Refuse(err)
 		}
 		if r.Check != nil {
@@ -218,7 +218,7 @@ func (r *edgeRows) take(n int) (rows []float32) {
 	return rows
 }
 
-// end makes sure that the array ends behind the rows that were taken.
+// end checks that the array ends behind the rows that were taken.
 func (r *edgeRows) end() error {
 	if r == nil {
 		return nil
@@ -230,8 +230,8 @@ func (r *edgeRows) end() error {
 }
 
 // CSREdges are the edges from the rows of a sparse matrix to its columns, one for each value. The arrays of
-// the keys are those of a SciPy csr_matrix: indptr, indices and data. The edges have no weights where all
-// values are one, or the key of data is empty. refuse says of an error that it is about the matrix.
+// the keys are those of a SciPy csr_matrix: indptr, indices and data. The edges have no weights if all values
+// are one, or the key of data is empty. refuse adds to an error that it is about the matrix.
 func (f Fields) CSREdges(rows, columns int64, keys [3]string,
 	refuse func(error) error,
 ) (e streamed.Edges, err error) {
@@ -260,7 +260,7 @@ func (f Fields) CSREdges(rows, columns int64, keys [3]string,
 			return e, err
 		}
 	}
-	var noColumn error // an element is no column
+	var noColumn error // an element that is no column
 	list := EdgeArrays{Open: func() (EndsReader, error) {
 		entry, err := f.Open(keys[1])
 		if err != nil {
@@ -309,8 +309,8 @@ func (f Fields) weighted(key string, refuse func(error) error) (some bool, err e
 	}
 }
 
-// openDense are the rows of a matrix, and how many there are, if they stay dense and can be read in blocks.
-// Otherwise they are nil.
+// openDense opens the rows of a matrix, and tells their number, if they stay dense and can be read in blocks.
+// Otherwise the rows are nil.
 func openDense(open func() (*Entry, error), keepDense bool,
 	refuse func(error) error,
 ) (made *streamed.Rows, rows int, err error) {

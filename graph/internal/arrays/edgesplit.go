@@ -8,8 +8,8 @@ import (
 	"weft/internal/refusal"
 )
 
-// The names of the lists of a split of edges, N × 2, and of the negative edges that it gives: lists M × 2 for
-// all edges of a part, or N × M targets.
+// The names of the lists of a split of edges, N × 2, and of its negative edges: lists M × 2 for all edges of
+// a part, or N × M targets.
 var (
 	edgeKeys     = [3]string{"train_edges", "val_edges", "test_edges"}
 	sharedKeys   = [3]string{"", "val_negatives", "test_negatives"}
@@ -19,7 +19,7 @@ var (
 // EdgeSplitKeys are the names of all arrays that EdgeSplit reads.
 var EdgeSplitKeys = slices.Concat(edgeKeys[:], sharedKeys[1:], negativeKeys[1:])
 
-// EdgeSplit reads the split of edges for link prediction, nil if there is none. It refuses an incomplete one.
+// EdgeSplit reads the split of edges for link prediction; nil: there is none. It refuses an incomplete one.
 func (f Fields) EdgeSplit() (*graph.EdgeSplit, error) {
 	there := func(key string) bool { return f.Has(key) }
 	if !slices.ContainsFunc(EdgeSplitKeys, there) {

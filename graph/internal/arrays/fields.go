@@ -11,23 +11,23 @@ import (
 	"weft/internal/refusal"
 )
 
-// Source is arrays with names, as a file of some format has them. Complaints are refusals that name the file
-// and the array.
+// Source is arrays with names, in a file of some format. Complaints are refusals that name the file and the
+// array.
 type Source interface {
 	// Has reports whether there are arrays of all those keys.
 	Has(keys ...string) bool
-	// Header reads what the array of a key that exists is.
+	// Header reads the header of the array of an existing key.
 	Header(key string) (npy.Header, error)
-	// Open opens the array of a key that exists, to read it as a .npy file. Its errors do not name the array.
+	// Open opens the array of an existing key, to be read as a .npy file. Its errors do not name the array.
 	Open(key string) (*Entry, error)
-	// Count is how many rows the array of a key that exists has, all of which take bytes of the file.
+	// Count is how many rows the array of an existing key has. All of them take bytes of the file.
 	Count(key string) (int, error)
-	// Refuse puts the file and the array before an error. No error stays none.
+	// Refuse prefixes an error with the file and the array. nil stays nil.
 	Refuse(key string, err error) error
 }
 
-// Fields reads the parts of a graph from arrays of its vertices and edges, under the names that PyTorch
-// Geometric has for them where no key is given.
+// Fields reads the parts of a graph from arrays of its vertices and edges. Unless a key is given, it takes
+// the names of PyTorch Geometric.
 type Fields struct{ Source }
 
 // Array reads the array of a key that exists. The memory grows with the bytes that come.
@@ -55,8 +55,8 @@ func Elements[T any](f Fields, key string,
 	return values, a.Shape, f.Refuse(key, err)
 }
 
-// Vertices returns V: num_nodes, else the rows of y or x; 0 where there are none of these. Vertices cost a
-// file nothing, so that num_nodes is bounded for so many edges.
+// Vertices returns V: num_nodes, or else the number of rows of y or x; 0: none of these is there. Vertices
+// cost a file nothing, so the number of edges bounds num_nodes.
 func (f Fields) Vertices(edges int) (int, error) {
 	if f.Has("num_nodes") {
 		n, _, err := Elements(f, "num_nodes", (*npy.Array).Int64s)
@@ -109,7 +109,7 @@ func (f Fields) countEdges(key string, shape []int) (int, error) {
 	return 0, f.refusef(key, "has shape %v: it must be E × 2, source and target", shape)
 }
 
-// checkFiniteWeights refuses weights that are no finite numbers. The first weight is that of edge first.
+// checkFiniteWeights refuses weights that are not finite. The first weight is that of edge first.
 func (f Fields) checkFiniteWeights(w []float32, first int) error {
 	if k := graph.NotFinite(w); k >= 0 {
 		return f.refusef(weightsKey, "edge %d of the file has the weight %v", first+k, w[k])
@@ -129,7 +129,7 @@ func (f Fields) edgeColumns(shape []int, edges int) (int, error) {
 	return shape[1], nil
 }
 
-// checkEdgeFeatures refuses features that are no finite numbers. The first row is that of edge first.
+// checkEdgeFeatures refuses features that are not finite. The first row is that of edge first.
 func (f Fields) checkEdgeFeatures(rows []float32, columns, first int) error {
 	if k := graph.NotFinite(rows); k >= 0 {
 		return f.refusef(edgeFeaturesKey, "edge %d of the file has the value %v in column %d",
@@ -138,11 +138,11 @@ func (f Fields) checkEdgeFeatures(rows []float32, columns, first int) error {
 	return nil
 }
 
-// AnyRows as a number of vertices stands for any.
+// AnyRows, as a number of vertices, stands for any number.
 const AnyRows = -1
 
-// Features opens the features of so many vertices. They are read when they are needed if they stay dense and
-// can be read in blocks, and at once otherwise.
+// Features opens the features of vertices vertices. If they stay dense and can be read in blocks, they are
+// read when they are needed, and otherwise at once.
 func (f Fields) Features(key string, vertices int, keepDense bool) (*Matrix, error) {
 	refuse := func(err error) error { return f.Refuse(key, err) }
 	m, err := OpenMatrix(func() (*Entry, error) { return f.Open(key) }, keepDense, refuse)
@@ -165,11 +165,11 @@ func (f Fields) Labels(key string, vertices int) (graph.Labels, error) {
 	return l, f.Rows(key, array.Shape[0], vertices)
 }
 
-// BatchKey is the name of the ids of the vertices' graphs, where several are stored as one.
+// BatchKey is the name of the ids of the vertices' graphs, if several are stored as one.
 const BatchKey = "batch"
 
-// GiveGraphs tells a graph which graph each vertex is of, by ids of these: whole numbers, of the vertices of
-// each type in turn, the same for those of a graph.
+// GiveGraphs sets to which graph each vertex belongs, from ids of graphs: whole numbers, for the vertices of
+// each type in turn, equal for the vertices of a graph.
 func GiveGraphs(g *graph.Graph, ids [][]int64) (err error) {
 	var all []int32
 	if all, g.Graphs, err = graph.NumberGraphs(slices.Concat(ids...)); err != nil {
@@ -187,7 +187,7 @@ func GraphsNote(graphs int) string {
 	return fmt.Sprintf("%s, by %q", Counted(graphs, "graph"), BatchKey)
 }
 
-// GraphIDs reads batch, which is there, of so many vertices.
+// GraphIDs reads the array batch, which exists, for so many vertices.
 func (f Fields) GraphIDs(vertices int) ([]int64, error) {
 	ids, shape, err := Elements(f, BatchKey, (*npy.Array).Int64s)
 	if err == nil && (len(shape) != 1 || shape[0] != vertices) {
@@ -208,8 +208,8 @@ func (f Fields) Rows(key string, rows, want int) error {
 // MaskKeys are the names of the masks, each of V values or V × splits.
 var MaskKeys = [3]string{"train_mask", "val_mask", "test_mask"}
 
-// Splits reads the arrays of those names for train, validation and test vertices, if they are there. An array
-// has a mask for each split; masks takes it apart into the vertices of each.
+// Splits reads the arrays of those names for training, validation and test vertices, if they are there. An
+// array has a mask for each split. masks separates it into the vertices of each.
 func (f Fields) Splits(keys [3]string, vertices int, labels *graph.Labels,
 	masks func(a *npy.Array, vertices int) ([][]int64, error),
 ) ([]graph.Split, error) {
@@ -238,8 +238,8 @@ func (f Fields) Splits(keys [3]string, vertices int, labels *graph.Labels,
 	return splits, f.Refuse(keys[0], err)
 }
 
-// CountRows returns how many rows an array of that shape has. Rows may be empty, and then any number of them
-// takes no bytes: these are refused.
+// CountRows returns how many rows an array of that shape has. Rows may be empty, and any number of empty rows
+// takes no bytes, so it refuses these.
 func CountRows(h npy.Header) (int, error) {
 	if n, err := h.Elements(); err != nil || n == 0 || len(h.Shape) == 0 || h.Shape[0] > math.MaxInt32 {
 		return 0, refusal.Errorf("has shape %v: give one row for each vertex", h.Shape)

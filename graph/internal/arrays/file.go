@@ -21,7 +21,7 @@ type File struct {
 	r    *bufio.Reader
 }
 
-// Open opens a file of numbers. Whether it is one is not looked at.
+// Open opens a file of numbers. It does not check whether it is one.
 func Open(path string) (*File, error) {
 	file, size, err := regular.Open(path)
 	if err != nil {
@@ -40,7 +40,7 @@ func (f *File) Read(p []byte) (int, error) { return f.r.Read(p) }
 func (f *File) Close() error { return f.file.Close() }
 
 // ReadFile reads the numbers of a file: an array of numpy.save, or text, plain or gzip, with a row to each
-// line. Text has at most so many rows. Errors name the file.
+// line. Text has at most most rows. Errors name the file.
 func ReadFile(path string, most int64) (*npy.Array, error) {
 	f, err := Open(path)
 	if err != nil {
@@ -66,8 +66,8 @@ func (f *File) Matrix(keepDense bool) (*Matrix, error) {
 	return m, nil
 }
 
-// Features opens features in an array of numpy.save, or reads them from text of at most so many rows. Text
-// may have a first column of ids, by that key. Errors name the file.
+// Features opens features in an array of numpy.save, or reads them from text of at most most rows. Text may
+// have a first column of ids, which key resolves. Errors name the file.
 func (f *File) Features(most int64, keepDense bool, key *Key) (*Matrix, error) {
 	if f.Kind == foreign.Array {
 		again := func() (*Entry, error) {
@@ -86,7 +86,7 @@ func (f *File) Features(most int64, keepDense bool, key *Key) (*Matrix, error) {
 	return t.matrix(keepDense)
 }
 
-// entry is the file as that of an array.
+// entry is the file as the entry of an array.
 func (f *File) entry() *Entry { return &Entry{f, f.size, true} }
 
 // text is the file as a table of text of at most so many rows.

@@ -10,7 +10,7 @@ import (
 	"weft/internal/refusal"
 )
 
-// idColumns are the names of a first column that says which vertex a row is of, in lower case.
+// idColumns are the names, in lower case, of a first column that says to which vertex a row belongs.
 var idColumns = []string{"id", "ids", "node", "node_id", "nodeid", "vertex", "vertex_id", "vertexid"}
 
 // IsIDColumn reports whether a column of that name has the ids of vertices.
@@ -22,15 +22,15 @@ func IsIDColumn(name string) bool {
 type Key struct {
 	Vertex   func(id []byte) (int32, error) // the vertex of an id
 	Name     func(vertex int32) string      // for people
-	Vertices func() int                     // those that are known to exist are the first
-	NoFirst  func(error) error              // adds a way out where only the first has no row; nil: none
+	Vertices func() int                     // how many vertices are known to exist: the first ones
+	NoFirst  func(error) error              // adds a way out if only the first vertex has no row; nil: none
 }
 
 // RowIDs are the vertices of the rows of a table, which come in any order.
 type RowIDs struct {
 	key  *Key
 	rows []int32 // the vertex of each row
-	at   []int64 // the line or row of each vertex, from 1; 0: none yet
+	at   []int64 // by vertex: the line or row, from 1; 0: none yet
 }
 
 // NewRowIDs begins with the first row.

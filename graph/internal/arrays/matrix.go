@@ -13,21 +13,21 @@ import (
 )
 
 // Sparse rows take less memory than a dense matrix up to a density of 25 %: a stored value costs 8 bytes in a
-// store, and in a run, with its transpose, 16. Time decides. Dense products make the better use of a
-// processor, and dense features of at most twice --hidden columns, 128 by default, are aggregated once for
-// all epochs. Within these bounds an epoch with sparse rows was faster.
+// store, and 16 in a run, with its transpose. Time decides. Dense products make better use of a processor,
+// and dense features of at most twice --hidden columns, 128 by default, are aggregated once for all epochs.
+// Within these bounds an epoch with sparse rows was faster.
 const (
 	sparseDensity = 0.05
 	sparseColumns = 129
 )
 
-// Matrix is the features that a file holds, and how many rows it has.
+// Matrix is the features in a file, and how many rows it has.
 type Matrix struct {
 	graph.Features
-	InBlocks *streamed.Rows // they are read when they are needed; nil: they are in Features
+	InBlocks *streamed.Rows // the features are read when they are needed; nil: they are in Features
 	Rows     int
-	ByID     bool // the file says which vertex each row is of
-	// Note says that the file holds them otherwise; empty where it does not.
+	ByID     bool // the file says to which vertex each row belongs
+	// Note says that the file stores them in another form; empty: it does not.
 	Note string
 }
 
@@ -49,9 +49,9 @@ func (m *Matrix) Give(g *streamed.Graph, vertexType int) {
 	}
 }
 
-// OpenMatrix opens features. They are read when they are needed if they stay dense and can be read in blocks,
-// and at once otherwise. The matrix is opened each time that it is read. refuse makes an error one about the
-// matrix.
+// OpenMatrix opens features. If they stay dense and can be read in blocks, they are read when they are
+// needed, and otherwise at once. The matrix is opened each time that it is read. refuse adds to an error that
+// it is about the matrix.
 func OpenMatrix(open func() (*Entry, error), keepDense bool, refuse func(error) error) (*Matrix, error) {
 	dense, rows, err := openDense(open, keepDense, refuse)
 	if err != nil || dense != nil {
@@ -70,7 +70,7 @@ func OpenMatrix(open func() (*Entry, error), keepDense bool, refuse func(error) 
 }
 
 // staysDense reports whether so many of the values are not zero that sparse rows do not pay. It reads until
-// that is known, or goes by the first 256 MB.
+// that is known, and at most the first 256 MB.
 func staysDense(b *npy.Blocks, keepDense bool) (bool, error) {
 	c := collector{columns: b.Shape[1], keepDense: keepDense}
 	const looked = 1 << 26 // values
@@ -95,8 +95,8 @@ func staysDense(b *npy.Blocks, keepDense bool) (bool, error) {
 	return true, nil
 }
 
-// ReadMatrix reads features from a V × F array. Where so few values are not zero that sparse rows are smaller
-// and faster they are stored so, unless they are kept dense. A dense copy of the whole is only made where the
+// ReadMatrix reads features from a V × F array. If so few values are not zero that sparse rows are smaller
+// and faster, it makes sparse rows, unless keepDense is set. It makes a dense copy of the whole only if the
 // features stay dense.
 func ReadMatrix(e *Entry, keepDense bool) (*Matrix, error) {
 	b, err := npy.NewBlocks(e, e.Size)
@@ -134,11 +134,11 @@ func ReadMatrix(e *Entry, keepDense bool) (*Matrix, error) {
 	}
 }
 
-// collector collects the rows of a dense matrix. They are kept sparse until too many values are not zero.
+// collector collects the rows of a dense matrix. It keeps them sparse until too many values are not zero.
 type collector struct {
 	columns   int
 	keepDense bool
-	expected  int // rows that are known to come; 0: not known
+	expected  int // rows that are known to come; 0: unknown
 
 	rows, nonzero int
 	dense         []float32      // nil while the rows are sparse
@@ -164,7 +164,7 @@ func (c *collector) add(values []float32) error {
 	if err := c.compress(values, nonzero); err != nil {
 		return err
 	}
-	// Where the number of rows is not known, the first do not decide.
+	// If the number of rows is unknown, the first rows do not decide.
 	const first = 1 << 20
 	if c.nonzero > max(first, c.most(max(c.rows, c.expected))) {
 		return c.expand()
@@ -184,7 +184,7 @@ func (c *collector) count(values []float32) (nonzero int) {
 	return nonzero
 }
 
-// CheckFinite refuses features that are no finite numbers. The first row is that of vertex first.
+// CheckFinite refuses features that are not finite. The first row is that of vertex first.
 func CheckFinite(values []float32, columns, first int) error {
 	if k := graph.NotFinite(values); k >= 0 {
 		return refusal.Errorf("feature %d of vertex %d is %v: replace values that are not finite", k%columns,
@@ -196,7 +196,7 @@ func CheckFinite(values []float32, columns, first int) error {
 // stored returns the number of values in memory.
 func (c *collector) stored() int { return len(c.dense) + len(c.sparse.Data) }
 
-// most returns how many values of so many rows may be other than zero, for sparse rows to pay.
+// most returns how many values of so many rows may be other than zero if sparse rows are to pay.
 func (c *collector) most(rows int) int {
 	if c.keepDense || c.columns < sparseColumns {
 		return -1

@@ -13,23 +13,23 @@ import (
 	"weft/internal/refusal"
 )
 
-// LabelRows are the labels of a file: an array for Labels or, if Names has the classes, one class of these
-// per vertex, −1 where unlabelled.
+// LabelRows are the labels of a file: an array for Labels or, if Names has the classes, one class per vertex,
+// −1 where unlabelled.
 type LabelRows struct {
 	*npy.Array
 	Names []string // ascending
-	ByID  bool     // the file says which vertex each row is of
+	ByID  bool     // the file says to which vertex each row belongs
 	As    Meaning
 }
 
-// Meaning says what numbers of labels stand for.
+// Meaning says what numbers mean as labels.
 type Meaning int
 
-// What numbers of labels stand for.
+// The meanings of numbers as labels.
 const (
-	ByType       Meaning = iota // integers for classes, floats for values
-	PerhapsWhole                // whole floats for classes too, if there are few: tables with gaps have them
-	Values                      // all for values to predict
+	ByType       Meaning = iota // integers are classes, floats are values
+	PerhapsWhole                // whole floats are classes, too, if there are few: tables with gaps have them
+	Values                      // all are values to predict
 )
 
 // Labels are those of the rows.
@@ -46,8 +46,8 @@ func (l *LabelRows) Labels() (graph.Labels, error) {
 	return Labels(l.Array)
 }
 
-// FewClasses is up to how many classes numbers are taken for without a word. More are probably values to
-// predict.
+// FewClasses is the number of classes up to which numbers count as classes without a note. If there are more,
+// they are probably values to predict.
 const FewClasses = 100
 
 // ManyClasses reports whether numbers of so many vertices are more likely values to predict than so many
@@ -55,9 +55,9 @@ const FewClasses = 100
 func ManyClasses(classes, vertices int) bool { return classes > FewClasses || 3*classes >= vertices }
 
 // ReadLabels is ReadFile for labels, which may also be names of classes in one column: an array of text, or
-// lines of words, also several between spaces. The first of these lines is a header, unless another line has
-// the same words. An empty line, or NaN, is no label. Text may have a first column of ids, by that key. As
-// Values the file has numbers alone.
+// lines of words, even several between spaces. The first of these lines is a header, unless another line has
+// the same words. An empty line, or NaN, is no label. Text may have a first column of ids, which key
+// resolves. With the Meaning Values the file has only numbers.
 func ReadLabels(path string, most int64, key *Key, as Meaning) (*LabelRows, error) {
 	f, err := Open(path)
 	if err != nil {
@@ -102,7 +102,7 @@ func ReadLabels(path string, most int64, key *Key, as Meaning) (*LabelRows, erro
 	return t.labels(n, a)
 }
 
-// labels are those of an array, of which n has the names of classes.
+// labels makes the labels of an array. n has the names of classes.
 func (t *numbers) labels(n *classNames, a *npy.Array) (*LabelRows, error) {
 	rows, err := n.sorted(a)
 	if err == nil {
@@ -111,14 +111,14 @@ func (t *numbers) labels(n *classNames, a *npy.Array) (*LabelRows, error) {
 	return rows, err
 }
 
-// classNames numbers the classes of a column that are known by name, as they appear.
+// classNames numbers the classes of a column, which are known by name, in the order in which they appear.
 type classNames struct {
 	table   *names.Table
 	header  []byte // nil: there is none
 	text    bool   // the column has names
 	numbers bool   // it has a number
-	// spaced: the first line has spaces, which may be between columns. alone: a later one has none, or
-	// quotes.
+	// spaced says that the first line has spaces, which may separate columns. alone says that a later line
+	// has none, or has quotes.
 	spaced, alone bool
 }
 
@@ -129,7 +129,7 @@ func (n *classNames) begin(header []byte) {
 	}
 }
 
-// number is told of a value in the table that is no name.
+// number takes a value of the table that is no name.
 func (n *classNames) number(x float64) {
 	if n != nil && !math.IsNaN(x) {
 		n.numbers = true
@@ -191,7 +191,7 @@ func (n *classNames) withHeader(a *npy.Array) (*npy.Array, error) {
 	return npy.New(append([]int64{int64(first)}, ids...), len(ids)+1), nil
 }
 
-// ofArray numbers the classes of an array of text in one column; another array stays.
+// ofArray numbers the classes in an array of text with one column. Any other array stays.
 func (n *classNames) ofArray(a *npy.Array) (*npy.Array, error) {
 	if kind := a.Descr[1]; kind != 'U' && kind != 'S' {
 		return a, nil

@@ -13,7 +13,7 @@ import (
 	"weft/internal/refusal"
 )
 
-// labelColumns are the names of the column of labels in a Parquet file that has further ones.
+// labelColumns are the names of the column of labels in a Parquet file with several columns.
 var labelColumns = []string{"label", "labels", "y", "class"}
 
 // columnOfLabels reads labels from Parquet: the only column, or that of such a name, and one of ids.
@@ -84,7 +84,7 @@ func (f *File) columnOfLabels(most int64, key *Key, as Meaning) (*LabelRows, err
 	return t.labels(n, a)
 }
 
-// value is the label of a row of Parquet: a number, or that of a name. NaN is none.
+// value is the label of a row of Parquet: a number, or the number of a name. NaN is no label.
 func (n *classNames) value(r *table.Row) (float64, error) {
 	switch {
 	case r.Missing(0) || n.text && len(r.Text(0)) == 0:

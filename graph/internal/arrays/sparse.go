@@ -37,8 +37,7 @@ func NewCSR(rows, columns int64, indptr, indices, data *npy.Array) (*CSR, error)
 	return m, checkValues(m.Data, 0)
 }
 
-// newBounds is NewCSR for arrays of which only the bounds of the rows are there, and the shapes of the other
-// two.
+// newBounds is NewCSR when only the bounds of the rows are there, and the shapes of the other two arrays.
 func newBounds(rows, columns int64, indptr *npy.Array, indices, data []int) (*CSR, error) {
 	if rows < 0 || columns < 0 || rows > math.MaxInt32 || columns > math.MaxInt32 {
 		return nil, refusal.Errorf("a sparse matrix of %d × %d: at most 2³¹−1 rows and columns are read",
@@ -68,7 +67,7 @@ func columnOutside(id, columns int64) error {
 	return refusal.Errorf("column %d of a sparse matrix of %d columns", id, columns)
 }
 
-// checkValues refuses values that are not finite, the first of which is value first of the matrix.
+// checkValues refuses values that are not finite. first is the number of the first of them in the matrix.
 func checkValues(values []float32, first int) error {
 	if k := graph.NotFinite(values); k >= 0 {
 		return refusal.Errorf("value %d of a sparse matrix is %v: replace values that are not finite",
@@ -87,7 +86,7 @@ func NewCoordinates(rows, columns int64, row, column, data *npy.Array) (*CSR, er
 	if k := slices.IndexFunc(ids, func(i int32) bool { return i < 0 || int64(i) >= rows }); k >= 0 {
 		return nil, refusal.Errorf("row %d of a sparse matrix of %d rows", ids[k], rows)
 	}
-	// Row bounds of one row that holds everything: the columns and values are checked as those of any matrix.
+	// As one row that holds everything, the columns and values are checked like those of any matrix.
 	all, err := NewCSR(1, columns, npy.New([]int64{0, int64(len(ids))}), column, data)
 	if err != nil {
 		return nil, err
@@ -115,14 +114,14 @@ func NewCSC(rows, columns int64, indptr, indices, data *npy.Array) (*CSR, error)
 	return t.byRow(rows, ids)
 }
 
-// byRow sorts the values by row: value k belongs to row row[k]. Values of a row keep their order. An empty
-// row takes no bytes in such a file.
+// byRow sorts the values by row: value k belongs to row row[k]. Values of a row keep their order. In such a
+// file an empty row takes no bytes.
 func (m *CSR) byRow(rows int64, row []int32) (*CSR, error) {
 	if rows < 0 || rows > MaxVertices(len(row)) {
 		return nil, refusal.Errorf("a sparse matrix of %d rows with only %d values: save it as a csr_matrix",
 			rows, len(row))
 	}
-	const bounds, value = 2 * 8, 4 + 4 // of a row, with those of the next places
+	const bounds, value = 2 * 8, 4 + 4 // of a row, with the bounds of the next places
 	if err := memory.Need(bounds*(rows+1) + value*int64(len(row))); err != nil {
 		return nil, err
 	}
@@ -181,7 +180,7 @@ func ascending(indices []int32) bool {
 	return true
 }
 
-// RowBytes returns what AppendRow takes for all rows but their bounds: their values and, where they must be
+// RowBytes returns what AppendRow takes for all rows, without their bounds: their values and, if they must be
 // sorted, an order of the longest row.
 func (m *CSR) RowBytes() int64 {
 	longest := int64(0)
@@ -192,7 +191,8 @@ func (m *CSR) RowBytes() int64 {
 	return value*int64(len(m.Indices)) + order*longest
 }
 
-// Matrix makes sparse features of the matrix, one row per vertex. Those that exceed the memory are refused.
+// Matrix makes sparse features from the matrix, one row per vertex. It refuses features for which there is no
+// memory.
 func (m *CSR) Matrix() (*Matrix, error) {
 	if m.Columns == 0 {
 		return &Matrix{Rows: m.Rows}, nil
@@ -212,7 +212,7 @@ func (m *CSR) Matrix() (*Matrix, error) {
 	return &Matrix{Features: f, Rows: m.Rows}, nil
 }
 
-// Edges lists the values as edges from their rows to their columns. They have no weights where all values are
+// Edges lists the values as edges from their rows to their columns. They have no weights if all values are
 // one.
 func (m *CSR) Edges() (graph.Edges, error) {
 	if err := memory.Need(4 * int64(len(m.Indices))); err != nil {

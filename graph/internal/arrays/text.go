@@ -15,10 +15,10 @@ import (
 	"weft/internal/refusal"
 )
 
-// numbers reads numbers from text, plain or gzip, a row of equally many to each line, between commas,
+// numbers reads numbers from text, plain or gzip: in each line a row of equally many, between commas,
 // semicolons, tabs or spaces. A first line of words is a header. Lines that begin with # or %, and empty
-// ones, are skipped; but for one column an empty line is a row, and an empty field is NaN. True and False are
-// 1 and 0.
+// lines, are skipped. In a table of one column an empty line is a row, and an empty field is NaN. True and
+// False are 1 and 0.
 type numbers struct {
 	path  string
 	size  int64 // bytes of the file
@@ -38,14 +38,14 @@ type numbers struct {
 	ids       *RowIDs     // of the rows; nil: row v is vertex v
 	id        []byte      // of the last line
 
-	unsure bool // the header has spaces: the next line says how many columns there are
+	unsure bool // the header has spaces: the next line decides how many columns there are
 	blank  int  // lines between them
 }
 
 const (
 	longestLine = 64 << 20 // bytes
-	// Gzip makes a thousand times as much of a file of nothing but repetitions, which is no table: this many
-	// values are kept of any file, and this many for each of its bytes.
+	// Gzip can make a thousand times as much of a file of nothing but repetitions, which is no table. So many
+	// values are kept of any file, and so many more for each of its bytes.
 	valuesOfAnyFile, valuesOfAByte = 4 << 20, 64
 )
 
@@ -75,7 +75,7 @@ func (t *numbers) each(do func(row []float64) error) (err error) {
 			continue
 		}
 		row, err := t.parse(line)
-		for ; err == nil && row && t.blank > 0; t.blank-- { // they are rows of the only column
+		for ; err == nil && row && t.blank > 0; t.blank-- { // in a table of one column these are rows
 			err = t.add([]float64{math.NaN()}, do)
 		}
 		if err == nil && row {
@@ -186,19 +186,19 @@ func (t *numbers) isHeader() bool {
 }
 
 // isOneName reports whether the first line of labels is the name of a class, or of their column, although it
-// has spaces: words and numbers.
+// has spaces: it has words and numbers.
 func (t *numbers) isOneName() bool {
 	return t.names != nil && t.columns > 1 && t.separator == ' ' && t.hasWord() && !t.isHeader()
 }
 
-// sure decides how many columns labels have whose header has spaces: one, unless the next line has several
+// sure decides how many columns labels have if the header has spaces: one, unless the next line has several
 // numbers.
 func (t *numbers) sure() {
 	t.unsure = false
 	if len(t.fields) == 1 || t.hasWord() {
 		t.columns, t.names.spaced = 1, true
 	} else {
-		t.blank = 0 // they separate rows
+		t.blank = 0 // the empty lines separate rows
 	}
 }
 
@@ -234,8 +234,8 @@ func (t *numbers) number(field []byte) (x float64, ok bool) {
 	return table.Number(field)
 }
 
-// check refuses a file that expands to more values than a table does. One column has no more than there may
-// be rows.
+// check refuses a file that expands to more values than a table has. One column has at most as many as there
+// may be rows.
 func (t *numbers) check(kept int) error {
 	if t.columns > 1 && int64(kept) > valuesOfAnyFile+valuesOfAByte*t.size {
 		return fmt.Errorf("the %d bytes of the file expand to %d values, as no table does; unpack it if "+
@@ -259,9 +259,9 @@ func (t *numbers) all() (*npy.Array, error) {
 	return t.array(values)
 }
 
-// array holds values of all rows: integers or truth values where all values are, but not of labels that are
-// values, or are whole and written with a point. A missing one is −1 among integers of one column, as a
-// label, and NaN elsewhere.
+// array holds values of all rows. If all are integers or truth values, so is the array; but not for labels
+// that are values, or are whole and written with a point. A missing value is −1 among integers of one column,
+// as a label, and otherwise NaN.
 func (t *numbers) array(values []float64) (*npy.Array, error) {
 	values, err := t.sorted(values)
 	if err != nil {
@@ -306,7 +306,7 @@ func (t *numbers) sorted(values []float64) ([]float64, error) {
 	return values, refusal.In(t.path, err)
 }
 
-// integers reports whether all values are, or are missing in a table of one column.
+// integers reports whether all values are integers, or are missing in a table of one column.
 func (t *numbers) integers(values []float64) bool {
 	const exact = 1 << 53
 	return !slices.ContainsFunc(values, func(x float64) bool {

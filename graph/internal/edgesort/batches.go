@@ -10,15 +10,15 @@ import (
 	"weft/internal/memory"
 )
 
-// batches hold batches of edges, as words of 32 bits: the first ones in memory outside Go's heap, which would
-// let as much garbage pile up, the others in a file.
+// batches hold batches of edges, as words of 32 bits. The first batches are in memory outside Go's heap,
+// because on the heap they would let as much garbage pile up. The others are in a file.
 type batches struct {
-	kept []byte // as much of it as was asked for, or nothing
+	kept []byte // as many bytes as were asked for, or none
 	file *os.File
-	end  int64 // where the next batch goes: in kept, or behind its length in the file
+	end  int64 // where the next batch goes: into kept, or behind its length into the file
 }
 
-// Kept is how many bytes of edges should wait in memory, where so many sorters have some at a time.
+// Kept is how many bytes of edges should wait in memory, if so many sorters have edges at a time.
 func Kept(sorters int) int64 {
 	const most, share = 1 << 30, 16
 	return min(most, memory.Left()/share) / int64(sorters)
@@ -27,7 +27,7 @@ func Kept(sorters int) int64 {
 func newBatches(file *os.File, most int64) *batches {
 	b := &batches{file: file}
 	if most > 0 {
-		// Where the system gives none, all goes to the file.
+		// If the system gives no memory, all goes to the file.
 		b.kept, _ = unix.Mmap(-1, 0, int(most), unix.PROT_READ|unix.PROT_WRITE,
 			unix.MAP_PRIVATE|unix.MAP_ANON|unix.MAP_NORESERVE)
 	}
@@ -45,7 +45,7 @@ func (b *batches) close() {
 func (b *batches) write(words []uint32) (at int64, err error) {
 	data := wordsAsBytes(words)
 	if left := int64(len(b.kept)) - b.end; left > 0 && left < int64(len(data)) {
-		b.end = int64(len(b.kept)) // what is left is too little
+		b.end = int64(len(b.kept)) // what is left is too small for the batch
 	}
 	at = b.end
 	if at < int64(len(b.kept)) {

@@ -18,8 +18,8 @@ import (
 	"weft/internal/memory"
 )
 
-// Sorter sorts edges into the order of a store: by target, then by source, and parallel edges in the order
-// in which they were added. Its memory does not depend on their number (an external sort): it divides the
+// Sorter sorts edges into the order of a store: by target, then by source, and parallel edges in the order in
+// which they were added. Its memory does not depend on their number (an external sort). It divides the
 // targets into ranges, writes the edges into each range to a file, and then sorts one range at a time in
 // memory.
 type Sorter struct {
@@ -35,15 +35,14 @@ type Sorter struct {
 
 // Options are the settings of a Sorter.
 type Options struct {
-	Scratch  *os.File // an empty file for edges that wait, of 8 bytes for each and 4 for each column
-	Kept     int64    // bytes of edges that wait in memory, before others do in the file
+	Scratch  *os.File // an empty file for edges that wait; an edge takes 8 bytes, and 4 for each column
+	Kept     int64    // bytes of edges that wait in memory; others wait in the file
 	Weighted bool     // edges have weights
 	Columns  int      // of edge features
 	// Single keeps one of parallel edges: the first given edge, or the first added edge if none is given.
 	Single bool
-	// Budget is how many bytes of edges are sorted at a time, and as many of ends of targets may come to
-	// them; one target may take more. Three such parts are in memory. 0: 64 MB, or less where memory is
-	// scarce.
+	// Budget is how many bytes of edges are sorted at a time. As many bytes of ends of targets may be added.
+	// One target may take more. Three such parts are in memory. 0: 64 MB, or less if memory is scarce.
 	Budget int64
 }
 
@@ -80,17 +79,17 @@ func New(o Options, high int, about int64) *Sorter {
 }
 
 // newSorter returns a sorter for about so many edges into targets low … high−1. Its ranges have one target
-// each, until there is one that needs larger ranges: how many targets there are may not be known.
+// each at first. They grow when there would be too many, as the number of targets may be unknown.
 func newSorter(o Options, of *batches, low, high int, about int64) *Sorter {
 	s := &Sorter{Options: o, batches: of, low: low, high: high}
 	s.most = int(min(max(1, about*int64(s.words())/(rangeBytes/wordBytes)), mostRanges))
 	return s
 }
 
-// Close gives the memory of edges that wait back. The scratch file is the caller's.
+// Close gives back the memory of edges that wait. The scratch file is the caller's.
 func (s *Sorter) Close() { s.batches.close() }
 
-// Limit lowers the number of targets. All edges are into those.
+// Limit lowers the number of targets. All edges must lead into these.
 func (s *Sorter) Limit(high int) { s.high = high }
 
 // words returns the number of words of an edge.
@@ -104,13 +103,13 @@ func (s *Options) words() int {
 // batch returns the number of words of a batch: a multiple of an edge's words.
 func (s *Options) batch() int { return max(1, batchWords/s.words()) * s.words() }
 
-// Memory returns a bound of the bytes that about so many edges take in memory before they are sorted.
+// Memory bounds the bytes that about so many edges take in memory before they are sorted.
 func (s *Sorter) Memory(about int64) int64 {
 	batch := int64(s.batch()) * wordBytes
 	return min(int64(s.most)*batch, about*int64(s.words())*wordBytes+batch)
 }
 
-// Add adds edges, and if both is true the reverse of each.
+// Add adds edges and, if both is set, the reverse of each.
 func (s *Sorter) Add(e *graph.Edges, both bool) error {
 	edge, features := make([]uint32, s.words()), floatsAsWords(e.Features)
 	values := edge[2:]
@@ -161,7 +160,7 @@ func (s *Sorter) add(edge []uint32) error {
 	return nil
 }
 
-// reach makes a range for a target. Where there would be too many ranges, two become one.
+// reach makes a range for a target. If there would be too many ranges, it joins pairs of them.
 func (s *Sorter) reach(target uint32) error {
 	for (int(target)-s.low)>>s.shift >= s.most {
 		s.shift++
@@ -207,7 +206,7 @@ type bounded struct {
 }
 
 // Each sorts all edges and calls emit with the rows of consecutive targets, until all targets have come. The
-// rows are valid until emit returns. Meanwhile the next ones are sorted. The sorter is empty afterwards.
+// rows are valid until emit returns. Meanwhile the next rows are sorted. Afterwards the sorter is empty.
 func (s *Sorter) Each(emit func(*graph.Relation) error) error {
 	next, stop := iter.Pull2(s.bounded)
 	defer stop()
@@ -258,13 +257,13 @@ func (s *Sorter) bounded(yield func(bounded, error) bool) {
 	}
 }
 
-// targets is how many a range may have.
+// targets is how many targets a range may have.
 func (s *Sorter) targets() int { return int(max(1, min(mostTargets, s.Budget/targetBytes))) }
 
-// words is how many there are of the edges.
+// words is how many words the edges have.
 func (r *unsorted) words(s *Sorter) int { return len(r.batches)*s.batch() + len(r.last) }
 
-// divide yields edges by smaller ranges of targets, of those from low … high−1. It reports whether to go on.
+// divide yields edges by smaller ranges of targets, from low … high−1. It reports whether to go on.
 func (s *Sorter) divide(r *unsorted, low, high int, yield func(bounded, error) bool) (more bool) {
 	smaller := newSorter(s.Options, s.batches, low, high, int64(r.words(s)/s.words()))
 	smaller.most = max(smaller.most, 2, (high-low)/s.targets()+1)
@@ -359,7 +358,7 @@ func (s *Sorter) place(m *sortBuffers, keys []uint64, at int) {
 	}
 }
 
-// compact keeps the first of parallel edges, whose keys ascend: a given one, if there is one.
+// compact keeps the first of parallel edges, whose keys ascend: a given edge, if there is one.
 func (s *Sorter) compact(m *sortBuffers, targets int) {
 	rows, columns, kept := &m.rows, s.Columns, 0
 	for t := range targets {

@@ -21,9 +21,9 @@ import (
 // Form says what a text is.
 type Form struct {
 	Path    string       // in errors
-	Kind    foreign.Kind // Gzip, Zstd, or Unknown for plain text, which Open finds out
-	Text    string       // what the file should be, as "CSV"
-	Line    string       // what a line is, as "a row of numbers"
+	Kind    foreign.Kind // Gzip, Zstd, or Unknown for plain text; Open finds it out
+	Text    string       // what the file should be, such as "CSV"
+	Line    string       // what a line should be, such as "a row of numbers"
 	Longest int          // line, in bytes
 }
 
@@ -33,14 +33,14 @@ type Reader struct {
 	start  []byte // of the text
 	number int64
 	lines  *bufio.Scanner
-	ahead  *unpacked // nil of plain text
-	end    func()    // of what unpacks it; nil: there is nothing to end
-	file   io.Closer // nil where the text is the caller's
+	ahead  *unpacked // nil for plain text
+	end    func()    // ends the unpacking; nil: there is nothing to end
+	file   io.Closer // nil if the text is the caller's
 }
 
 const buffer = 64 << 10 // bytes that are read at a time
 
-// ahead is how many bytes of a text Behind knows.
+// ahead is the number of bytes, at the beginning of a text, in which Behind looks.
 const ahead = 16 << 10
 
 // New begins to read the text that r holds in that form.
@@ -162,14 +162,14 @@ func (l *Reader) Next() ([]byte, error) {
 	return nil, io.EOF
 }
 
-// Behind returns the first lines behind the last one, as far as they are among the first bytes of the text.
+// Behind returns the first lines behind line, as far as they are among the first bytes of the text.
 func (l *Reader) Behind(line []byte) [][]byte {
 	at := bytes.Index(l.start, line)
 	if at < 0 {
 		return nil
 	}
 	all := bytes.Split(l.start[at+len(line):], []byte("\n"))
-	if len(l.start) == ahead { // it is cut
+	if len(l.start) == ahead { // the last line is cut
 		all = all[:len(all)-1]
 	}
 	for k := range all {
@@ -181,7 +181,7 @@ func (l *Reader) Behind(line []byte) [][]byte {
 // Number returns the number of the last line, from 1.
 func (l *Reader) Number() int64 { return l.number }
 
-// Errorf is a refusal of the last line.
+// Errorf makes a refusal of the last line.
 func (l *Reader) Errorf(format string, args ...any) error {
 	return refusal.Errorf("%s:%d: %w", l.form.Path, l.number, fmt.Errorf(format, args...))
 }

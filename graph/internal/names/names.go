@@ -1,5 +1,5 @@
-// Package names numbers vertices that are known by name, in the order in which the names appear, and collects
-// the edges of relations between them that are known by name, too. Readers of triples and of tables call it.
+// Package names numbers vertices that are known by name, in the order in which the names appear. It also
+// collects the edges of relations that are known by name. Readers of triples and of tables call it.
 package names
 
 import (
@@ -15,14 +15,14 @@ type Table struct {
 	Names []string // by number
 
 	numbers map[string]int32
-	text    int64 // bytes of names that there is memory for
+	text    int64 // bytes of names for which there is memory
 }
 
 // NewTable returns a table without names.
 func NewTable() *Table { return &Table{numbers: map[string]int32{}} }
 
-// Number returns the number of a name, the next one where it appears for the first time. What exceeds the
-// memory, or 32 bits, is an error.
+// Number returns the number of a name: the next number if the name is new. It fails if there is no memory, or
+// the number exceeds 32 bits.
 func (t *Table) Number(name []byte) (v int32, err error) {
 	if v, ok := t.numbers[string(name)]; ok {
 		return v, nil
@@ -40,13 +40,13 @@ func (t *Table) Number(name []byte) (v int32, err error) {
 	return v, err
 }
 
-// Find returns the number of a name that appeared.
+// Find returns the number of a name, if it has appeared.
 func (t *Table) Find(name []byte) (v int32, appeared bool) {
 	v, appeared = t.numbers[string(name)]
 	return v, appeared
 }
 
-// Sorted are the names, ascending, and where among these each stands, by its number.
+// Sorted are the names, ascending, and for each number the place of its name among these.
 func (t *Table) Sorted() (ascending []string, at []int64) {
 	ascending = slices.Sorted(slices.Values(t.Names))
 	at = make([]int64, len(t.Names))

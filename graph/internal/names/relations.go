@@ -10,7 +10,7 @@ import (
 // EntityType is the type of all vertices.
 const EntityType = "entity"
 
-// Relations has the entities and the relations that appeared by name, and the edges of these.
+// Relations has the entities and the relations that appeared by name, with the relations' edges.
 type Relations struct {
 	Entities *Table
 	All      []Relation // by number
@@ -27,8 +27,7 @@ type Relation struct {
 // NewRelations are none, between no entities.
 func NewRelations() *Relations { return &Relations{Entities: NewTable(), numbers: map[string]int{}} }
 
-// Number returns the number of a relation, the next one where it appears for the first time. What exceeds the
-// memory is an error.
+// Number returns the number of a relation: the next number if it is new. It fails if there is no memory.
 func (t *Relations) Number(name []byte) (int, error) {
 	if k, known := t.numbers[string(name)]; known {
 		return k, nil
@@ -41,7 +40,7 @@ func (t *Relations) Number(name []byte) (int, error) {
 	return k, err
 }
 
-// Add adds an edge to a relation. What exceeds the memory is an error.
+// Add adds an edge to a relation. It fails if there is no memory.
 func (r *Relation) Add(source, target int32) (err error) {
 	e := &r.Edges
 	if e.Source, err = memory.Append(e.Source, source); err == nil {
@@ -63,8 +62,8 @@ func (t *Relations) Edges() (n int64) {
 	return n
 }
 
-// TooMany refuses more relations than a file of so many triples has: each costs it one triple, and the graph
-// a row for each entity.
+// TooMany refuses more relations than a file of so many triples can have: each costs the file a triple, and
+// the graph a row for each entity.
 func (t *Relations) TooMany(triples int64) error {
 	const rowsOfAnyFile, rowsOfATriple = 1 << 22, 1 << 10
 	if rows := int64(len(t.Entities.Names)) * int64(len(t.All)); rows > rowsOfAnyFile+rowsOfATriple*triples {
@@ -74,9 +73,9 @@ func (t *Relations) TooMany(triples int64) error {
 	return nil
 }
 
-// Take returns the relations under their names, which called makes of those in the source, and empties the
-// table of edges. It refuses them if there is no memory for them and their reverse relations. Notes name
-// those that are called otherwise.
+// Take returns the relations, with the names that called makes from those in the source, and empties the
+// table of edges. It refuses if there is no memory for them and their reverse relations. Notes list the
+// relations whose names changed.
 func (t *Relations) Take(
 	called func(name string) string,
 ) (relations []graph.Relation, notes []string, err error) {
@@ -98,8 +97,8 @@ func (t *Relations) Take(
 	return relations, notes, nil
 }
 
-// Names returns what the relations are called, with a number where a name is taken, or that of the reverse
-// relation. A note has the source's name of each that has a number.
+// Names returns the names of the relations. A name that is taken, or is that of a reverse relation, gets a
+// number. A note has the source's name of each relation with a number.
 func (t *Relations) Names(called func(name string) string) (all, notes []string) {
 	taken, last := map[string]bool{}, map[string]int{}
 	for _, r := range t.All {

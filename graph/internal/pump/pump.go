@@ -1,5 +1,5 @@
-// Package pump reads ahead. One goroutine makes the next batch while another takes this one: steps of an
-// import are joined by it.
+// Package pump reads ahead: one goroutine makes the next batch while another takes this one. It joins the
+// steps of an import.
 package pump
 
 import "sync"
@@ -41,7 +41,7 @@ func New[T any](fill func(buffer T) (T, error)) *Pump[T] {
 				return
 			case buffer := <-p.free:
 				buffer, err := fill(buffer)
-				p.full <- filled[T]{buffer, err} // never waits: its capacity is the number of buffers
+				p.full <- filled[T]{buffer, err} // this never waits: the channel has room for all buffers
 				if err != nil {
 					return
 				}

@@ -13,8 +13,8 @@ type Sink[T any] struct {
 	ended sync.WaitGroup
 }
 
-// NewSink begins to empty buffers in the order in which they are put. Behind an error of empty it takes them
-// and drops them.
+// NewSink begins to empty buffers in the order in which they are put. After an error of empty it takes
+// buffers and drops them.
 func NewSink[T any](empty func(buffer T) error) *Sink[T] {
 	s := &Sink[T]{full: make(chan T, buffersAhead), free: make(chan T, buffersAhead)}
 	for range buffersAhead {
@@ -34,7 +34,7 @@ func NewSink[T any](empty func(buffer T) error) *Sink[T] {
 	return s
 }
 
-// Take returns a buffer that may be filled, a zero T at first, or the error of an earlier one.
+// Take returns a buffer to fill, which is a zero T at first, or the error of an earlier buffer.
 func (s *Sink[T]) Take() (T, error) {
 	buffer := <-s.free
 	if err := s.err.Load(); err != nil {

@@ -12,14 +12,14 @@ import (
 	"weft/internal/number"
 )
 
-// Separator is what stands between the fields of a line: a comma, a semicolon or a tab; a space is any
-// number of spaces and tabs.
+// Separator is the character between the fields of a line: a comma, a semicolon or a tab. A space stands for
+// any number of spaces and tabs.
 type Separator byte
 
-// SeparatorOf returns the separator of a line, one of these; a space if the line has none. It is the last one
-// that the following lines have equally often, else the one that the line has most often. Names have commas
-// in them more often than semicolons, and these more often than tabs, so that this is the order of the
-// separators.
+// SeparatorOf returns the separator of a line, one of among, or a space if the line has none of them. It is
+// the last one that the following lines have equally often, or else the one that the line has most often.
+// Names contain commas more often than semicolons, and these more often than tabs, so the separators are in
+// this order.
 func SeparatorOf(line []byte, among string, behind ...[]byte) Separator {
 	best := Separator(' ')
 	most := 0
@@ -37,7 +37,7 @@ func SeparatorOf(line []byte, among string, behind ...[]byte) Separator {
 	return best
 }
 
-// count counts the separators of a line that stand in no quotes.
+// count counts the separators of a line outside quotes.
 func (s Separator) count(line []byte) (n int) {
 	for _, rest, more := s.Cut(line); more; _, rest, more = s.Cut(rest) {
 		n++
@@ -45,7 +45,7 @@ func (s Separator) count(line []byte) (n int) {
 	return n
 }
 
-// Split cuts a line into fields, which it appends. It refuses more of them than there is memory for.
+// Split cuts a line into fields, which it appends. It refuses more fields than there is memory for.
 func (s Separator) Split(fields [][]byte, line []byte) ([][]byte, error) {
 	if cap(fields) == 0 {
 		fields = make([][]byte, 0, 8)
@@ -73,7 +73,7 @@ func (s Separator) Split(fields [][]byte, line []byte) ([][]byte, error) {
 	return fields, nil
 }
 
-// splitPlain is Split, sooner, of a line without quotes and blanks, for which there is room.
+// splitPlain is a faster Split for a line without quotes and blanks, if fields has room.
 func (s Separator) splitPlain(fields [][]byte, line []byte) (_ [][]byte, plain bool) {
 	from := 0
 	for i, c := range line {
@@ -92,7 +92,7 @@ func (s Separator) splitPlain(fields [][]byte, line []byte) (_ [][]byte, plain b
 	return append(fields, line[from:]), true
 }
 
-// Cut takes the first field off a line, without the spaces and quotes around it. More says that a separator
+// Cut takes the first field off a line, without the spaces and quotes around it. more says that a separator
 // follows it.
 func (s Separator) Cut(line []byte) (field, rest []byte, more bool) {
 	line = s.trim(line)
@@ -120,8 +120,8 @@ func (s Separator) Cut(line []byte) (field, rest []byte, more bool) {
 	return s.trim(line[:end]), line[end+1:], true
 }
 
-// goesOn reports whether a field in quotes goes on behind the end of a line. Inside says that one goes on in
-// the line.
+// goesOn reports whether a quoted field continues behind the end of a line. inside says that one continues
+// into the line.
 func (s Separator) goesOn(line []byte, inside bool) bool {
 	more := bytes.IndexByte(line, '"') >= 0
 	if inside {
@@ -141,7 +141,7 @@ func (s Separator) goesOn(line []byte, inside bool) bool {
 	return false
 }
 
-// trim takes spaces off both ends, and tabs where they do not separate columns.
+// trim removes spaces from both ends, and tabs unless they separate columns.
 func (s Separator) trim(b []byte) []byte {
 	if n := len(b); n == 0 || b[0] > ' ' && b[n-1] > ' ' {
 		return b
@@ -156,10 +156,10 @@ func (s Separator) trim(b []byte) []byte {
 	return b
 }
 
-// Trim takes blanks off both ends of a value.
+// Trim removes blanks from both ends of a value.
 func Trim(value []byte) []byte { return bytes.Trim(value, columns.Blank) }
 
-// hasReturn reports whether a line has a carriage return in no quotes.
+// hasReturn reports whether a line has a carriage return outside quotes.
 func hasReturn(line []byte) bool {
 	if bytes.IndexByte(line, '\r') < 0 {
 		return false
@@ -174,7 +174,7 @@ func hasReturn(line []byte) bool {
 	return false
 }
 
-// unquote takes a field in double quotes off a line that starts with one; a quote inside is written twice
+// unquote takes a field in double quotes off a line that starts with one. A quote within it is written twice
 // (RFC 4180).
 func unquote(line []byte) (field, rest []byte, ok bool) {
 	end := closing(line[1:])
@@ -188,8 +188,7 @@ func unquote(line []byte) (field, rest []byte, ok bool) {
 	return field, rest, true
 }
 
-// closing is where the quote stands that closes the field in quotes with which a text begins, −1 where none
-// does.
+// closing is the place of the quote that closes the quoted field at the start of a text; −1: there is none.
 func closing(text []byte) int {
 	for i := 0; i < len(text); i++ {
 		next := bytes.IndexByte(text[i:], '"')
@@ -211,8 +210,8 @@ var powers = [...]float64{
 	1e12, 1e13, 1e14, 1e15, 1e16, 1e17, 1e18, 1e19, 1e20, 1e21, 1e22,
 }
 
-// Number is number.Parse of a field, sooner: a quotient or product of two numbers that float64 holds
-// exactly is the nearest float64, and strconv has the others.
+// Number is a faster number.Parse of a field. A quotient or product of two numbers that float64 holds exactly
+// is the nearest float64; strconv parses all others.
 func Number(field []byte) (x float64, ok bool) {
 	at := 0
 	if len(field) > 0 && field[0] == '-' {
@@ -255,13 +254,13 @@ func Number(field []byte) (x float64, ok bool) {
 	return x, true
 }
 
-// single is number.Parse of a field as float32, sooner: the float32 nearest to the nearest float64 is nearest
-// to the number, unless that float64 lies in the middle between two of them.
+// single is a faster number.Parse of a field as float32. The float32 nearest to the nearest float64 is
+// nearest to the number, unless that float64 lies in the middle between two float32.
 func single(field []byte) (float64, error) {
 	const (
-		behind = 52 - 23 // bits that float64 has and float32 has not
+		behind = 52 - 23 // bits of float64 that float32 lacks
 		middle = 1 << (behind - 1)
-		least  = 0x1p-126 // that float32 has all bits of
+		least  = 0x1p-126 // the smallest number of which float32 has all bits
 	)
 	if x, ok := Number(field); ok && math.Float64bits(x)&(1<<behind-1) != middle &&
 		(x == 0 || math.Abs(x) >= least && math.Abs(x) <= math.MaxFloat32) {

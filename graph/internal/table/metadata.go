@@ -7,8 +7,8 @@ import (
 )
 
 // metadata walks a structure of Thrift's compact protocol, in which Parquet writes its footer and the headers
-// of its pages, without knowing the fields. The Parquet library allocates what lengths in it claim; walking
-// first shows that each of them is covered by bytes that are there.
+// of its pages, without knowing the fields. The Parquet library allocates what lengths in it claim. To walk
+// it first shows that each length is covered by bytes that are there.
 // (https://github.com/apache/thrift/blob/master/doc/specs/thrift-compact-protocol.md)
 type metadata struct {
 	data []byte
@@ -17,7 +17,7 @@ type metadata struct {
 
 var errMetadata = errors.New("its Parquet metadata is damaged")
 
-// maxNesting bounds structures within structures; Parquet's own nest about six deep.
+// maxNesting bounds structures within structures. Parquet's own nest about six deep.
 const maxNesting = 32
 
 // The types of the compact protocol. A field that is a boolean has its value in the type. Parquet has no

@@ -16,14 +16,14 @@ import (
 	"weft/internal/memory"
 )
 
-// The Parquet library believes what pages say of their size, of the number of their values and of the length
-// of runs. The check below goes over the pages of a column before the library does, and shows that all of it
-// is bounded by the rows of the table, which are bounded by the size of the file.
+// The Parquet library believes what pages say about their size, the number of their values and the length of
+// runs. The check below goes over the pages of a column before the library does. It shows that all of it is
+// bounded by the rows of the table, which the size of the file bounds.
 
 const (
 	maxPageHeader = 1 << 16
-	// maxExpansion is what deflate reaches; pages whose values are all the same shrink more with zstd, up to
-	// freeExpansion bytes.
+	// maxExpansion is what deflate reaches. Pages of equal values shrink more with zstd, which is
+	// allowed up to freeExpansion bytes.
 	maxExpansion  = 1032
 	freeExpansion = 16 << 20
 	// maxTextExpansion is the same for text: text that repeats has dictionaries.
@@ -38,8 +38,8 @@ var (
 		longest)
 )
 
-// checkPages goes over the pages of one column in one row group of so many rows, which begins behind a row.
-// It returns how much memory reading the column takes.
+// checkPages goes over the pages of one column in a row group, which begins behind a row. It returns how much
+// memory the reading of the column takes.
 func checkPages(f io.ReaderAt, size int64, column *format.ColumnMetaData, optional bool,
 	behind, rows int64,
 ) (need int64, err error) {
@@ -73,7 +73,7 @@ func checkPages(f io.ReaderAt, size int64, column *format.ColumnMetaData, option
 			if p.Type == format.DictionaryPage {
 				first, last = behind+1, behind+rows
 			}
-			const prefix = 4 // bytes before a text, which say how long it is
+			const prefix = 4 // bytes before a text, which give its length
 			switch {
 			case all > runSlack+rows+values*(prefix+longest):
 				return 0, fmt.Errorf("rows %d to %d: %w", first, last, errLong)
@@ -88,7 +88,7 @@ func checkPages(f io.ReaderAt, size int64, column *format.ColumnMetaData, option
 		if p.Type != format.DictionaryPage {
 			row += values
 		}
-		const readers = 2 // this one and the library, each with the page as it is stored and as it is read
+		const readers = 2 // this one and the library; each has the page as it is stored and as it is read
 		need = max(need, readers*(all+stored))
 		if err := memory.Need(need); err != nil {
 			return 0, err
@@ -196,7 +196,8 @@ func checkPage(p *format.PageHeader, body []byte, codec format.CompressionCodec,
 	return errPage
 }
 
-// plainDictionary is how files of Parquet 1.0 name both the dictionary and the pages that refer to it.
+// plainDictionary is the name, in files of Parquet 1.0, for both the dictionary and the pages that refer to
+// it.
 const plainDictionary = format.PlainDictionary //nolint:staticcheck // deprecated for writers; old files have it
 
 func errEncoding(e format.Encoding) error {
@@ -233,7 +234,7 @@ func checkValues(encoding format.Encoding, data []byte, values int) error {
 }
 
 // checkRuns goes over runs of values of the given width in bits: repeated values, and groups of eight packed
-// ones.
+// values.
 func checkRuns(data []byte, width, values int) error {
 	if width > 32 {
 		return errPage

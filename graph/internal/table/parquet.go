@@ -14,14 +14,14 @@ import (
 	"weft/internal/refusal"
 )
 
-// rowsPerByte bounds the rows that a file may claim by its size. A row group of a million equal values, with
+// rowsPerByte bounds the rows that a file may claim, by its size. A row group of a million equal values, with
 // a dictionary and a run of its index, takes some 250 bytes. A graph also has other columns, such as its ids.
 const rowsPerByte = 1 << 12
 
-// mostRows are those of a file of so many bytes.
+// mostRows is the largest number of rows of a file of so many bytes.
 func mostRows(size int64) int64 { return 1<<20 + rowsPerByte*size }
 
-// eachParquet reads a Parquet file of so many bytes, and tells how many of them stand for the rows read.
+// eachParquet reads a Parquet file of so many bytes. It tells how many of them the rows read stand for.
 func (t *Table) eachParquet(f io.ReaderAt, size int64, tell func(read int64), choose Choose,
 	do func(*Row) error,
 ) (err error) {
@@ -99,14 +99,14 @@ type groups struct {
 	at      io.ReaderAt
 	size    int64
 	columns []*parquet.Column // of the file
-	order   []int             // of those that are read
-	row     *Row              // that has their names
-	most    int64             // rows that such a file may have
+	order   []int             // the columns that are read, in order
+	row     *Row              // has the names of these columns
+	most    int64             // the most rows that such a file may have
 
-	group   int // the one that is read
+	group   int // the group that is being read
 	readers []*columnReader
 	left    int64 // rows of the group
-	before  int64 // rows of the groups before, and of this one
+	before  int64 // rows of the groups up to and including this one
 }
 
 // fill decodes the next rows.
@@ -178,7 +178,7 @@ func (g *groups) close() {
 	g.readers = g.readers[:0]
 }
 
-// kindOf is what a column of Parquet holds.
+// kindOf is the kind of a column of Parquet.
 func kindOf(c *parquet.Column) Kind {
 	if !c.Leaf() || c.Repeated() {
 		return Nested
@@ -215,7 +215,7 @@ func checkFooter(f io.ReaderAt, size int64) error {
 	if string(end[4:]) != "PAR1" || length > size-magic-tail {
 		return refusal.Damaged("is a Parquet file that is cut short, or encrypted")
 	}
-	const growth = 512 // an empty structure is one byte in the file
+	const growth = 512 // an empty structure has one byte in the file
 	if err := memory.Need(growth * length); err != nil {
 		return err
 	}
@@ -247,7 +247,7 @@ type batch struct {
 	rows    int
 }
 
-// columnBatch are the values of a column, null where they are missing, and the pages that they are of.
+// columnBatch is the values of a column, null where missing, with the pages to which they belong.
 type columnBatch struct {
 	values []parquet.Value
 	pages  []parquet.Page
@@ -255,14 +255,14 @@ type columnBatch struct {
 
 // columnReader reads the values of one column of a row group.
 type columnReader struct {
-	pages  parquet.Pages // nil: all values are alike, as a folder gives them
+	pages  parquet.Pages // nil: all values are equal, as a folder gives them
 	always parquet.Value // that value
 	page   parquet.Page
 	reader parquet.ValueReader
-	text   bool // which may be too long
+	text   bool // a text may be too long
 }
 
-// fill reads the next values, so many, into a batch. With an error it returns how many there are before it.
+// fill reads the next n values into a batch. With an error it returns how many values come before it.
 func (c *columnReader) fill(b *columnBatch, n int) (read int, err error) {
 	b.release()
 	if len(b.values) < n {

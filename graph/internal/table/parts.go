@@ -23,9 +23,9 @@ import (
 
 // A folder of part files is one table, as Spark, Hive, BigQuery, DuckDB and pyarrow write it. Its parts are
 // all files in it, and in folders NAME=VALUE below it. Such a folder gives its rows a further column, as in
-// Hive. As there, files whose names begin with _ or . (_SUCCESS) are no parts. Empty files are none either,
-// nor are stores that weft has made of a part (IsStore). The names of all parts have one ending. The rows of
-// the table are those of the parts, in the order of their paths.
+// Hive. As there, files whose names begin with _ or . (_SUCCESS) are no parts. Empty files are no parts
+// either, nor are stores that weft has made from a part (IsStore). The names of all parts have one ending.
+// The rows of the table are the rows of the parts, in the order of their paths.
 
 // part is a file of a table.
 type part struct {
@@ -34,13 +34,13 @@ type part struct {
 	given []given // by the names of folders
 }
 
-// given is a column that the name of a folder gives.
+// given is a column that comes from the name of a folder.
 type given struct {
 	name  string
 	value []byte // nil: it is missing
 }
 
-// hiveDefault is the value of a folder where it is missing.
+// hiveDefault is the value in a folder's name that stands for a missing value.
 const hiveDefault = "__HIVE_DEFAULT_PARTITION__"
 
 // Size is how many bytes the table has, in one file or in parts.
@@ -59,8 +59,8 @@ func Size(path string) (bytes int64, err error) {
 	return bytes, err
 }
 
-// AreParts reports whether a folder that nothing says to be a table looks like one: Spark's mark _SUCCESS
-// lies in it, or folders NAME=VALUE hold its parts, or the names of these are numbered.
+// AreParts reports whether a folder, which nothing says to be a table, looks like one: Spark's mark _SUCCESS
+// lies in it, or folders NAME=VALUE hold its parts, or the names of the parts are numbered.
 func AreParts(folder string) bool {
 	parts, err := partsOf(folder)
 	if err != nil || len(parts) == 0 || endingOf(parts[0].path) == "" {
@@ -76,7 +76,7 @@ func AreParts(folder string) bool {
 	})
 }
 
-// endingOf is the ending of the file of a table, without that of a compression; empty: it has none.
+// endingOf is the ending of a table's file, without the ending of a compression; empty: it has none.
 func endingOf(path string) string {
 	name := strings.ToLower(filepath.Base(path))
 	name = strings.TrimSuffix(strings.TrimSuffix(name, ".gz"), ".zst")
@@ -88,8 +88,8 @@ func endingOf(path string) string {
 	return ""
 }
 
-// stem is what the name of a numbered file begins with, up to the number. A UUID and other long hexadecimal
-// words that have a digit are numbers, too.
+// stem is the beginning of a numbered file's name, up to the number. A UUID, and any other long hexadecimal
+// word with a digit, counts as a number.
 func stem(path string) (begin string, numbered bool) {
 	const digits, long = "0123456789", len("6f1c2d3e")
 	name := filepath.Base(path)
@@ -106,8 +106,8 @@ func stem(path string) (begin string, numbered bool) {
 	return name[:max(0, at)], at >= 0
 }
 
-// Whole is the folder of the table that a path is part of: above the topmost folder NAME=VALUE in which it
-// lies, or which it is, if it is a folder. It reports whether there is such a one.
+// Whole is the folder of the table to which a path belongs. It is above the topmost folder NAME=VALUE in
+// which the path lies or, if it is a folder, which it is. is reports whether there is such a folder.
 func Whole(path string, folder bool) (whole string, is bool) {
 	for at := filepath.Clean(path); at != filepath.Dir(at); at = filepath.Dir(at) {
 		if strings.Index(filepath.Base(at), "=") > 0 && (folder || at != filepath.Clean(path)) {
@@ -119,8 +119,8 @@ func Whole(path string, folder bool) (whole string, is bool) {
 	return whole, is
 }
 
-// IsStore reports whether a folder among the files of a source is a store that was made of one of them, and
-// no part of the source: its name ends in .weft.
+// IsStore reports whether a folder among the files of a source is a store made from one of them, and no part
+// of the source: its name ends in .weft.
 func IsStore(folder string) bool { return strings.HasSuffix(folder, ".weft") && graph.IsStore(folder) }
 
 // partsOf lists the parts in a folder, in the order of their paths.
@@ -136,7 +136,7 @@ func partsOf(folder string) (parts []part, err error) {
 			if name[0] == '_' || name[0] == '.' {
 				continue
 			}
-			info, err := os.Stat(path) // of what a link leads to
+			info, err := os.Stat(path) // of the file to which a link leads
 			switch {
 			case err != nil:
 				return refusal.Errorf("%s: %w", path, errors.Unwrap(err))
@@ -175,11 +175,11 @@ func partsOf(folder string) (parts []part, err error) {
 	return parts, nil
 }
 
-// Copies says which parts of the table at path hold the same bytes as another one, so that their rows count
+// Copies lists which parts of the table at path have the same bytes as another part, so that their rows count
 // twice: a pair for each. A file has none.
 func Copies(path string) (pairs [][2]string, err error) {
 	if info, err := os.Stat(path); err != nil || !info.IsDir() {
-		return nil, nil //nolint:nilerr // who reads it says what is wrong
+		return nil, nil //nolint:nilerr // whoever reads it says what is wrong
 	}
 	parts, err := partsOf(path)
 	if err != nil {
@@ -214,8 +214,8 @@ func Copies(path string) (pairs [][2]string, err error) {
 	return pairs, nil
 }
 
-// hasRow reports whether a file has a row behind its header. A file that cannot be read has none: who reads
-// it says why.
+// hasRow reports whether a file has a row behind its header. It is false for a file that cannot be read:
+// whoever reads it says why.
 func hasRow(path string) bool {
 	found := errors.New("there is a row")
 	t := Table{Path: path, Separators: ",;\t"}
@@ -269,9 +269,10 @@ func sameBytes(path, other string) (bool, error) {
 	}
 }
 
-// Each reads the table, and calls do with its rows: those of the file at its path or, in the order of their
-// paths, of the parts in that folder. Choose is called with the columns of the first part. Each other one has
-// the same, in any order. An error of choose is about the table, and one of do is its own.
+// Each reads the table, and calls do with its rows: the rows of the file at its path or, in the order of
+// their paths, of the parts in that folder. choose is called with the columns of the first part. Each other
+// part has the same columns, in any order. An error of choose is about the table, and an error of do is its
+// own.
 func (t *Table) Each(choose Choose, do func(*Row) error) error {
 	info, err := os.Stat(t.Path)
 	switch {
@@ -307,10 +308,10 @@ func (t *Table) eachPart(choose Choose, do func(*Row) error) error {
 		all += p.bytes
 	}
 	var (
-		first   []Column // of the first part that has any
-		named   string   // that part
-		order   []int    // that of its columns that are read
-		rows    bool     // one of the parts before has some
+		first   []Column // of the first part that has columns
+		named   string   // the path of that part
+		order   []int    // the order of its columns that are read
+		rows    bool     // one of the earlier parts has rows
 		done    int64    // bytes
 		parquet bool     // it is a file of Parquet
 	)
@@ -332,7 +333,7 @@ func (t *Table) eachPart(choose Choose, do func(*Row) error) error {
 			}
 		}
 		parquet = kind
-		var begun error // about the part whose columns are first, where it seems to be cut short
+		var begun error // about the part whose columns are first, if it seems to be cut short
 		if err == nil {
 			err = of.EachOf(file, func(columns []Column) ([]int, error) {
 				if first == nil {
@@ -364,7 +365,7 @@ func (t *Table) eachPart(choose Choose, do func(*Row) error) error {
 	return nil
 }
 
-// alike is the order of columns of another part as that of the first part's, which has these columns.
+// alike is the order of the columns of another part, given the order for the first part's columns first.
 func alike(first, columns []Column, order []int, path string) ([]int, error) {
 	if order == nil { // no line names columns
 		if len(columns) != len(first) {
@@ -402,7 +403,7 @@ func alike(first, columns []Column, order []int, path string) ([]int, error) {
 	return here, nil
 }
 
-// withGiven are the columns of a part, and those that its folders give.
+// withGiven are the columns of a part, with the columns that its folders give.
 func (t *Table) withGiven(columns []Column, kind Kind) ([]Column, error) {
 	for _, of := range t.given {
 		if slices.ContainsFunc(columns, func(c Column) bool { return c.Name == of.name }) {
@@ -420,7 +421,7 @@ func (g given) equal(other given) bool {
 		(g.value == nil) == (other.value == nil)
 }
 
-// always is the value as Parquet has it.
+// always is the value in the form of Parquet.
 func (g given) always() parquet.Value {
 	if g.value == nil {
 		return parquet.NullValue()

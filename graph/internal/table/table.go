@@ -26,18 +26,19 @@ import (
 type Table struct {
 	Path     string
 	Progress graph.Progress
-	// Separators are those of text, the first of which that a line has separates columns; else spaces do.
+	// Separators are the separators of text. The first of them that a line has separates columns; without
+	// any, spaces do.
 	Separators string
-	// Line is what a line of text is, as "a list of edges".
+	// Line is what a line of text should be, such as "a list of edges".
 	Line string
-	// Header says that the first line of text names the columns. Else lines that begin with # or % are
+	// Header says that the first line of text names the columns. Otherwise lines that begin with # or % are
 	// comments, up to a header.
 	Header bool
-	// Pipe says that the table is read once, so that a named pipe may hold it.
+	// Pipe says that the table is read only once, so that it may be a named pipe.
 	Pipe bool
 
 	given    []given          // columns of the part that is read
-	progress func(read int64) // bytes of that part; nil: Progress is told
+	progress func(read int64) // takes the bytes read of that part; nil: Progress takes them
 }
 
 // Column is a column of a table.
@@ -49,7 +50,7 @@ type Column struct {
 // Kind is what a column holds.
 type Kind int
 
-// The kinds of columns. Only in text a column is of Any kind, as its fields say.
+// The kinds of columns. Only columns of text are of Any kind: their fields decide.
 const (
 	Any Kind = iota
 	Integers
@@ -90,12 +91,12 @@ func (t *Table) EachOf(file *os.File, choose Choose, do func(*Row) error) error 
 	}
 }
 
-// longest is how many bytes a row of text may have, or a text in Parquet.
+// longest is the largest number of bytes of a row of text, or of a text in Parquet.
 const longest = 1 << 20
 
-// Position is where a row stands.
+// Position is the place of a row.
 type Position struct {
-	At      int64 // its line, or row of Parquet, from 1
+	At      int64 // the line, or the row of Parquet, from 1
 	parquet bool
 	path    string
 }
@@ -116,13 +117,13 @@ func (p Position) Errorf(format string, args ...any) error {
 	return refusal.Errorf("%s:%d: %w", p.path, p.At, fmt.Errorf(format, args...))
 }
 
-// Row is a row of a table. It is valid until the next one.
+// Row is a row of a table. It is valid until the next row.
 type Row struct {
 	Position
 	separator Separator
-	order     []int    // the fields of text that were chosen; nil: all
+	order     []int    // the chosen fields of text; nil: all
 	fields    [][]byte // of text
-	columns   []Column // of Parquet those that were chosen, of text all that have names
+	columns   []Column // of Parquet the chosen columns, of text all that have names
 	logical   []*format.LogicalType
 	batch     []columnBatch // of Parquet
 	in        int           // the row in the batch
@@ -143,8 +144,8 @@ func (r *Row) Kind(column int) Kind {
 	return r.columns[column].Kind
 }
 
-// Text is the value of a column as text, which is valid until that of another column; nil where it is missing
-// in Parquet.
+// Text is the value of a column as text; nil: it is missing in Parquet. It is valid until the next call for a
+// column.
 func (r *Row) Text(column int) []byte {
 	switch {
 	case !r.parquet && r.order == nil:
@@ -165,8 +166,8 @@ func (r *Row) Text(column int) []byte {
 	}
 }
 
-// Field is the value of a column as a table of text would have it, which is valid until that of another
-// column: integers, numbers, true and false, dates of ISO 8601. nil: it is missing in Parquet.
+// Field is the value of a column as a table of text would have it: integers, numbers, true and false, dates
+// of ISO 8601. nil: it is missing in Parquet. It is valid until the next call for a column.
 func (r *Row) Field(column int) []byte {
 	if !r.parquet {
 		return r.Text(column)
@@ -185,7 +186,7 @@ func (r *Row) Field(column int) []byte {
 		r.digits = appendNumber(r.digits, v.Double(), 64)
 	case parquet.Int32, parquet.Int64:
 		r.digits = appendInteger(r.digits, integer(v), r.logical[column])
-	case parquet.Int96: // nanoseconds of a day, and the day's number in astronomy
+	case parquet.Int96: // nanoseconds of a day, and the day's astronomical number
 		at := v.Int96()
 		epoch := int64(2440588)
 		seconds := (int64(at[2]) - epoch) * 24 * 60 * 60
@@ -202,8 +203,8 @@ func (r *Row) Field(column int) []byte {
 	return r.digits
 }
 
-// Decimal is a field of the row, but with a point where semicolons separate the columns and the field is a
-// number with a decimal comma. It is valid until the value of another column.
+// Decimal is a field of the row. If semicolons separate the columns and the field is a number with a decimal
+// comma, it has a point instead. It is valid until the next call for a column.
 func (r *Row) Decimal(field []byte) []byte {
 	comma := -1
 	if r.separator == ';' {
@@ -220,8 +221,8 @@ func (r *Row) Decimal(field []byte) []byte {
 	return r.digits
 }
 
-// appendNumber appends a number of so many bits. A whole one is written as integers are: pandas makes numbers
-// of ids where one is missing.
+// appendNumber appends a number of so many bits. A whole number is written as an integer: pandas makes floats
+// of ids if one is missing.
 func appendNumber(to []byte, x float64, bits int) []byte {
 	form := byte('g')
 	if x == math.Trunc(x) && math.Abs(x) < 1<<63 {
@@ -239,7 +240,7 @@ func appendInteger(to []byte, n int64, logical *format.LogicalType) []byte {
 	case *format.DateType: // days
 		return time.Unix(n*24*60*60, 0).UTC().AppendFormat(to, time.DateOnly)
 	case *format.TimestampType:
-		per := int64(time.Second / of.Unit.Value.Duration()) // a second
+		per := int64(time.Second / of.Unit.Value.Duration()) // how many make a second
 		seconds := n / per
 		if n%per < 0 {
 			seconds--
@@ -255,7 +256,7 @@ func appendInteger(to []byte, n int64, logical *format.LogicalType) []byte {
 	return strconv.AppendInt(to, n, 10)
 }
 
-// unsigned is how many bits the integers of a column have that are at least 0; 0 where they have a sign.
+// unsigned is the number of bits of a column's integers if they have no sign; 0: they have one.
 func unsigned(logical *format.LogicalType) int {
 	if logical == nil {
 		return 0
@@ -272,7 +273,7 @@ func appendTime(to []byte, at time.Time) []byte {
 	return at.UTC().AppendFormat(to, "2006-01-02T15:04:05.999999999")
 }
 
-// scaleOf is how many digits of a decimal stand behind its point; −1: this is no decimal that Parquet knows.
+// scaleOf is how many digits of a decimal follow its point; −1: it is no decimal that Parquet knows.
 func scaleOf(logical *format.LogicalType) int {
 	const most = 76 // digits of the longest
 	if logical == nil {
@@ -299,7 +300,7 @@ func appendDecimal(to, digits []byte, scale int) []byte {
 	return append(append(append(to, digits[:point]...), '.'), digits[point:]...)
 }
 
-// Number is the number in a column, that of text the nearest float32.
+// Number is the number in a column. For text it is the nearest float32.
 func (r *Row) Number(column int) (float64, error) {
 	if !r.parquet {
 		return single(r.Decimal(r.Text(column)))
@@ -319,7 +320,7 @@ func (r *Row) Number(column int) (float64, error) {
 	}
 }
 
-// Integer is the value of a column of Parquet that has integers with a sign, which stand for nothing else.
+// Integer is the value of a column of Parquet that holds plain integers with a sign.
 func (r *Row) Integer(column int) (n int64, there bool) {
 	if !r.parquet || r.columns[column].Kind != Integers || r.value(column).IsNull() {
 		return 0, false

@@ -15,11 +15,11 @@ import (
 type textReader struct {
 	*Table
 	lines     *lines.Reader
-	separator Separator // 0: that of the first row
+	separator Separator // 0: the first row decides
 	headed    bool      // a line names the columns
 	named     int       // columns that it names
-	at        int64     // the line in which the last row begins
-	record    []byte    // of several lines
+	at        int64     // the line on which the last row begins
+	record    []byte    // a row of several lines
 	ended     error     // io.EOF after the last row, or why there is no further one
 }
 
@@ -33,12 +33,12 @@ type rows struct {
 
 // textRow is a row of rows.
 type textRow struct {
-	end  int // of its fields
+	end  int // the end of its fields
 	line int64
 }
 
-// eachLine reads text. Read is how many bytes of the file have been read. Further rows are read ahead of do
-// on a goroutine of their own, unless they may be long in coming, as those of a pipe are.
+// eachLine reads text. read returns how many bytes of the file have been read. Further rows are read ahead of
+// do on a goroutine of their own, unless they may be slow to come, as from a pipe.
 func (t *Table) eachLine(text io.Reader, kind foreign.Kind, ahead bool, read func() int64,
 	tell func(read int64), choose Choose, do func(*Row) error,
 ) error {
@@ -87,7 +87,7 @@ func (t *Table) eachLine(text io.Reader, kind foreign.Kind, ahead bool, read fun
 	}
 }
 
-// begin reads the first row, and finds out by choose whether it names the columns.
+// begin reads the first row, and asks choose whether it names the columns.
 func (r *textReader) begin(row *Row, choose Choose) error {
 	line, err := r.next()
 	if err != nil {
@@ -117,7 +117,7 @@ func (r *textReader) begin(row *Row, choose Choose) error {
 // rowsAhead is how many rows are read at a time.
 const rowsAhead = 2048
 
-// fill reads the next rows, so many at most, into b.
+// fill reads the next rows, most at most, into b.
 func (r *textReader) fill(b *rows, most int, read func() int64) (*rows, error) {
 	if b == nil {
 		b = &rows{}
@@ -128,7 +128,7 @@ func (r *textReader) fill(b *rows, most int, read func() int64) (*rows, error) {
 		var fields [][]byte
 		line, err := r.next()
 		if err == nil {
-			// Where text is moved to be longer, former fields keep what was there.
+			// If text moves to grow, earlier fields keep the old memory.
 			from := len(b.text)
 			b.text = append(b.text, line...)
 			fields, err = r.split(b.fields, b.text[from:])
@@ -147,7 +147,7 @@ func (r *textReader) fill(b *rows, most int, read func() int64) (*rows, error) {
 	return b, nil
 }
 
-// next is the line of the next row, or its lines; the call after it overwrites them.
+// next is the line, or the lines, of the next row. The next call overwrites them.
 func (r *textReader) next() ([]byte, error) {
 	for {
 		line, err := r.lines.Next()
@@ -176,7 +176,7 @@ func (r *textReader) next() ([]byte, error) {
 	}
 }
 
-// whole is a line with those after it that a field in quotes goes on in.
+// whole is a line, with the following lines into which a quoted field continues.
 func (r *textReader) whole(line []byte) ([]byte, error) {
 	r.record = append(r.record[:0], line...)
 	for inside := true; inside; {
@@ -208,7 +208,7 @@ func (r *textReader) split(fields [][]byte, line []byte) ([][]byte, error) {
 	if !r.headed || r.named == 0 { // 0: this is the first row
 		return fields, nil
 	}
-	// a separator at the end of each line but the header
+	// Every line but the header may end with a separator.
 	for n := len(fields); n-from > r.named && len(fields[n-1]) == 0; n-- {
 		fields = fields[:n-1]
 	}
@@ -220,8 +220,8 @@ func (r *textReader) split(fields [][]byte, line []byte) ([][]byte, error) {
 	return fields, nil
 }
 
-// separator is that of a table with this first line. A line of one word has one column, whose values may have
-// spaces.
+// separator is the separator of a table with this first line. A line of one word has one column, whose values
+// may have spaces.
 func (t *Table) separator(line []byte, l *lines.Reader) Separator {
 	const most = 10
 	behind := slices.DeleteFunc(l.Behind(line), func(next []byte) bool {
