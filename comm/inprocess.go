@@ -71,7 +71,8 @@ func (e *exchange) post(data []byte, l lane, sends bool) Request {
 	return mine
 }
 
-// takeMatch takes the other side's transfer, and announces a copy. If there is none yet, mine begins to wait.
+// takeMatch takes the other side's transfer, and announces a copy. Without such a transfer, mine begins to
+// wait.
 func (e *exchange) takeMatch(mine *transfer, l lane, sends bool) (*transfer, error) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
