@@ -12,7 +12,7 @@ import (
 
 // gradients compares the gradient of Σ r ⊙ f(inputs) with respect to each number of each input with central
 // differences. The inputs are below 2 and the functions smooth there, so a step of 1/64 leaves a truncation
-// error of about 1e-4, and the rounding of values of about 1 a thousandth of that.
+// error of about 1e-4. The rounding of values of about 1 leaves a thousandth of that.
 func (b *bench) gradients(f func(in []*autograd.Var) *autograd.Var, shapes ...[2]int) {
 	b.t.Helper()
 	inputs, grads := make([]*tensor.Matrix, len(shapes)), make([]*tensor.Matrix, len(shapes))
@@ -205,7 +205,7 @@ func TestGradients(t *testing.T) {
 			return autograd.Add(autograd.Add(h, autograd.Multiply(h, h)), autograd.Multiply(h, a))
 		})},
 		"finish of a kept value": {of(x, [2]int{1, inner}), two(func(a, b v) v {
-			h := autograd.Activate(a, kernel.Sigmoid) // keeps its result, so Finish must not overwrite it
+			h := autograd.Activate(a, kernel.Sigmoid) // it keeps its result, so Finish must not overwrite it
 			return autograd.Add(autograd.Multiply(h, a), autograd.Finish(h, b, kernel.Tanh, kernel.Mask{}))
 		})},
 	}
@@ -221,7 +221,8 @@ func TestGradients(t *testing.T) {
 				newBench(t).gradients(one(func(a v) v {
 					return autograd.Finish(autograd.Scale(1, a), nil, act, m)
 				}), x)
-				if act != kernel.ReLU && act != kernel.LeakyReLU { // x + bias may come too near their kink
+				// x + bias may be too near the kink of these two
+				if act != kernel.ReLU && act != kernel.LeakyReLU {
 					newBench(t).gradients(two(func(a, b v) v {
 						return autograd.Finish(a, b, act, m)
 					}), y, bias)
@@ -318,7 +319,7 @@ func TestDense(t *testing.T) {
 	}
 }
 
-// TestUnwantedGradients: operations on a constant and a parameter compute the parameter's gradient alone.
+// TestUnwantedGradients: operations on a constant and a parameter compute only the parameter's gradient.
 func TestUnwantedGradients(t *testing.T) {
 	type v = *autograd.Var
 	for name, f := range map[string]func(c, w, square v) v{
@@ -347,7 +348,7 @@ func TestUnwantedGradients(t *testing.T) {
 	}
 }
 
-// pointwise is tanh(a·b) + a/4.
+// pointwise returns tanh(a·b) + a/4.
 func pointwise(a, b autograd.Operand) *autograd.Var {
 	e := &kernel.Expression{Inputs: 2}
 	product := e.Op(kernel.OpTanh, e.Op(kernel.OpMul, 0, 1))
@@ -355,7 +356,7 @@ func pointwise(a, b autograd.Operand) *autograd.Var {
 	return autograd.Pointwise(e, a, b)
 }
 
-// TestPointwiseKeeps: an expression keeps what its gradients depend on, and no more.
+// TestPointwiseKeeps: an expression keeps only the operands that its gradients depend on.
 func TestPointwiseKeeps(t *testing.T) {
 	b := newBench(t)
 	w := b.leaf(rows, cols)
@@ -370,8 +371,8 @@ func TestPointwiseKeeps(t *testing.T) {
 	b.live("the backward pass", 0)
 }
 
-// TestReshaped: a value of another shape is in the same memory, has the rows of as many, and neither
-// overwrites the other.
+// TestReshaped: a reshaped value is in the same memory, and has the RowSet of x if it has as many rows.
+// Neither value overwrites the other.
 func TestReshaped(t *testing.T) {
 	b := newBench(t)
 	set := autograd.AllHere(rows)
@@ -394,7 +395,7 @@ func TestReshaped(t *testing.T) {
 	b.live("the other dropped", 0)
 }
 
-// TestSumRows: the sum is that over all workers, forward and backward, and no value of rows.
+// TestSumRows: the sum is over all workers, forward and backward, and has no RowSet.
 func TestSumRows(t *testing.T) {
 	b := newBench(t)
 	peers := &doubled{}
@@ -435,7 +436,7 @@ func (d *doubled) Sum(values []float64) {
 	}
 }
 
-// Max has another worker with zeros.
+// Max plays another worker, with zeros.
 func (d *doubled) Max(values []float64) {
 	d.calls++
 	for i := range values {
@@ -443,7 +444,7 @@ func (d *doubled) Max(values []float64) {
 	}
 }
 
-// TestLargestOfRows: the largest are those of all workers, and no value of rows, and have no gradient.
+// TestLargestOfRows: the maxima are over all workers. They have no RowSet and no gradient.
 func TestLargestOfRows(t *testing.T) {
 	b := newBench(t)
 	for _, n := range []int{0, 1, 2, 7} {
@@ -488,7 +489,8 @@ func TestPlanned(t *testing.T) {
 	}
 }
 
-// TestPointwiseOfTypes: values in BFloat16, scores and parameters meet, and each has a gradient of its type.
+// TestPointwiseOfTypes: an expression reads values in BFloat16, scores and parameters, and each has a
+// gradient of its type.
 func TestPointwiseOfTypes(t *testing.T) {
 	var results [2][]float32
 	for k, storage := range []tensor.Element{tensor.Float32, tensor.BFloat16} {

@@ -13,7 +13,7 @@ import (
 type network struct {
 	*bench
 	weights []*autograd.Var
-	forward int // results computed by count
+	forward int // number of results that count has computed
 }
 
 func newNetwork(t *testing.T, layers int, recompute bool) *network {
@@ -45,8 +45,8 @@ func (n *network) count(x *autograd.Var) *autograd.Var {
 	})
 }
 
-// run passes a constant through the layers. It returns the result, what is live then, and the gradients of
-// the weights.
+// run passes a constant through the layers. It returns the result, the bytes that are live after the forward
+// pass, and the gradients of the weights.
 func (n *network) run(
 	layer func(x, w *autograd.Var) *autograd.Var,
 ) (result []float32, live int64, grads [][]float32) {
@@ -68,16 +68,16 @@ func (n *network) run(
 	return result, live, grads
 }
 
-// TestRecompute: with recomputation a tape gives the same bits. After the forward pass it holds the values
-// that are counted here by hand, and it computes none more than twice.
+// TestRecompute: with recomputation a tape gives the same bits. After the forward pass it holds as many
+// values as are counted here by hand. It computes no value more than twice.
 func TestRecompute(t *testing.T) {
 	mask := kernel.NewMask(3, .5, nil)
 	const layers = 6
 	for _, c := range []struct {
 		name             string
 		layer            func(n *network, x, w *autograd.Var) *autograd.Var
-		kept, recomputed int64 // matrices after the forward pass, the last of which is the result
-		again            int   // results of count that are computed again
+		kept, recomputed int64 // matrices after the forward pass, with the result
+		again            int   // number of results of count that are computed again
 	}{
 		{
 			"a layer keeps its aggregation, and not the output of the layer before",
@@ -86,15 +86,15 @@ func TestRecompute(t *testing.T) {
 				h := autograd.Activate(n.aggregate(autograd.Linear(x, w)), kernel.Tanh)
 				return autograd.Activate(n.count(h), kernel.Sigmoid)
 			}, 2 * layers, layers + 1, layers - 1,
-		}, // the result is not released
+		}, // the result of the last layer is not released
 		{"a residual layer keeps its input", func(n *network, x, w *autograd.Var) *autograd.Var {
 			h := autograd.Finish(n.count(x), nil, kernel.ReLU, mask)
 			return autograd.Add(x, n.aggregate(autograd.AddLinear(autograd.Linear(h, w), x, w)))
-		}, 2 * layers, layers, layers}, // the first input is no value of the tape's
+		}, 2 * layers, layers, layers}, // the tape does not own the first input
 		{"a value stays if its input would have to", func(n *network, x, w *autograd.Var) *autograd.Var {
 			h := autograd.Finish(n.count(x), nil, kernel.ReLU, mask)
 			return autograd.Add(x, n.aggregate(autograd.Linear(h, w)))
-		}, layers + 1, layers, 1}, // but for the first
+		}, layers + 1, layers, 1}, // all but the first
 		{
 			"of two layers without aggregation one keeps its output",
 			func(n *network, x, w *autograd.Var) *autograd.Var {
@@ -137,8 +137,8 @@ func TestRecompute(t *testing.T) {
 	}
 }
 
-// TestRecomputeForNobody: a value that was released and that no backward step needs after all is not
-// computed, and lets its inputs go.
+// TestRecomputeForNobody: a value was released, but no backward step needs it after all. It is not computed
+// again, and lets its inputs go.
 func TestRecomputeForNobody(t *testing.T) {
 	n := newNetwork(t, 1, true)
 	w := n.weights[0]
@@ -146,7 +146,7 @@ func TestRecomputeForNobody(t *testing.T) {
 	out := n.tape.Scope(func() *autograd.Var {
 		z := n.aggregate(autograd.Linear(x, w))
 		h := autograd.Activate(n.count(z), kernel.Tanh)
-		autograd.Multiply(h, h) // of which nothing is read
+		autograd.Multiply(h, h) // nobody reads the product
 		return autograd.Multiply(z, z)
 	})
 	n.live("the forward pass", 2) // z and the result
@@ -157,14 +157,14 @@ func TestRecomputeForNobody(t *testing.T) {
 	}
 }
 
-// TestRecomputeTakesDropped: a value that the forward code has dropped, and that an operation takes once more
-// as it is computed again, is released after its last reader, and its gradient reuses its memory.
+// TestRecomputeTakesDropped: an operation that is computed again takes a value that the forward code has
+// dropped. The value is released after its last reader, and its gradient reuses its memory.
 func TestRecomputeTakesDropped(t *testing.T) {
 	n := newNetwork(t, 2, true)
 	var x *autograd.Var
 	out := n.tape.Scope(func() *autograd.Var {
 		x = n.tape.Received(n.team.Memory.New(tensor.Activations, rows, cols), nil)
-		h := autograd.Linear(x, n.weights[0]) // keeps x, which Finish cannot reuse then
+		h := autograd.Linear(x, n.weights[0]) // it keeps x, so Finish cannot reuse x
 		r := autograd.Finish(x, nil, kernel.ReLU, kernel.Mask{})
 		return autograd.Multiply(n.aggregate(h), n.aggregate(autograd.Linear(r, n.weights[1])))
 	})

@@ -72,7 +72,7 @@ func NewTrainingTape(team *kernel.Team, r Random) *Tape {
 	return t
 }
 
-// BeginLayer says that the operations from now on are those of a layer, or of NoLayer.
+// BeginLayer says that the operations from now on belong to a layer, or to NoLayer.
 func (t *Tape) BeginLayer(layer int) {
 	if t.layer == layer {
 		return

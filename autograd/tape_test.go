@@ -109,14 +109,14 @@ func TestValuesLiveWhileHeld(t *testing.T) {
 	x, w, v := b.leaf(rows, inner), b.leaf(inner, cols), b.leaf(inner, cols)
 	var p *autograd.Var
 	out := b.tape.Scope(func() *autograd.Var {
-		h := autograd.Linear(x, w) // nobody keeps h itself
+		h := autograd.Linear(x, w) // nobody keeps h
 		b.live("a product", 1)
-		p = autograd.Activate(h, kernel.Tanh) // keeps its result
+		p = autograd.Activate(h, kernel.Tanh) // it keeps its result
 		b.live("an activation", 2)
 		h.Drop()
 		b.live("its input dropped", 1)
 		q := autograd.Linear(x, v)
-		m := autograd.Multiply(p, q) // keeps both factors
+		m := autograd.Multiply(p, q) // it keeps both factors
 		b.live("a product of elements", 3)
 		p.Drop()
 		q.Drop()
@@ -133,7 +133,7 @@ func TestValuesLiveWhileHeld(t *testing.T) {
 }
 
 // TestBackwardReleasesAsItGoes: when an operation runs backward, only values that earlier operations need are
-// left.
+// still live.
 func TestBackwardReleasesAsItGoes(t *testing.T) {
 	b := newBench(t)
 	x := b.leaf(rows, cols)
@@ -157,8 +157,7 @@ func TestBackwardReleasesAsItGoes(t *testing.T) {
 		return h
 	})
 	b.tape.Backward(autograd.Root{Var: out, Grad: b.ones(out)})
-	// A probe's own result is held only until its backward step ends. The results of the earlier tanhs are
-	// left.
+	// A probe's own result is held only until its backward step ends. The results of the earlier tanhs stay.
 	for i, want := range []int64{4, 3, 2, 1} {
 		if left[i] != want {
 			t.Errorf("step %d backward: %d values are left, want %d", i, left[i], want)
@@ -193,7 +192,7 @@ func TestGradientTakesTheValuesMemory(t *testing.T) {
 			x = b.tape.Record(autograd.Op{
 				Value: value, Inputs: []*autograd.Var{c}, KeepsResult: again,
 				Backward: func(g *tensor.Matrix) {
-					want := 1 // the gradient alone
+					want := 1 // only the gradient
 					if again {
 						want = 2
 						if !slices.Equal(x.Value().Floats(), start.Floats()) {
@@ -205,11 +204,11 @@ func TestGradientTakesTheValuesMemory(t *testing.T) {
 				},
 			})
 			if !aggregated {
-				// Input and gradient, which both share
+				// The input, and a gradient that both share.
 				z := watch("between the products", 2, autograd.Linear(x, left))
 				return autograd.AddLinear(z, x, right)
 			}
-			z := b.tape.New(rows, cols) // as an aggregation does: it adds to the input's gradient itself
+			z := b.tape.New(rows, cols) // like an aggregation, this adds to the input's gradient itself
 			b.team.Copy(z, x.Value())
 			neighbours := b.tape.Record(autograd.Op{
 				Value: z, Inputs: []*autograd.Var{x}, Reads: true,
@@ -287,7 +286,7 @@ func TestConstantsRecordNothing(t *testing.T) {
 
 	h := autograd.Scale(2, c)
 	g := b.ones(h)
-	b.tape.Backward(autograd.Root{Var: h, Grad: g}) // nothing wants it
+	b.tape.Backward(autograd.Root{Var: h, Grad: g}) // nothing needs it
 	b.live("a gradient that nobody wants", 0)
 }
 
@@ -312,7 +311,7 @@ func TestTake(t *testing.T) {
 		name    string
 		x       func() *autograd.Var
 		inPlace bool
-		leaf    bool // may still be used
+		leaf    bool // the Var may still be used
 	}{
 		{"an intermediate value", func() *autograd.Var { return autograd.Scale(1, w) }, true, false},
 		{"a parameter", func() *autograd.Var { return w }, false, true},
@@ -399,8 +398,8 @@ func TestRandomKeys(t *testing.T) {
 	}
 }
 
-// TestComplete: a leaf's gradient is announced once, when the last operation that adds to it has run backward
-// and not before.
+// TestComplete: a leaf's gradient is announced once, when the last operation that adds to it has run
+// backward.
 func TestComplete(t *testing.T) {
 	b := newBench(t)
 	value := b.matrix(cols, cols)
@@ -472,7 +471,7 @@ func TestLedgerOfSeveralTapes(t *testing.T) {
 }
 
 // TestCutTape: a pass over two tapes, where an input of the second is a result of the first, has the
-// gradients of one pass. The first tape runs backward from two roots, because it hands on two values. An
+// gradients of one pass. The first tape runs backward from two roots, because it passes on two values. An
 // input on which nothing depends has the gradient 0.
 func TestCutTape(t *testing.T) {
 	b := newBench(t)
@@ -512,8 +511,7 @@ func TestCutTape(t *testing.T) {
 	}
 }
 
-// TestRowsAreInherited: a result has the rows of its inputs. If these differ, the operation must say what its
-// rows are.
+// TestRowsAreInherited: a result has the rows of its inputs. If these differ, the operation must give Rows.
 func TestRowsAreInherited(t *testing.T) {
 	b := newBench(t)
 	one, other := autograd.AllHere(rows), autograd.AllHere(rows)
@@ -531,12 +529,12 @@ func TestRowsAreInherited(t *testing.T) {
 }
 
 // TestGradientOfBlocks: a gradient in BFloat16 that is added up over several blocks is rounded once, together
-// with the gradient that was there, and a matrix that other gradients share keeps its elements. The
-// numbers are by hand: BFloat16 has steps of 1/128 above 1, so that 1 + 1/256 would be rounded to 1.
+// with the gradient that was there, and a matrix that other gradients share keeps its elements. The numbers
+// are computed by hand: BFloat16 has steps of 1/128 above 1, so that 1 + 1/256 would be rounded to 1.
 func TestGradientOfBlocks(t *testing.T) {
 	for _, c := range []struct {
 		element tensor.Element
-		before  float32 // the gradient that was there; 0: none
+		before  float32 // the gradient before; 0: none
 		want    float32
 	}{
 		{tensor.BFloat16, 1, 1 + 2./128}, // 1 + 3/256, halfway
@@ -573,8 +571,7 @@ func TestGradientOfBlocks(t *testing.T) {
 	}
 }
 
-// TestOnLayer: the tape tells which layer its operations are of, forward and backward, and only when that
-// changes.
+// TestOnLayer: the tape tells the layer of its operations, forward and backward, only when it changes.
 func TestOnLayer(t *testing.T) {
 	b := newBench(t)
 	var told []string

@@ -16,7 +16,7 @@ import (
 	"weft/tensor"
 )
 
-// save writes a checkpoint of one file for each list of arrays.
+// save writes a checkpoint with a file for each list of arrays.
 func save(t *testing.T, path string, epoch int, workers ...[]Array) {
 	t.Helper()
 	f, err := OpenFolder(path)
@@ -44,7 +44,8 @@ func open(t *testing.T, path string, epoch int) *Checkpoint {
 	return c
 }
 
-// TestRowsOfAllVertices: a table of all vertices has more rows than are read at a time, each at its vertex.
+// TestRowsOfAllVertices: a table of all vertices has more rows than are read at a time. Each row comes to its
+// vertex.
 func TestRowsOfAllVertices(t *testing.T) {
 	const n = 5000
 	want := make([]float32, n)
@@ -105,8 +106,8 @@ func TestRowsOfAnyDivision(t *testing.T) {
 	}
 }
 
-// TestLoadingTakesLittle: rows of listed vertices come from several files in memory for the lists of the
-// files alone, with no table of the rows that this worker needs.
+// TestLoadingTakesLittle: loading rows of listed vertices from several files takes memory only for the lists
+// of the files, and none for a table of the rows that this worker needs.
 func TestLoadingTakesLittle(t *testing.T) {
 	const n, files = 1 << 16, 4
 	team := kernel.NewTeam(1, tensor.NewMeter())
@@ -152,7 +153,8 @@ func TestLoadingTakesLittle(t *testing.T) {
 	}
 }
 
-// TestArrays: a matrix and a count come back, whoever wrote them. Others of that name do not fit.
+// TestArrays: a matrix and a count are loaded, whichever worker wrote them. Arrays of that name with another
+// shape or kind are refused.
 func TestArrays(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "checkpoints")
 	seven := int64(7)
@@ -182,8 +184,8 @@ func TestArrays(t *testing.T) {
 	}
 }
 
-// TestOddBFloat16s: an odd number of bfloat16s keeps its last one, in a snapshot and in a file, and what
-// follows it.
+// TestOddBFloat16s: an odd number of bfloat16s keeps its last one, in a snapshot and in a file, and so does
+// the array after it.
 func TestOddBFloat16s(t *testing.T) {
 	memory := tensor.NewMeter()
 	defer memory.Close()
@@ -236,7 +238,8 @@ func TestSnapshot(t *testing.T) {
 	}
 }
 
-// TestFolder: the last two checkpoints stay. One that is not whole is none, and goes when the run continues.
+// TestFolder: the last two checkpoints stay. An unfinished one does not count, and is removed when the run
+// continues.
 func TestFolder(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "checkpoints")
 	one := []Array{{Name: "m", Shape: []int{1}, Floats: []float32{1}}}
@@ -261,7 +264,7 @@ func TestFolder(t *testing.T) {
 	if err != nil || len(entries) != 2 || entries[0].Name() != "epoch-000000003" {
 		t.Errorf("left %v, %v", entries, err)
 	}
-	save(t, path, 3, one) // in the place of one that was damaged
+	save(t, path, 3, one) // takes the place of a damaged one
 	if got, err := Epochs(path); err != nil || !slices.Equal(got, []int{4, 3}) {
 		t.Errorf("checkpoints %d, %v", got, err)
 	}

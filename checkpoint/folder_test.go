@@ -15,7 +15,8 @@ import (
 	"weft/internal/require"
 )
 
-// TestContinueFrom: of what a killed run leaves, the last two checkpoints up to the epoch stay.
+// TestContinueFrom: after a killed run, the last two checkpoints up to the epoch stay, and everything else
+// goes.
 func TestContinueFrom(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "checkpoints")
 	folder, err := OpenFolder(path)
@@ -72,7 +73,7 @@ func TestFolderIsNoLink(t *testing.T) {
 	}
 }
 
-// TestFolderInAnother: where another folder has taken the place of the one above, it is left alone.
+// TestFolderInAnother: if another folder has taken the place of the one above, it is left alone.
 func TestFolderInAnother(t *testing.T) {
 	base := t.TempDir()
 	run, moved := filepath.Join(base, "run"), filepath.Join(base, "moved")

@@ -10,7 +10,7 @@ import (
 )
 
 // TestDamagedManifest: whichever bit of a manifest is flipped, the checkpoint is refused, or its files and
-// what the run keeps are those of before.
+// Run are unchanged.
 func TestDamagedManifest(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "checkpoints")
 	folder, err := OpenFolder(path)

@@ -31,7 +31,7 @@ func StateOf(rows ...*autograd.Var) State { return State{Rows: rows} }
 // with returns the state with other rows of its only vertex type.
 func (s State) with(h *autograd.Var) State { return State{Rows: []*autograd.Var{h}, H0: s.H0} }
 
-// Vars returns the values of the state: those that are set.
+// Vars returns the values of the state that are not nil.
 func (s State) Vars() (vars []*autograd.Var) {
 	for _, v := range slices.Concat(s.Rows, []*autograd.Var{s.H0}, s.Edges, s.Beside) {
 		if v != nil {

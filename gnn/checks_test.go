@@ -10,7 +10,7 @@ import (
 	"weft/tensor"
 )
 
-// TestMessagesOfOneColumn are messages as any others.
+// TestMessagesOfOneColumn: messages may have one column.
 func TestMessagesOfOneColumn(t *testing.T) {
 	team := kernel.NewTeam(1, tensor.NewMeter())
 	defer team.Memory.Close()

@@ -22,7 +22,7 @@ func TestCost(t *testing.T) {
 	var specs []gnn.Spec
 	for _, s := range forms() {
 		if s.Bases > 0 {
-			continue // mixing weights is work of neither vertices nor edges
+			continue // the work of mixing weights grows with neither vertices nor edges
 		}
 		for _, direction := range []string{"in", "out", "both"} {
 			if kind, _ := gnn.KindOf(s.Model); direction == "both" && (s.Decoupled || kind.OneDirection) ||
@@ -87,8 +87,8 @@ func multiplyAdds(t *testing.T, g *graph.Graph, blocks []gnn.BlockSpec, i int) (
 }
 
 // TestTypedCost compares the costs of layers of several relations with the products of PyG's layers, counted
-// by hand: columns in × columns out × vertices, by all vertices and rounded up. There are 24 papers of
-// 7 columns and 15 authors of 5. The hidden width is 12, and there are 6 classes.
+// by hand: columns in × columns out × vertices, divided by the number of all vertices and rounded up. There
+// are 24 papers of 7 columns and 15 authors of 5. The hidden width is 12, and there are 6 classes.
 func TestTypedCost(t *testing.T) {
 	const (
 		paper, author, all = 24, 15, 39

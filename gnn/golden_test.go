@@ -75,7 +75,7 @@ func readGolden(t *testing.T, file string) *golden {
 	return &golden{t, meta, tensors}
 }
 
-// of is the name of a type's tensor, of which a graph of one type has one without the type's name.
+// of returns the name of a type's tensor. In a graph of one type the name lacks the type.
 func (g *golden) of(name, typ string) string {
 	if g.meta["types"] == "" {
 		return name
@@ -83,7 +83,7 @@ func (g *golden) of(name, typ string) string {
 	return name + "." + typ
 }
 
-// edges are those of a relation.
+// edges returns the edges of a relation.
 func (g *golden) edges(name string) (e graph.Edges) {
 	index := g.tensors[name]
 	n := index.Shape[1]
@@ -94,7 +94,7 @@ func (g *golden) edges(name string) (e graph.Edges) {
 	return e
 }
 
-// graph is the graph of the file, of one type of vertices and edges or of several.
+// graph returns the graph of the file, which has one type of vertices and edges, or several.
 func (g *golden) graph() *graph.Graph {
 	g.t.Helper()
 	if g.meta["types"] == "" {
@@ -138,7 +138,7 @@ func (g *golden) spec() gnn.Spec {
 	return s
 }
 
-// model is the file's model with its weights.
+// model returns the file's model with its weights.
 func (g *golden) model(team *kernel.Team, p *sar.Partition) (gnn.Model, *nn.Params) {
 	g.t.Helper()
 	classes := g.tensors["logits"].Shape[1]
@@ -147,7 +147,7 @@ func (g *golden) model(team *kernel.Team, p *sar.Partition) (gnn.Model, *nn.Para
 	return m, params
 }
 
-// built is a model of all blocks over a partition, and its parameters.
+// built returns a model of all blocks over a partition, and its parameters.
 func built(t testing.TB, team *kernel.Team, p *sar.Partition, s gnn.Spec,
 	classes int,
 ) (gnn.Model, *nn.Params) {
@@ -158,13 +158,13 @@ func built(t testing.TB, team *kernel.Team, p *sar.Partition, s gnn.Spec,
 	return gnn.Build(blocks, 0, len(blocks), over(p, params)), params
 }
 
-// over is what a model is built of over a partition.
+// over returns the environment of a model over a partition.
 func over(p *sar.Partition, params *nn.Params) gnn.Env {
 	return gnn.Env{Params: params, Schema: p.Schema(), Rows: p.Types(), Propagators: p.Propagator}
 }
 
-// TestBiasesOfDirGNNConv: biases of a file that batch norm would subtract move its running mean: by half of
-// those of the two directions, and by the root's.
+// TestBiasesOfDirGNNConv: batch norm would subtract a file's biases, so they move its running mean: half of
+// each direction's bias, and the root's bias.
 func TestBiasesOfDirGNNConv(t *testing.T) {
 	g := readGolden(t, "testdata/sage-2-both.safetensors")
 	team := kerneltest.Team(t, 1, tensor.NewMeter())
@@ -188,8 +188,8 @@ func TestBiasesOfDirGNNConv(t *testing.T) {
 	biased(params, "layers.0.conv.", "layers.1.norm.module.running_mean")
 }
 
-// PyG's DirGNNConv keeps the root weights of the SAGEConv that it wraps, and never uses them. A file may hold
-// them.
+// TestRootWeightsOfDirGNNConv: PyG's DirGNNConv keeps the root weights of the SAGEConv that it wraps, and
+// never uses them. A file may hold them.
 func TestRootWeightsOfDirGNNConv(t *testing.T) {
 	g := readGolden(t, "testdata/sage-2-both.safetensors")
 	team := kerneltest.Team(t, 1, tensor.NewMeter())
@@ -206,7 +206,7 @@ func TestRootWeightsOfDirGNNConv(t *testing.T) {
 	}
 }
 
-// matrix copies values into a matrix of the team's.
+// matrix copies values into a matrix in the team's memory.
 func matrix(team *kernel.Team, rows int, values []float32) *tensor.Matrix {
 	m := team.Memory.New(tensor.Features, rows, len(values)/rows)
 	copy(m.Floats(), values)
@@ -222,9 +222,9 @@ func int32s(team *kernel.Team, values []int64) *tensor.Matrix {
 }
 
 // near fails unless got is within 1e-5 of the largest wanted value for each layer (single precision), or
-// within 5e-7, the rounding of sums whose terms of about 1 cancel. In a deep model it is 3e-8 for each layer:
-// on x86 too, a change of the last bits of x moves the gradient of att_src in the 27th of 32 layers by up to
-// 7.7e-7 (300 draws).
+// within 5e-7, the rounding of sums whose terms of about 1 cancel. In a deep model 3e-8 for each layer takes
+// the place of 5e-7: on x86 too, a change of the last bits of x moves the gradient of att_src in the 27th of
+// 32 layers by up to 7.7e-7 (300 draws).
 func (g *golden) near(what string, got, want []float32) {
 	g.t.Helper()
 	if len(got) != len(want) {
@@ -245,10 +245,10 @@ func (g *golden) near(what string, got, want []float32) {
 }
 
 // TestGolden compares every model's logits, loss, running statistics and gradients with PyTorch Geometric's,
-// on a directed graph with isolated vertices, a hub, self loops and duplicate edges; and those of R-GCN and
-// of models with a convolution for each relation, on graphs of several types of vertices or edges. The
-// features are given in three forms, which take three orders of work: as a value with a gradient, as a
-// constant that is the same in every epoch, and sparse.
+// on a directed graph with isolated vertices, a hub, self loops and duplicate edges. R-GCN, and models with a
+// convolution for each relation, run on graphs of several types of vertices or edges. The features have three
+// forms, which lead to three orders of work: as a value with a gradient, as a constant that is the same in
+// every epoch, and sparse.
 func TestGolden(t *testing.T) {
 	for folder, least := range map[string]int{".": 50, "typed": 9, "relations": 14} {
 		files, err := filepath.Glob(filepath.Join("testdata", folder, "*.safetensors"))
@@ -305,8 +305,8 @@ func testGolden(t *testing.T, file, input string) {
 	}
 }
 
-// sameGradients compares the gradients of the parameters. PyTorch's model may have others, on which nothing
-// depends.
+// sameGradients compares the gradients of the parameters. PyTorch's model may have further parameters, on
+// which nothing depends.
 func (g *golden) sameGradients(schema gnn.Schema, got nn.State) {
 	g.t.Helper()
 	want := g.state("grad.")
@@ -331,7 +331,7 @@ func (g *golden) sameGradients(schema gnn.Schema, got nn.State) {
 }
 
 // sameStatistics compares the running statistics of norms after the pass. A running mean lacks the biases
-// that the norm cancels, as it did when it was loaded.
+// that the norm cancels, both when it is loaded and after the pass.
 func (g *golden) sameStatistics(loaded, got nn.State) {
 	g.t.Helper()
 	given := g.state("param.")

@@ -15,7 +15,7 @@ import (
 	"weft/tensor"
 )
 
-// initial are the initial parameters of a model of two layers, by a scheme.
+// initial returns the initial parameters of a model of two layers, for a scheme.
 func initial(t *testing.T, s gnn.Spec, scheme string, features, classes int) nn.State {
 	t.Helper()
 	team := kernel.NewTeam(1, tensor.NewMeter())
@@ -45,8 +45,8 @@ func reaches(t *testing.T, what string, numbers []float32, bound float64) {
 	}
 }
 
-// TestInitialBlocks: R-GCN's weights are drawn from ±√(6/(in+out)) (Glorot & Bengio 2010), where a diagonal
-// block has a share of both.
+// TestInitialBlocks: R-GCN's weights are drawn from ±√(6/(in+out)) (Glorot & Bengio 2010). A diagonal block
+// has its share of in and out.
 func TestInitialBlocks(t *testing.T) {
 	const features, hidden, classes = 96, 48, 24
 	for _, diagonal := range []int{0, 4} {
@@ -74,7 +74,7 @@ func TestInitialBlocks(t *testing.T) {
 }
 
 // TestInitScheme: the weights of linear layers reach the bound of the scheme, ±√(6/(in+out)) (Glorot & Bengio
-// 2010) or ±1/√in (torch.nn.Linear), and those of the other scheme do not. Biases and attention vectors are
+// 2010) or ±1/√in (torch.nn.Linear), and weights of the other scheme do not. Biases and attention vectors are
 // the same with every scheme.
 func TestInitScheme(t *testing.T) {
 	const features, hidden, classes = 96, 48, 24

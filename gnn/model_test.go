@@ -92,7 +92,7 @@ func TestOnly(t *testing.T) {
 }
 
 // TestPartsOfAModel: a model that is built in two parts has the same parameters and initial values as one
-// that is built whole, wherever it is cut. The two parts in turn compute what the whole computes.
+// that is built whole, wherever it is cut. The two parts, one after the other, compute the same as the whole.
 func TestPartsOfAModel(t *testing.T) {
 	const features, classes, vertices = 5, 3, 7
 	e := graph.Edges{Source: []int32{0, 1, 2, 3, 5, 5, 2, 2}, Target: []int32{1, 0, 0, 4, 4, 5, 6, 6}}
@@ -169,7 +169,7 @@ func (c carrier) Forward(s gnn.State) gnn.State {
 }
 
 // TestInitialResidual: the initial residual lives while later blocks read it, and is released after the last
-// of these. Its gradient is the sum over its readers.
+// of them. Its gradient is the sum over its readers.
 func TestInitialResidual(t *testing.T) {
 	team := kerneltest.Team(t, 1, tensor.NewMeter())
 	defer team.Memory.Close()
@@ -201,8 +201,8 @@ func TestInitialResidual(t *testing.T) {
 	}
 }
 
-// TestDepthIsTwoTensors: for its backward pass, a layer of a deep model keeps two tensors: what its product
-// reads, and what its activation or norm reads.
+// TestDepthIsTwoTensors: for its backward pass, a layer of a deep model keeps two tensors: one that its
+// product reads, and one that its activation or norm reads.
 func TestDepthIsTwoTensors(t *testing.T) {
 	const vertices, width = 4096, 16
 	of := paralleltest.GraphOf(t, vertices, ring(vertices, 2*vertices))

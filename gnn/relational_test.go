@@ -26,10 +26,10 @@ type relationalCase struct {
 	layers   int
 }
 
-// relationalEnds are the types of a relation's sources and targets.
+// relationalEnds are the types of the sources and targets of each relation.
 var relationalEnds = [][2]int{{0, 0}, {1, 0}, {0, 1}}
 
-// mean is a relation's mean over in-neighbours.
+// mean returns a relation's mean over in-neighbours.
 func (c *relationalCase) mean(r int, rows [2]*reference.Matrix) *reference.Matrix {
 	z := reference.New(c.count[relationalEnds[r][1]], rows[0].Cols)
 	reference.SpMM(z, c.means[r], rows[relationalEnds[r][0]])

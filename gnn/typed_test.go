@@ -20,7 +20,7 @@ import (
 	"weft/train/paralleltest"
 )
 
-// typedGraph is the graph of a golden file with several types of vertices or edges.
+// typedGraph returns the graph of a golden file with several types of vertices or edges.
 func (g *golden) typedGraph() *graph.Graph {
 	g.t.Helper()
 	var types []graph.VertexType
@@ -52,7 +52,7 @@ func (g *golden) typedGraph() *graph.Graph {
 type run struct{ from, n int }
 
 // runsOf returns the ranges of PyG's tensor for all types, in R-GCN's first layer, that belong to one vertex
-// type here, and the shape that they have here.
+// type in weft, and their shape in weft.
 func (g *golden) runsOf(schema gnn.Schema, name string, shape []int, typ int) (runs []run, here []int) {
 	first, vertices := 0, 0
 	for i, v := range schema.Types {
@@ -109,7 +109,7 @@ func (g *golden) byType(schema gnn.Schema, state nn.State) nn.State {
 	return state
 }
 
-// union joins the gradients of the vertex types to those of one tensor for all types, as want has it.
+// union joins the gradients of the vertex types to one tensor for all types, as in want.
 func (g *golden) union(schema gnn.Schema, got, want nn.State) {
 	for _, name := range ofAllTypes {
 		all, is := want[name]
@@ -132,7 +132,7 @@ func (g *golden) union(schema gnn.Schema, got, want nn.State) {
 	}
 }
 
-// inputs are the features of all types on a tape.
+// inputs puts the features of all types on a tape.
 func (g *golden) inputs(tape *autograd.Tape, p *sar.Partition, input string) (x []*autograd.Var) {
 	team := tape.Team
 	for i, v := range p.Schema().Types {
@@ -146,7 +146,7 @@ func (g *golden) inputs(tape *autograd.Tape, p *sar.Partition, input string) (x 
 	return x
 }
 
-// citations is a schema of two types, of which one may lack features.
+// citations returns a schema of two types. Either may lack features (0 columns).
 func citations(paper, author int) gnn.Schema {
 	return gnn.Schema{
 		Types: []gnn.VertexType{
@@ -161,7 +161,8 @@ func citations(paper, author int) gnn.Schema {
 	}
 }
 
-// TestTypedRefused: what a heterogeneous graph does not allow is refused in one line, which says what to do.
+// TestTypedRefused: settings that a heterogeneous graph does not allow are refused in one line, which says
+// what to do.
 func TestTypedRefused(t *testing.T) {
 	of := func(model string) func(s *gnn.Spec) { return func(s *gnn.Spec) { s.Model = model } }
 	blocks := func(n, embedding int) func(s *gnn.Spec) {
@@ -170,7 +171,7 @@ func TestTypedRefused(t *testing.T) {
 	unchanged, both := func(*gnn.Spec) {}, citations(7, 5)
 	wanted := both
 	wanted.Outputs = []int{0, 1}
-	alone := func(r gnn.Relation) gnn.Schema { // of which no paper is left after the second layer
+	alone := func(r gnn.Relation) gnn.Schema { // no rows of papers are left after the second layer
 		return gnn.Schema{
 			Types:     []gnn.VertexType{{Name: "paper", Columns: 3}, {Name: "author", Columns: 3}},
 			Relations: []gnn.Relation{r},
@@ -252,8 +253,8 @@ func TestTypedRefused(t *testing.T) {
 	}
 }
 
-// TestTypedReach: a layer has the parameters of those relations that the logits depend on. Files may hold
-// others.
+// TestTypedReach: a layer has parameters only for relations that the logits depend on. Files may hold those
+// of others.
 func TestTypedReach(t *testing.T) {
 	g := readGolden(t, "testdata/relations/rgcn-types-bare.safetensors")
 	team := kerneltest.Team(t, 1, tensor.NewMeter())
@@ -300,7 +301,7 @@ func TestTypedReach(t *testing.T) {
 	}
 }
 
-// papers is a graph of one vertex type and relations of the given names.
+// papers returns a graph of one vertex type, with relations of these names.
 func papers(t *testing.T, relations ...string) *graph.Graph {
 	t.Helper()
 	g := &graph.Graph{
@@ -319,8 +320,8 @@ func papers(t *testing.T, relations ...string) *graph.Graph {
 	return g
 }
 
-// TestTypedNorms: norms have PyG's names. to_hetero makes one for each vertex type, also if there is one
-// type. A model of RGCNConv has one for all.
+// TestTypedNorms: norms have PyG's names. to_hetero makes one for each vertex type, even if there is only one
+// type. A model of RGCNConv has one norm for all types.
 func TestTypedNorms(t *testing.T) {
 	team := kerneltest.Team(t, 1, tensor.NewMeter())
 	defer team.Memory.Close()
@@ -342,8 +343,8 @@ func TestTypedNorms(t *testing.T) {
 	}
 }
 
-// TestInputDropout: dropout of almost all input of the first layer leaves nothing of it, for one relation and
-// for several. The layers' biases are zeros at first.
+// TestInputDropout: dropout of almost all input leaves zeros, for one relation and for several. The layers'
+// biases are zeros at first.
 func TestInputDropout(t *testing.T) {
 	for model, relations := range map[string][]string{"gcn": {"cites"}, "rgcn": {"cites", "extends"}} {
 		team := kerneltest.Team(t, 1, tensor.NewMeter())

@@ -9,9 +9,9 @@ import (
 	"weft/tensor"
 )
 
-// TestExp holds the exponential to 4 units in the last place over [−87, 88]. Below 0 it is seen in double
-// precision through the binary cross-entropy ln(1 + e^−x) of a right answer; above 0 through the sigmoid 1/(1
-// + e^x) of −x, which rounds twice more.
+// TestExp holds the exponential to 4 units in the last place over [−87, 88]. Below 0 the test sees it in
+// double precision, through the binary cross-entropy ln(1 + e^−x) of a right answer. Above 0 it sees it
+// through the sigmoid 1/(1 + e^x) of −x, which rounds twice more.
 func TestExp(t *testing.T) {
 	with(t, func(s *suite) {
 		const n = 20000
@@ -34,7 +34,7 @@ func TestExp(t *testing.T) {
 		worst = 0
 		s.team.Finish(sigmoid, many, nil, kernel.Sigmoid, kernel.Mask{})
 		for i, got := range sigmoid.Floats() {
-			// Below, float32 loses digits
+			// below, float32 loses digits
 			if want := reference.Sigmoid(float64(many.Floats()[i])); want > 1.2e-38 {
 				worst = math.Max(worst, math.Abs(float64(got)-want)/ulp(want))
 			}
@@ -46,8 +46,8 @@ func TestExp(t *testing.T) {
 	})
 }
 
-// TestGELU holds Φ to 1e-7, before the rounding of x·Φ(x), and GELU's derivative to 2e-7 on [−12, 12]. It looks
-// at the ends too.
+// TestGELU holds Φ to 1e-7, before the rounding of x·Φ(x), and GELU's derivative to 2e-7 on [−12, 12]. It
+// also looks at the ends.
 func TestGELU(t *testing.T) {
 	with(t, func(s *suite) {
 		const n = 100_000
@@ -85,13 +85,13 @@ func TestGELU(t *testing.T) {
 	})
 }
 
-// ulp is the distance of float32 numbers around x.
+// ulp returns the distance of neighbouring float32 numbers at x.
 func ulp(x float64) float64 {
 	_, e := math.Frexp(x)
 	return math.Ldexp(1, e-24)
 }
 
-// TestWeightGradientRoundsOnce: where one row of each tile of 1024 counts, the sum over the tiles is that of
+// TestWeightGradientRoundsOnce: if one row of each tile of 1024 counts, the sum over the tiles is the sum in
 // double precision, rounded once.
 func TestWeightGradientRoundsOnce(t *testing.T) {
 	with(t, func(s *suite) {
@@ -120,7 +120,7 @@ func TestWeightGradientRoundsOnce(t *testing.T) {
 	})
 }
 
-// TestNaNStays: a NaN is never turned into a number on the way, where it would hide what went wrong.
+// TestNaNStays: no kernel turns a NaN into a number, which would hide that something went wrong.
 func TestNaNStays(t *testing.T) {
 	nan := float32(math.NaN())
 	with(t, func(s *suite) {
@@ -156,7 +156,7 @@ func TestNaNStays(t *testing.T) {
 			}
 		}
 
-		for at := range 21 { // norms: a NaN in one column, or one row
+		for at := range 21 { // in norms, a NaN stays in its column, or in its row
 			row := func() *tensor.Matrix { return s.positive(1, 21) }
 			norm := kernel.Normalization{Mean: row(), Rstd: row(), Gamma: row(), Beta: row()}
 			x, z := s.normal(40, 21), s.blank(40, 21)

@@ -127,7 +127,7 @@ func conformBinaryCrossEntropy(s *suite) {
 	})
 }
 
-// conformHits: half of the rows have their largest logit at the label. Many logits are equal, and some are NaN.
+// conformHits: half of the rows have their largest logit at the label. Many logits are equal. Some are NaN.
 func conformHits(s *suite) {
 	s.shapes(func(s *suite, rows, cols int) {
 		z, labels64, labels32 := s.blank(rows, cols), make([]int64, rows), make([]int32, rows)

@@ -41,8 +41,8 @@ func forced(variable string, names []string, possible func(int) bool, best int) 
 	return best
 }
 
-// SIMD returns the instruction set that the kernels use: avx512, avx2 or portable. It is the best this CPU
-// has, or what the environment variable WEFT_SIMD asks for.
+// SIMD returns the instruction set that the kernels use: avx512, avx2 or portable. It is the best that this
+// CPU has, or the one that the environment variable WEFT_SIMD names.
 func SIMD() string { return levels[level] }
 
 var allProducts = []string{

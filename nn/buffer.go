@@ -35,7 +35,7 @@ func (b *Buffer) Len() int {
 	return len(b.Values)
 }
 
-// Read returns the values for reading. In a plan those of Of are zeros.
+// Read returns the values for reading. In a plan, the values of Of are zeros.
 func (b *Buffer) Read() []float32 {
 	if b.Of == nil {
 		return b.Values
@@ -46,7 +46,7 @@ func (b *Buffer) Read() []float32 {
 	return make([]float32, b.Of.Len())
 }
 
-// Write returns the values for changing. In a plan it returns nil for those of Of.
+// Write returns the values for changing. In a plan it returns nil if they are in Of.
 func (b *Buffer) Write() []float32 {
 	if b.Of != nil {
 		return b.Of.WriteFloats()

@@ -16,7 +16,7 @@ type columnNorm struct {
 	sums        []float64 // two for each column, only within one pass
 }
 
-// statistics are those of one pass.
+// statistics are the statistics of one pass.
 type statistics struct {
 	shift, rstd *tensor.Matrix  // 1 × columns; the tape releases them
 	inputs      []*autograd.Var // parameters that shift and rstd depend on

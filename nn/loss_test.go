@@ -18,7 +18,7 @@ func int32s(team *kernel.Team, values ...int32) *tensor.Matrix {
 	return m
 }
 
-// holdLoss holds a loss of listed rows, with its gradient and without, against what it should be.
+// holdLoss compares a loss of listed rows, with its gradient and without, with the exact values.
 func holdLoss(t *testing.T, what string, logits *autograd.Var, y nn.Targets, rows *tensor.Matrix,
 	total, want float64, grad []float64,
 ) {
@@ -32,8 +32,9 @@ func holdLoss(t *testing.T, what string, logits *autograd.Var, y nn.Targets, row
 	}
 }
 
-// TestLoss compares both losses, of several labels also where some are missing, and their gradients with the
-// reference, for one worker, and for two workers that list a part each: the parts add up to the mean.
+// TestLoss compares both losses and their gradients with the reference, for several labels also if some are
+// missing. It does so for one worker, and for two workers that list a part each: the parts add up to the
+// mean.
 func TestLoss(t *testing.T) {
 	team := newTeam(t)
 	const rows, classes = 9, 4
@@ -87,8 +88,9 @@ func TestLoss(t *testing.T) {
 	}
 }
 
-// TestLabelSmoothing holds CrossEntropyLoss(label_smoothing=0.1) against its definition in float64: with
-// targets q, the mean over rows of −Σ_c q_c·log softmax(z)_c, with the gradient softmax(z) − q over the rows.
+// TestLabelSmoothing compares the loss of CrossEntropyLoss(label_smoothing=0.1) with its definition in
+// float64: with targets q, the mean over rows of −Σ_c q_c·log softmax(z)_c, with the gradient softmax(z) − q
+// over the rows.
 func TestLabelSmoothing(t *testing.T) {
 	team := newTeam(t)
 	const rows, classes, ε = 9, 4, 0.1

@@ -22,7 +22,7 @@ func newTeam(t *testing.T) *kernel.Team {
 	return team
 }
 
-// normal holds random numbers of the given mean and a deviation of 1.
+// normal returns random numbers with the given mean and a deviation of 1.
 func normal(team *kernel.Team, seed uint64, rows, cols int, mean float64) *tensor.Matrix {
 	r := rand.New(rand.NewPCG(seed, seed))
 	m := team.Memory.New(tensor.Features, rows, cols)
@@ -40,7 +40,7 @@ func copyOf(team *kernel.Team, m *tensor.Matrix) *tensor.Matrix {
 
 func exact(m *tensor.Matrix) *reference.Matrix { return reference.From32(m.Rows, m.Cols, m.Floats()) }
 
-// near wants numbers within 1e-5, or 1e-5 of their size where that is above 1.
+// near fails unless numbers agree within 1e-5, or within 1e-5 of their size if that is above 1.
 func near(t *testing.T, what string, got []float32, want []float64) {
 	t.Helper()
 	if len(got) != len(want) {
@@ -53,13 +53,13 @@ func near(t *testing.T, what string, got []float32, want []float64) {
 	}
 }
 
-// near32 wants equal numbers to the same precision.
+// near32 fails unless numbers agree to the same precision.
 func near32(t *testing.T, what string, got, want []float32) {
 	t.Helper()
 	near(t, what, got, reference.Vector(want))
 }
 
-// normed is what a forward and backward pass through a norm leaves.
+// normed has the results of a forward and backward pass through a norm.
 type normed struct {
 	params *nn.Params
 	z, dx  *tensor.Matrix
@@ -70,7 +70,7 @@ func pass(team *kernel.Team, training bool, make func(ps *nn.Params) nn.Norm, x,
 ) normed {
 	ps := nn.NewParams(team, 1)
 	norm := make(ps)
-	for k, p := range ps.List { // gamma and beta of either sign
+	for k, p := range ps.List { // gamma and beta have either sign
 		for i := range p.Value.Floats() {
 			p.Value.Floats()[i] = float32(i%5) - 1.5 + float32(k)
 		}
@@ -95,7 +95,7 @@ func pass(team *kernel.Team, training bool, make func(ps *nn.Params) nn.Norm, x,
 	return normed{ps, z, in.TakeGrad()}
 }
 
-// values are those of the parameters.
+// values returns the values of the parameters.
 func (n normed) values() (all [][]float64) {
 	for _, p := range n.params.List {
 		all = append(all, reference.Vector(p.Value.Floats()))
@@ -117,7 +117,7 @@ func batchNorm(width int) func(ps *nn.Params) nn.Norm {
 	return func(ps *nn.Params) nn.Norm { return nn.NewBatchNorm(ps, "norm", width) }
 }
 
-// biasedNorm is a batch norm of x − 2 with a bias of 2.
+// biasedNorm computes a batch norm of x − 2 with a bias of 2.
 func biasedNorm(width int) func(ps *nn.Params) nn.Norm {
 	return func(ps *nn.Params) nn.Norm { return biased{nn.NewBatchNorm(ps, "norm", width)} }
 }
@@ -149,8 +149,8 @@ func pairNorm(width int) func(ps *nn.Params) nn.Norm {
 	return func(*nn.Params) nn.Norm { return nn.NewPairNorm(width) }
 }
 
-// TestNormLeavesItsInputWhole: without recording, the result reuses the memory of an input that is given
-// away, and of no other. Both results have the same bits.
+// TestNormLeavesItsInputWhole: without recording, the result reuses the memory of an InPlace input, and of no
+// other. Both results have the same bits.
 func TestNormLeavesItsInputWhole(t *testing.T) {
 	for name, make := range map[string]func(ps *nn.Params) nn.Norm{
 		"batch": batchNorm(3),
@@ -176,7 +176,7 @@ func TestNormLeavesItsInputWhole(t *testing.T) {
 	}
 }
 
-// TestNormAgain: norms in sets from Again take no memory, and leave what their set commits.
+// TestNormAgain: norms in sets from Again take no memory, and do not change what the first set commits.
 func TestNormAgain(t *testing.T) {
 	const cols = 256
 	team := newTeam(t)
@@ -259,7 +259,7 @@ func TestBatchNorm(t *testing.T) {
 	}
 }
 
-// peers are two workers in one process. Each sum waits for the other's.
+// peers are two workers in one process. Each Sum waits for the other worker's.
 type peers struct {
 	rank         int
 	mine, theirs chan []float64
@@ -279,8 +279,8 @@ func (p peers) Sum(values []float64) {
 
 func (p peers) Max([]float64) { panic("no norm asks") }
 
-// TestNormsOfTwoWorkers: two workers with unequal shares of the rows compute what one computes with all of
-// them; their gradients of parameters are shares. One of the workers may have no rows at all.
+// TestNormsOfTwoWorkers: two workers with unequal shares of the rows compute the same as one worker with all
+// rows. Their gradients of parameters add up. One of the workers may have no rows at all.
 func TestNormsOfTwoWorkers(t *testing.T) {
 	for name, norm := range map[string]func(width int) func(ps *nn.Params) nn.Norm{
 		"batch": batchNorm, "graph": graphNorm, "pair": pairNorm,
@@ -339,7 +339,7 @@ func testTwoWorkers(t *testing.T, norm func(width int) func(ps *nn.Params) nn.No
 	}
 }
 
-// TestBatchNormOfNoSpread: a constant column, and a single row, are normalised to beta, and their gradient is
+// TestBatchNormOfNoSpread: a constant column and a single row are normalised to beta, and their gradient is
 // zero.
 func TestBatchNormOfNoSpread(t *testing.T) {
 	for _, rows := range []int{1, 2000} {
@@ -356,12 +356,12 @@ func TestBatchNormOfNoSpread(t *testing.T) {
 			}
 		}
 		for i, d := range got.dx.Floats() {
-			// γ·rstd is up to 1200 here, and what it multiplies is g less its own mean.
+			// γ·rstd is up to 1200 here, and it multiplies g less its own mean.
 			if limit := 1e-3; rows == 1 && !(math.Abs(float64(d)) <= limit) || d != d {
 				t.Fatalf("%d rows: gradient %d is %v", rows, i, d)
 			}
 		}
-		for c, v := range got.params.Buffers[1].Read() { // a tenth towards no variance
+		for c, v := range got.params.Buffers[1].Read() { // moved by a tenth towards no variance
 			if want := .9 * (1 + float64(c)/4); math.Abs(float64(v)-want) > 1e-6 {
 				t.Errorf("%d rows: the running variance %d is %v, want %v", rows, c, v, want)
 			}
@@ -393,7 +393,7 @@ func TestLayerNorm(t *testing.T) {
 		for c := range cols { // a constant row
 			x.Floats()[c] = 7
 		}
-		if cols == 2 { // of two numbers, the nearer they are, the steeper
+		if cols == 2 { // two numbers: the nearer they are, the steeper the norm
 			for v := range rows {
 				x.Floats()[2*v] = x.Floats()[2*v+1] + float32(v)
 			}
@@ -437,8 +437,8 @@ func TestNormNames(t *testing.T) {
 	}
 }
 
-// TestBiasBeforeGraphNorm: the norm of x + bias, and its gradients, are those of x with the bias added. As
-// long as mean_scale is 1 the gradient of the bias is 0, without rounding.
+// TestBiasBeforeGraphNorm: the norm of x + bias, and its gradients, equal those of a norm of x with the bias
+// added before. As long as mean_scale is 1, the gradient of the bias is exactly 0.
 func TestBiasBeforeGraphNorm(t *testing.T) {
 	const rows, width = 50, 4
 	team := newTeam(t)

@@ -39,7 +39,7 @@ func (l Labels) AsRows(output *autograd.Var) *autograd.Var {
 
 // Listed are the rows of a model's output that a loss is computed of.
 type Listed struct {
-	Rows  *tensor.Matrix // Int32, 1 × n: those of this worker
+	Rows  *tensor.Matrix // Int32, 1 × n: the rows of this worker
 	All   int            // how many all workers have
 	Total float64        // the number of all workers' labels, by which a sum is divided
 }

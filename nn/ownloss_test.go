@@ -11,8 +11,8 @@ import (
 )
 
 // TestOwnLossGradient: a loss of operations on the tape, the cross-entropy of smoothed targets, has the loss
-// and the gradient of the built-in one, for some of the rows, more than a tile has. Other rows have no
-// gradient.
+// and the gradient of the built-in one. It is computed for some of the rows, more than a tile has. Other rows
+// have no gradient.
 func TestOwnLossGradient(t *testing.T) {
 	const vertices, columns, smoothing = 2500, 5, .2
 	team := kerneltest.Team(t, 2, tensor.NewMeter())

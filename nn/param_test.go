@@ -35,7 +35,7 @@ func model(team *kernel.Team, seed uint64) *nn.Params {
 	return ps
 }
 
-// TestMatrix: a matrix is filed as it is, and a weight transposed.
+// TestMatrix: files hold a matrix as it is, and a weight transposed.
 func TestMatrix(t *testing.T) {
 	ps := nn.NewParams(newTeam(t), 1)
 	m := ps.Matrix("conv.weight1", 2, 3, nn.Uniform(1))
@@ -88,7 +88,7 @@ func TestInitialValues(t *testing.T) {
 	if slices.Equal(weights(1, "w"), weights(2, "w")) || slices.Equal(weights(1, "w"), weights(1, "v")) {
 		t.Error("different seeds or names give the same values")
 	}
-	nn.FanIn(0)([]float32{1}, rand.New(rand.NewPCG(1, 1))) // a layer without inputs has a bias all the same
+	nn.FanIn(0)([]float32{1}, rand.New(rand.NewPCG(1, 1))) // a layer without inputs still has a bias
 }
 
 func TestParams(t *testing.T) {
@@ -158,8 +158,8 @@ func TestStateRoundTrip(t *testing.T) {
 	}
 }
 
-// TestCancelledBias: a bias before batch norm moves the running mean by its share, which leaves the function
-// as it is; a file without it is as good.
+// TestCancelledBias: a bias before batch norm moves the running mean by its share, so that the function stays
+// the same. A file need not have the bias.
 func TestCancelledBias(t *testing.T) {
 	team := newTeam(t)
 	ps := model(team, 1)
@@ -192,7 +192,7 @@ func TestOlderName(t *testing.T) {
 	if !slices.Equal(other.List[0].Value.Floats(), ps.List[0].Value.Floats()) {
 		t.Error("the weight was not loaded")
 	}
-	part := nn.NewParams(team, 1) // the rest of a model, which another worker has the weight of
+	part := nn.NewParams(team, 1) // a part of a model, whose weight another worker has
 	part.Allow("convs.0.lin.weight")
 	alone := nn.State{"convs.0.lin_src.weight": state["convs.0.lin_src.weight"]}
 	if err := part.Load(alone); err != nil {
@@ -203,14 +203,14 @@ func TestOlderName(t *testing.T) {
 		!strings.Contains(err.Error(), "hold convs.0.lin_src.weight, which") {
 		t.Errorf("both names of what another worker has: %v", err)
 	}
-	own := nn.NewParams(team, 1) // a model of the caller's own, which calls its weight so
+	own := nn.NewParams(team, 1) // a caller's own model, whose weight has this name
 	own.Weight("lin_src.weight", 4, 3, nn.Glorot(4, 3))
 	if err := own.Load(own.State()); err != nil {
 		t.Errorf("a name that is no older one: %v", err)
 	}
 }
 
-// TestLoadWithoutCount: nothing is computed of batch norm's count, and weights may lack it.
+// TestLoadWithoutCount: nothing depends on batch norm's count, so weights may lack it.
 func TestLoadWithoutCount(t *testing.T) {
 	team := newTeam(t)
 	from, to := model(team, 1), model(team, 2)
@@ -284,7 +284,8 @@ func TestLoadRefuses(t *testing.T) {
 	}
 }
 
-// TestLoadOfOtherRelations: weights of other relations than the model's are refused with both.
+// TestLoadOfOtherRelations: weights of other relations than the model's are refused, and the refusal names
+// both.
 func TestLoadOfOtherRelations(t *testing.T) {
 	of := func(relations ...string) *nn.Params {
 		ps := nn.NewParams(newTeam(t), 1)
@@ -314,7 +315,7 @@ func TestLoadOfOtherRelations(t *testing.T) {
 			[]string{"edge"}, []string{"a__x__b"}, "the weights lack convs.0.a__x__b.lin.weight [2 2]; was the model " +
 				"built with the same settings, for the same relations? This model alone names some: a__x__b",
 		},
-		{ // as R-GCN's layers have
+		{ // the names of R-GCN's layers
 			[]string{"a__x__b"}, []string{"edge"}, "the weights lack convs.0.edge.lin.weight [2 2]; was the model " +
 				"built with the same settings, for the same relations? The weights alone name some: a__x__b",
 		},
@@ -326,7 +327,7 @@ func TestLoadOfOtherRelations(t *testing.T) {
 	} {
 		assert.Refused(t, of(c.is...).Load(of(c.was...).State()), c.want)
 	}
-	// Of fewer layers, the only one reads fewer relations of the same graph.
+	// With fewer layers, the only one reads fewer relations of the same graph.
 	two := of("a__x__a", "b__y__a", "a__z__b")
 	two.Weight("convs.1.a__x__a.lin.weight", 2, 2, nn.Glorot(2, 2))
 	two.Weight("convs.1.b__y__a.lin.weight", 2, 2, nn.Glorot(2, 2))
@@ -358,11 +359,11 @@ func TestSnapshot(t *testing.T) {
 	ps.Save(&s)
 	ps.Keep()
 	change(8)
-	ps.Keep() // nothing is to be kept
+	ps.Keep() // there is nothing to keep
 	ps.Restore(&s)
 	assert.Equal(t, want, ps.State())
 	ps.Save(&s)
-	ps.Restore(&s) // what has not changed since
+	ps.Restore(&s) // nothing has changed since Save
 	assert.Equal(t, want, ps.State())
 }
 

@@ -9,8 +9,8 @@ import (
 	"weft/tensor"
 )
 
-// TestWeightedLosses holds cross_entropy(weight, label_smoothing) of PyTorch, and the focal loss with γ = 2
-// by autograd in PyTorch (float64) from its equation, with their gradients.
+// TestWeightedLosses compares losses and their gradients with PyTorch in float64: cross_entropy(weight,
+// label_smoothing), and the focal loss with γ = 2 by PyTorch's autograd from its equation.
 func TestWeightedLosses(t *testing.T) {
 	team := newTeam(t)
 	z := team.Memory.New(tensor.Features, 5, 3)
@@ -21,7 +21,7 @@ func TestWeightedLosses(t *testing.T) {
 	for _, c := range []struct {
 		name                string
 		weights             []float64
-		smoothing, focusing float64 // of the focal loss, 0: another
+		smoothing, focusing float64 // focusing is γ of the focal loss; 0: another loss
 		total               float64
 		loss                float64
 		grad                []float64
@@ -57,7 +57,7 @@ func TestWeightedLosses(t *testing.T) {
 		}
 		holdLoss(t, c.name, logits, y, int32s(team, 2, 0, 4, 3), c.total, c.loss, c.grad)
 	}
-	// A vertex that is sure has no loss and no gradient, also with γ below 1
+	// A vertex that is sure has no loss and no gradient, also with γ below 1.
 	z.Floats()[0] = 2000
 	y.Weights, y.Loss = nil, nn.Focal(.5)
 	value, g := nn.LossGradient(logits, y, int32s(team, 0), 1)
@@ -65,7 +65,7 @@ func TestWeightedLosses(t *testing.T) {
 		math.IsNaN(float64(g.Floats()[1])) {
 		t.Errorf("a loss of %v with the gradient %v", loss, g.Floats()[:3])
 	}
-	// Logits far below or above 0 differ by as much as those near it
+	// Logits far from 0 have the same differences, so the loss is the same.
 	for _, far := range []float32{-1e4, 1e4} {
 		for i, x := range []float32{0, -2, -1} {
 			z.Floats()[i] = far + x

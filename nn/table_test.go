@@ -11,7 +11,7 @@ import (
 	"weft/nn"
 )
 
-// tableOf makes an embedding of three tables over some of ten vertices; nil: all.
+// tableOf makes an embedding of three tables over the listed ones of ten vertices; nil: all.
 func tableOf(team *kernel.Team, ids []int32) (*nn.Params, *nn.Param) {
 	ps, rows := nn.NewParams(team, 7), autograd.AllHere(10)
 	if ids != nil {
@@ -21,7 +21,7 @@ func tableOf(team *kernel.Team, ids []int32) (*nn.Params, *nn.Param) {
 }
 
 // TestTable: a worker's rows of an embedding have the same initial values as on a worker that holds all rows.
-// From a file of all rows it loads its own. No two rows begin alike.
+// From a file of all rows it loads its own rows. No two rows have the same initial values.
 func TestTable(t *testing.T) {
 	team := newTeam(t)
 	whole, all := tableOf(team, nil)
@@ -56,8 +56,8 @@ func TestTable(t *testing.T) {
 	}
 }
 
-// TestOneTable: files hold a single table without the axis of tables if asked to. Its rows on a tape are
-// those of its vertices.
+// TestOneTable: files hold a single table without the axis of tables if asked to. Its rows on a tape have the
+// RowSet of its vertices.
 func TestOneTable(t *testing.T) {
 	team := newTeam(t)
 	ps := nn.NewParams(team, 1)
@@ -75,8 +75,8 @@ func TestOneTable(t *testing.T) {
 	}
 }
 
-// TestSharing: a set that shares has the same matrices and buffers, and of tables the rows of its vertices.
-// It is of the same model.
+// TestSharing: a set from Sharing has the same matrices and buffers, and in tables the rows of its own
+// vertices.
 func TestSharing(t *testing.T) {
 	team := newTeam(t)
 	ps := nn.NewParams(team, 1)
@@ -97,7 +97,7 @@ func TestSharing(t *testing.T) {
 	ps.Sharing(team).Weight("other", 3, 2, nn.Constant(0))
 }
 
-// TestAllowBelow: a name that ends in a dot allows all that begin with it.
+// TestAllowBelow: a name that ends in a dot allows all names that begin with it.
 func TestAllowBelow(t *testing.T) {
 	ps := nn.NewParams(newTeam(t), 1)
 	ps.Allow("convs.1.by.")

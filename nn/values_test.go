@@ -10,8 +10,8 @@ import (
 	"weft/tensor"
 )
 
-// TestValueLosses holds the losses of values and their gradients against mse_loss, l1_loss and huber_loss of
-// PyTorch (float64). The targets are in units of their own, and a value that is missing does not count.
+// TestValueLosses compares the losses of values and their gradients with PyTorch's mse_loss, l1_loss and
+// huber_loss (float64). The targets have units, and a missing value does not count.
 func TestValueLosses(t *testing.T) {
 	team := newTeam(t)
 	matrix := func(values ...float32) *tensor.Matrix {
@@ -23,7 +23,7 @@ func TestValueLosses(t *testing.T) {
 	params := nn.NewParams(team, 1)
 	units := nn.NewUnits(params, 2)
 	units.Set([]float64{100, -4}, []float64{8, .5})
-	require.NoError(t, params.Load(nn.State{})) // of a module, which has none
+	require.NoError(t, params.Load(nn.State{})) // the state of a module, which has no units
 	z := matrix(.5, -2, 9, 9, 1.5, .25, -.75, 3)
 	// 0, 1, 1, .25, −2.5 and 2.5 in these units; row 1 is not listed
 	rows := matrix(100, -3.5, 0, 0, 108, -3.875, 80, -2.75)

@@ -30,7 +30,7 @@ func newOptimizer(t *testing.T, s optim.Settings, team *kernel.Team, ps *nn.Para
 	return o
 }
 
-// near wants float32 values of about 1 to five roundings per step, of five steps.
+// near fails unless float32 values of about 1 agree within five roundings for each of five steps.
 func near(t *testing.T, what string, got, want []float32) {
 	t.Helper()
 	for i, w := range want {
@@ -40,8 +40,8 @@ func near(t *testing.T, what string, got, want []float32) {
 	}
 }
 
-// TestGolden follows PyTorch's optimizers for five steps, with the same gradients. Weight decay is that of
-// the weight alone.
+// TestGolden follows PyTorch's optimizers for five steps, with the same gradients. Only the weight has weight
+// decay.
 func TestGolden(t *testing.T) {
 	golden, meta, err := safetensors.ReadFile("testdata/golden.safetensors")
 	require.NoError(t, err)
@@ -126,7 +126,7 @@ func TestDecayOfTheFirstLayer(t *testing.T) {
 	}
 }
 
-// TestTwoDecays: the weights of convolutions whose decay is their own have that, and others have theirs.
+// TestTwoDecays: convolutions with nn.ConvDecay have ConvWeightDecay, and other weights have WeightDecay.
 func TestTwoDecays(t *testing.T) {
 	team, ps := newParams(t)
 	ps.Weight("linear", 1, 1, nn.Constant(1))
@@ -141,10 +141,11 @@ func TestTwoDecays(t *testing.T) {
 	}
 }
 
-// TestClip limits the norm of all gradients together: each is scaled alike, and none when the norm is below.
-// PyTorch's clip_grad_norm_ scales by max_norm/(norm + 1e-6), which counts where the norm is as small.
+// TestClip: the norm of all gradients is limited. All are scaled by the same factor, and none if the norm is
+// below the limit. PyTorch's clip_grad_norm_ scales by max_norm/(norm + 1e-6), which matters for a norm as
+// small as that.
 func TestClip(t *testing.T) {
-	for _, c := range []struct{ size, clip, scale float64 }{ // of gradients of 3 and 4 times the size
+	for _, c := range []struct{ size, clip, scale float64 }{ // the gradients are 3 and 4 times the size
 		{1, 0, 1},
 		{1, 10, 1},
 		{1, 1, 1. / 5},
@@ -167,8 +168,8 @@ func TestClip(t *testing.T) {
 	}
 }
 
-// TestClipOfTheWholeModel: the norm is that of the squares of all of the model's parameters, of which an
-// optimizer may hold a part.
+// TestClipOfTheWholeModel: the norm is over all parameters of the model, although an optimizer may hold only
+// a part.
 func TestClipOfTheWholeModel(t *testing.T) {
 	team, ps := newParams(t)
 	a := ps.Bias("a", 1, nn.Constant(0))
@@ -177,7 +178,7 @@ func TestClipOfTheWholeModel(t *testing.T) {
 		if len(own) != 1 || own[0] != 9 {
 			t.Errorf("own squares are %v, want 9", own)
 		}
-		return append([]float64{144, 16}, own...) // a norm of 13
+		return append([]float64{144, 16}, own...) // with 3 and 4, a norm of 13
 	}
 	o := newOptimizer(t, optim.Settings{Optimizer: "sgd", LR: 1, Clip: 1}, team, ps)
 	o.Squares = squares
@@ -214,8 +215,8 @@ func TestRefused(t *testing.T) {
 	}
 }
 
-// TestStateMemory: Adam keeps two numbers for each parameter, momentum one, plain descent none; Release gives
-// them back.
+// TestStateMemory: Adam keeps two numbers for each parameter, momentum one, and plain descent none. Release
+// gives them back.
 func TestStateMemory(t *testing.T) {
 	for _, c := range []struct {
 		s     optim.Settings
@@ -241,7 +242,7 @@ func TestStateMemory(t *testing.T) {
 	}
 }
 
-// rate is the factor of a schedule without warm-up.
+// rate returns the factor of a schedule without warm-up.
 func rate(name string, epoch, epochs int) float64 {
 	s := optim.Schedule{Name: name, Epochs: epochs}
 	return s.Factor(epoch)
@@ -301,8 +302,8 @@ func TestWarmup(t *testing.T) {
 	}
 }
 
-// TestPlateauAfterNaN: as in PyTorch, whose best measure is infinite before the first, NaN is no progress,
-// and a number after it is.
+// TestPlateauAfterNaN: NaN is no progress, and a number after it is, as in PyTorch, where the best measure is
+// infinite at first.
 func TestPlateauAfterNaN(t *testing.T) {
 	for _, highest := range []bool{false, true} {
 		s := optim.Schedule{
@@ -357,7 +358,7 @@ func TestPlateau(t *testing.T) {
 	}
 }
 
-// TestOwnRate: a parameter may have a rate and a decay of its own.
+// TestOwnRate: a parameter may have its own rate and decay.
 func TestOwnRate(t *testing.T) {
 	team, ps := newParams(t)
 	decay := .25
@@ -370,8 +371,8 @@ func TestOwnRate(t *testing.T) {
 	assert.Equal(t, float32(1-.25*.25), ps.List[1].Value.Floats()[0])
 }
 
-// TestFixed: a parameter that is not trained stays as it is, with decay and momentum, and its gradient counts
-// in no norm.
+// TestFixed: a parameter that is not trained stays as it is, also with decay and momentum, and its gradient
+// does not count in the norm.
 func TestFixed(t *testing.T) {
 	for _, name := range optim.Names {
 		team, ps := newParams(t)

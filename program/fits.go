@@ -11,7 +11,7 @@ import (
 // Checks that a graph has everything that a program reads, and that its labels need as many outputs as the
 // program has.
 
-// checkEdgeOutput refuses a program unless its outputs of edges are those of this relation alone.
+// checkEdgeOutput refuses a program unless it has one output of edges, for this relation.
 func (p *Program) checkEdgeOutput(relation string) error {
 	all := p.OutputsByRelation()
 	if len(all) != 1 || all[0].Of != "" && all[0].Of != relation {

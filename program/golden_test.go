@@ -14,9 +14,9 @@ import (
 	"weft/train/paralleltest"
 )
 
-// TestGolden compares the logits, gradients and running statistics of programs with those of the modules of
-// PyTorch that they were traced from, on a directed graph with isolated vertices, self loops and parallel
-// edges, as one block, as several, on partitions of the graph, and on slices of the columns.
+// TestGolden compares the logits, gradients and running statistics of programs with the PyTorch modules that
+// they were traced from, on a directed graph with isolated vertices, self loops and parallel edges, as one
+// block, as several, on partitions of the graph, and on slices of the columns.
 func TestGolden(t *testing.T) {
 	files, err := filepath.Glob("testdata/*.safetensors")
 	require.NoError(t, err)
@@ -31,8 +31,8 @@ func TestGolden(t *testing.T) {
 	}
 }
 
-// TestGoldenInBFloat16 is TestGolden of values that are stored as bfloat16, each of which is off by at most
-// 2⁻⁸ of itself.
+// TestGoldenInBFloat16 is TestGolden of values that are stored as bfloat16, each off by at most 2⁻⁸ of
+// itself.
 func TestGoldenInBFloat16(t *testing.T) {
 	files, err := filepath.Glob("testdata/*.safetensors")
 	require.NoError(t, err)
@@ -48,12 +48,12 @@ func TestGoldenInBFloat16(t *testing.T) {
 	}
 }
 
-// jumps are how many times further than others the gradients of modules may be off: where a maximum or a ReLU
-// is about to turn, a rounding gives the gradient to another.
+// jumps are factors by which the gradients of these modules may be off further than others. If a maximum or a
+// ReLU is about to switch, a rounding gives the gradient to another element.
 var jumps = map[string]float64{"corners": 3, "gen": 2, "pna": 8, "sage": 2, "to-hetero": 4}
 
-// TestEdgesMultiplyInBFloat16: where values are stored as bfloat16, products of rows of edges with a weight,
-// and the gradients of such weights, read bfloat16s, and write them but for the weights' gradients.
+// TestEdgesMultiplyInBFloat16: if values are stored as bfloat16, products of rows of edges with a weight, and
+// the gradients of such weights, read bfloat16s. Except for the weights' gradients, they also write them.
 func TestEdgesMultiplyInBFloat16(t *testing.T) {
 	for _, name := range []string{"edge", "attentive"} {
 		t.Run(name, func(t *testing.T) {
@@ -87,7 +87,7 @@ func TestChains(t *testing.T) {
 	}
 }
 
-// chains are the files of random modules.
+// chains returns the files of random modules.
 func chains(t *testing.T) []string {
 	t.Helper()
 	folder := cmp.Or(os.Getenv("WEFT_CHAINS"), "testdata/chains")

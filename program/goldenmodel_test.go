@@ -27,17 +27,17 @@ import (
 	"weft/train/paralleltest"
 )
 
-// A model of PyTorch with its values and gradients, as testdata/golden.py writes it, and the program of it on
-// a mesh.
+// A PyTorch model with its values and gradients, in the form that testdata/golden.py writes, and its program
+// on a mesh.
 
 // golden is a golden file.
 type golden struct {
 	program *program.Program
 	tensors map[string]safetensors.Tensor
-	types   []string // of vertices, the output's first; nil: there is one
+	types   []string // vertex types, the output's first; nil: the only one
 	sparse  bool     // the features are constants in compressed rows
 	storage tensor.Element
-	jumps   float64 // as in TestGoldenInBFloat16
+	jumps   float64 // the factor of jumps
 	watch   func(c kernel.Call, run func())
 }
 
@@ -60,10 +60,10 @@ func readGolden(t *testing.T, file string) golden {
 	return g
 }
 
-// named is the name of what a vertex type or a relation has.
+// named returns the name of an array that belongs to a vertex type or a relation.
 func named(what, of string) string { return strings.TrimSpace(what + " " + of) }
 
-// with are the tensors of which the names begin so, by the rest of their names.
+// with returns the tensors whose names have this prefix, by their names without it.
 func (g golden) with(prefix string) nn.State {
 	state := nn.State{}
 	for name, v := range g.tensors {
@@ -88,7 +88,7 @@ func (g golden) test(t *testing.T) {
 	g.step(t, 1, paralleltest.Grid(1, 3, 1))
 }
 
-// axisOf is the axis of a worker.
+// axisOf returns the axis of a worker.
 func axisOf(c engine.Config, m mesh.Mesh) engine.Axis {
 	if m.Slices > 1 {
 		slice, err := tp.New(c.Env, axis.Options{})
@@ -100,7 +100,7 @@ func axisOf(c engine.Config, m mesh.Mesh) engine.Axis {
 	return part
 }
 
-// model is the program's with its parameters on a worker, in so many stages.
+// model returns the program's model in so many stages, and its parameters, on a worker.
 func (g golden) model(c engine.Config, part engine.Axis, outputs, stages int) (*nn.Params, gnn.Model) {
 	schema := part.Schema()
 	for i := range schema.Types {
@@ -114,7 +114,7 @@ func (g golden) model(c engine.Config, part engine.Axis, outputs, stages int) (*
 	})
 	state := g.with("param.")
 	known := params.Names()
-	for name := range state { // those that no operation reads
+	for name := range state { // tensors that no operation reads
 		if !slices.Contains(known, name) {
 			delete(state, name)
 		}
@@ -177,13 +177,13 @@ func (g golden) step(t *testing.T, stages int, m mesh.Mesh) {
 	}
 }
 
-// compute returns the logits, the gradients ("grad.NAME") and what the module has after a step
-// ("after.NAME"), where it compares counters.
+// compute returns the logits, the gradients ("grad.NAME") and the buffers after a step ("after.NAME"). It
+// compares counters itself.
 func (g golden) compute(t *testing.T, stages int, m mesh.Mesh) map[string][]float32 {
 	t.Helper()
 	want, all := g.tensors["logits"], g.graph(t)
 	logits := make([]float32, len(want.Float32))
-	ofRows := map[string][]float32{} // gradients of what has a row for each vertex
+	ofRows := map[string][]float32{} // gradients of parameters with a row for each vertex
 	for name, v := range g.with("grad.") {
 		ofRows[name] = make([]float32, len(v.Float32))
 	}
@@ -261,7 +261,8 @@ func (g golden) compute(t *testing.T, stages int, m mesh.Mesh) map[string][]floa
 		}
 	}
 	for name, v := range gradients {
-		if of := ofRows[name]; len(of) != len(v.Float32) && of != nil { // of each worker's rows
+		// put together from each worker's rows
+		if of := ofRows[name]; len(of) != len(v.Float32) && of != nil {
 			got["grad."+name] = of
 		} else {
 			got["grad."+name] = v.Float32
@@ -276,7 +277,7 @@ func (g golden) compute(t *testing.T, stages int, m mesh.Mesh) map[string][]floa
 	return got
 }
 
-// gradientsOf returns the gradients of the parameters, as files hold them.
+// gradientsOf returns the gradients of the parameters, in the shapes that files hold.
 func gradientsOf(params *nn.Params) nn.State {
 	swap := func() {
 		for _, q := range params.List {
@@ -292,7 +293,7 @@ func gradientsOf(params *nn.Params) nn.State {
 	return gradients
 }
 
-// graph is the graph of a golden file.
+// graph returns the graph of a golden file.
 func (g golden) graph(t *testing.T) *graph.Graph {
 	if g.types == nil {
 		x := featuresOf(g.tensors["x"])
@@ -316,7 +317,7 @@ func (g golden) graph(t *testing.T) *graph.Graph {
 	return made
 }
 
-// edges are those of a relation.
+// edges returns the edges of a relation.
 func (g golden) edges(relation string) graph.Edges {
 	index, e := g.tensors[named("edge_index", relation)], graph.Edges{}
 	e.Weights = g.tensors[named("edge_weight", relation)].Float32
@@ -338,7 +339,7 @@ func featuresOf(v safetensors.Tensor) graph.Features {
 	return graph.Features{Columns: v.Shape[1], Dense: v.Float32}
 }
 
-// matrix is the rows of some vertices.
+// matrix returns the rows of some vertices.
 func matrix(memory *tensor.Meter, e tensor.Element, v graph.Features, vertices []int32) *tensor.Matrix {
 	n := v.Columns
 	m := memory.NewElement(tensor.Features, e, len(vertices), n)
@@ -355,7 +356,7 @@ func matrix(memory *tensor.Meter, e tensor.Element, v graph.Features, vertices [
 	return m
 }
 
-// compressed is a matrix in compressed rows.
+// compressed returns a matrix in compressed rows.
 func compressed(team *kernel.Team, m *tensor.Matrix) *autograd.Sparse {
 	var indices []int32
 	var values []float32
@@ -396,7 +397,7 @@ func place(to []float32, rows *tensor.Matrix, vertices []int32) {
 	}
 }
 
-// distance is how far numbers are from those that are wanted: sums of squares.
+// distance has two sums of squares: of the differences from the wanted numbers, and of the wanted numbers.
 type distance struct{ off, all float64 }
 
 func (d *distance) add(got, want []float32) {
@@ -407,7 +408,7 @@ func (d *distance) add(got, want []float32) {
 	}
 }
 
-// within fails unless the distance is at most a part of the wanted numbers' norm.
+// within fails unless the differences' norm is at most part times the wanted numbers' norm.
 func (d *distance) within(t *testing.T, what string, part float64) {
 	t.Helper()
 	if is := math.Sqrt(d.off / d.all); !(is <= part) {
@@ -415,8 +416,8 @@ func (d *distance) within(t *testing.T, what string, part float64) {
 	}
 }
 
-// near fails unless got is within 1e-5 of the largest wanted value, or within what float32 leaves of sums
-// that cancel: 1e-6 of terms of about 1.
+// near fails unless got is within 1e-5 of the largest wanted value, or within the rounding of float32 sums
+// whose terms of about 1 cancel, 1e-6.
 func near(t *testing.T, what string, got, want []float32) {
 	t.Helper()
 	worst, largest := away(t, what, got, want)
@@ -425,9 +426,9 @@ func near(t *testing.T, what string, got, want []float32) {
 	}
 }
 
-// leftInFloat32 is what sums in float32 leave of terms that cancel, where sums in float64 of the same terms
-// leave the wanted values: a part of 2⁻²⁴ of what was added up, in place of 2⁻⁵³. It is 0 where the values
-// are more than the roundings of float64, of terms of up to 1000.
+// leftInFloat32 is for wanted values that are only roundings: their terms cancel, and float64 leaves 2⁻⁵³ of
+// the terms. It returns what float32 then leaves, 2⁻²⁴ of the terms. It is 0 if the values are more than
+// float64's roundings of terms of up to 1000.
 func leftInFloat32(want []float32) float64 {
 	left := 0.
 	for _, v := range want {
@@ -439,7 +440,7 @@ func leftInFloat32(want []float32) float64 {
 	return left * 0x1p29
 }
 
-// away returns by how much got is off, and the largest wanted value.
+// away returns the largest difference of got from want, and the largest wanted value.
 func away(t *testing.T, what string, got, want []float32) (worst, largest float64) {
 	t.Helper()
 	largest = 1e-3
@@ -449,7 +450,7 @@ func away(t *testing.T, what string, got, want []float32) (worst, largest float6
 	}
 	for i := range want {
 		largest = math.Max(largest, math.Abs(float64(want[i])))
-		worst = max(worst, math.Abs(float64(got[i])-float64(want[i]))) // NaN stays
+		worst = max(worst, math.Abs(float64(got[i])-float64(want[i]))) // worst stays NaN
 	}
 	return worst, largest
 }

@@ -13,9 +13,8 @@ import (
 	"weft/kernel"
 )
 
-// TestCountedExpressions: the expressions of which scripts/device/instructions.py counts instructions are
-// those
-// that modules of PyTorch have, forward and backward.
+// TestCountedExpressions: the expressions whose instructions scripts/device/instructions.py counts are the
+// ones that modules of PyTorch have, forward and backward.
 func TestCountedExpressions(t *testing.T) {
 	text, err := os.ReadFile("../scripts/device/instructions.py")
 	require.NoError(t, err)

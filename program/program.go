@@ -142,7 +142,7 @@ type Operation struct {
 	Masked   bool `json:"-"` // of a scatter without a gradient: it is a part of one that has messages
 }
 
-// number is a number. JSON has those that are not finite as strings.
+// number is a number. In JSON, infinities and NaN are strings.
 type number float64
 
 // float returns the number as float32; nil for nil.

@@ -36,9 +36,9 @@ func runs(rows []int32, row int) iter.Seq[run] {
 	}
 }
 
-// GatherAtRest copies the listed rows, which ascend, of a matrix at rest into those of another one, and
-// leaves it at rest. It does nothing and returns false if the matrix does not rest, or if memory has room for
-// it.
+// GatherAtRest copies the listed rows, which ascend, of a matrix at rest into the first rows of into. The
+// matrix stays at rest. It does nothing and returns false if the matrix does not rest, or if memory has room
+// for it.
 func (m *Matrix) GatherAtRest(into *Matrix, rows []int32) bool {
 	if !m.AtRest() {
 		return false

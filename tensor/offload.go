@@ -39,10 +39,10 @@ type tier interface {
 	read(m *Matrix) (end func() error)
 	// leave gives the memory of a matrix back, and keeps its addresses.
 	leave(m *Matrix) error
-	// gather copies the listed rows, which ascend, of a matrix that rests into those of another one. It reads
+	// gather copies the listed rows, which ascend, of a matrix at rest into the first rows of into. It reads
 	// as many bytes as gathers says.
 	gather(m, into *Matrix, rows []int32) error
-	// copy copies all memory of a matrix that rests into that of another one.
+	// copy copies all memory of a matrix at rest into the memory of into.
 	copy(m, into *Matrix) error
 	// mustHold panics unless a matrix has the elements that are saved.
 	mustHold(m *Matrix)

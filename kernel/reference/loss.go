@@ -82,8 +82,8 @@ func BCEWithLogits(logits, targets *Matrix, rows []int64) float64 {
 	return sum / float64(n)
 }
 
-// BCEWithLogitsBackward returns the gradient of BCEWithLogits: (sigmoid(x_ij) − t_ij)/n where a listed row has a
-// target, zero elsewhere.
+// BCEWithLogitsBackward returns the gradient of BCEWithLogits: (sigmoid(x_ij) − t_ij)/n where a listed row
+// has a target, and zero elsewhere.
 func BCEWithLogitsBackward(logits, targets *Matrix, rows []int64) (dlogits *Matrix) {
 	dlogits = New(logits.Rows, logits.Cols)
 	n := 0

@@ -39,8 +39,8 @@ func AddBias(x *Matrix, b []float64) *Matrix {
 	return y
 }
 
-// AddBiasBackward returns the gradient of AddBias with respect to b: db_j = Σ_i dy_ij (that of x is dy
-// itself).
+// AddBiasBackward returns the gradient of AddBias with respect to b: db_j = Σ_i dy_ij. The gradient of x is
+// dy itself.
 func AddBiasBackward(dy *Matrix) (db []float64) {
 	db = make([]float64, dy.Cols)
 	for i := range dy.Rows {
