@@ -205,13 +205,13 @@ func (t *Team) attendSegments(r routine, args C.weft_attention_args, e *CSR) {
 	b := t.bySegments(e)
 	places := C.weft_merge_states_args{
 		maximum: args.maximum, sum: args.sum, z: args.z, z_type: args.z_type,
-		place_maximum: floats(b.places(tensor.Float32, heads)),
-		place_sum:     floats(b.places(tensor.Float32, heads)),
-		place_z:       floats(b.places(tensor.Float32, heads*width)),
-		heads:         args.heads, width: args.width, first: args.first, last: args.last,
+		partial_maximum: floats(b.places(tensor.Float32, heads)),
+		partial_sum:     floats(b.places(tensor.Float32, heads)),
+		partial_z:       floats(b.places(tensor.Float32, heads*width)),
+		heads:           args.heads, width: args.width, first: args.first, last: args.last,
 	}
-	args.maximum, args.sum, args.z, args.z_type = places.place_maximum, places.place_sum,
-		unsafe.Pointer(places.place_z), C.WEFT_FLOAT32
+	args.maximum, args.sum, args.z, args.z_type = places.partial_maximum, places.partial_sum,
+		unsafe.Pointer(places.partial_z), C.WEFT_FLOAT32
 	args.first, args.last = 1, 0
 	b.run(r, unsafe.Pointer(&args), func(segments C.weft_segments) {
 		places.segments = segments

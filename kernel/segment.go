@@ -22,7 +22,7 @@ const (
 	// cpuPlaces is the number of places on a CPU: it works on so many segments before their results are
 	// merged. devicePlaces is the largest number on a device.
 	cpuPlaces    = C.WEFT_PARTIALS
-	devicePlaces = C.WEFT_PLACES
+	devicePlaces = C.WEFT_DEVICE_PARTIALS
 )
 
 // Segment is entries Begin … End−1 of a matrix, a part of a long row. After is the number of segments of the
@@ -209,7 +209,7 @@ func (b *bySegments) runSums(r routine, args unsafe.Pointer, to Output) {
 	b.run(r, args, func(segments C.weft_segments) {
 		for _, s := range b.sums {
 			args := &C.weft_merge_sums_args{
-				z: either(s.of), places: floats(s.places), cols: C.int64_t(s.of.Cols), segments: segments,
+				z: either(s.of), partials: floats(s.places), cols: C.int64_t(s.of.Cols), segments: segments,
 				z_type: C.int32_t(typeOf(s.of)), accumulate: boolean(to == Accumulate),
 			}
 			b.merge(on(C.weft_merge_sums), unsafe.Pointer(args), s.of.Cols, 1)

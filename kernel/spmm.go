@@ -153,7 +153,7 @@ func (t *Team) Max(z, arg *tensor.Matrix, a *CSR, x, ids, loops *tensor.Matrix, 
 	part.z, part.arg, part.first = storage(places), ints(sources), 1
 	b.run(r, unsafe.Pointer(&part), func(segments C.weft_segments) {
 		b.merge(on(C.weft_merge_maxima, z), unsafe.Pointer(&C.weft_merge_maxima_args{
-			z: args.z, arg: args.arg, places: part.z, place_args: part.arg, segments: segments, cols: args.cols,
+			z: args.z, arg: args.arg, partials: part.z, partial_args: part.arg, segments: segments, cols: args.cols,
 			first: args.first,
 		}), x.Cols, 1)
 	})

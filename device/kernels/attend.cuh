@@ -48,7 +48,7 @@ template <typename vec, int AT_ONCE = 1> struct attention {
 	shared_cell<float> *coef;
 	shared_cell<int> *other;
 	int lane, width, cols;
-	int row, place; // where the results are
+	int row, result; // where the results are
 	bool adds;      // to them: the row is whole
 	int64_t begin;  // entries begin … begin+stored−1, and self loops up to `edges`
 	int stored, edges;
@@ -67,7 +67,7 @@ template <typename vec, int AT_ONCE = 1> struct attention {
 	DEVICE bool take_row(const over_rows<weft_attention_args> &l, int64_t number) {
 		if (number >= l.last - l.first)
 			return false;
-		row = place = (int)(l.first + number), adds = true;
+		row = result = (int)(l.first + number), adds = true;
 		begin = a.edges.indptr[row], stored = (int)(a.edges.indptr[row + 1] - begin);
 		edges = stored + (a.loops ? a.loops[row] : 0);
 		return !a.edges.longest || stored <= WEFT_SEGMENT; // a constant saves a register
@@ -76,7 +76,7 @@ template <typename vec, int AT_ONCE = 1> struct attention {
 		if (number >= l.s.count)
 			return false;
 		const weft_segment &s = l.s.of[number];
-		row = (int)s.row, place = (int)l.place(number), adds = false;
+		row = (int)s.row, result = (int)l.partial(number), adds = false;
 		begin = s.begin, stored = (int)(s.end - s.begin);
 		edges = stored + (a.loops && s.after == 0 ? a.loops[row] : 0);
 		return true;
@@ -152,9 +152,9 @@ template <typename vec, int AT_ONCE = 1> struct attention {
 	DEVICE void add_to(void *matrix, int32_t type, float (&x)[4]) const {
 		float old[4] = {};
 		if (adds)
-			load(old, matrix, type, place);
+			load(old, matrix, type, result);
 		each(x, [&](float v, int j) { return v + old[j]; });
-		store(matrix, type, place, x);
+		store(matrix, type, result, x);
 	}
 
 	// Takes the edges from number k on: 32, or those that are left. Self loops are a row's last.
@@ -317,9 +317,9 @@ template <typename vec, form FORM, typename L, typename F> DEVICE void attend_ro
 		float z[w.SLABS][4] = {};
 		s.maximum = -3.402823466e38f, s.sum = 0; // finite, so that scores of −∞ have no weight
 		if (!a.first) {
-			w.each_slab(slab, [&](int i) { w.load(z[i], a.z, a.z_type, w.place); });
+			w.each_slab(slab, [&](int i) { w.load(z[i], a.z, a.z_type, w.result); });
 			if (w.has_head())
-				s.maximum = a.maximum[w.at_head(w.place)], s.sum = a.sum[w.at_head(w.place)];
+				s.maximum = a.maximum[w.at_head(w.result)], s.sum = a.sum[w.at_head(w.result)];
 		}
 		for (int k = 0; k < w.edges; k += 32) {
 			w.take_edges(k);
@@ -336,7 +336,7 @@ template <typename vec, form FORM, typename L, typename F> DEVICE void attend_ro
 			const float all = __shfl_sync(ALL, s.sum, w.of);
 			const float scale = !a.last ? 1.0f : all == 0 ? 0.0f : 1 / all;
 			each(z[i], [&](float v, int) { return v * scale; });
-			w.store(a.z, a.z_type, w.place, z[i]);
+			w.store(a.z, a.z_type, w.result, z[i]);
 		});
 	}
 	__syncwarp(); // all have read the state
@@ -345,8 +345,8 @@ template <typename vec, form FORM, typename L, typename F> DEVICE void attend_ro
 	if (a.last)
 		s.maximum = s.sum == 0 ? 0.0f : s.maximum + (float)log((double)s.sum);
 	else
-		a.sum[w.at_head(w.place)] = s.sum;
-	a.maximum[w.at_head(w.place)] = s.maximum;
+		a.sum[w.at_head(w.result)] = s.sum;
+	a.maximum[w.at_head(w.result)] = s.maximum;
 }
 
 template <typename vec, typename L> DEVICE void attend(const L &l) {

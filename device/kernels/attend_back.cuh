@@ -80,7 +80,7 @@ template <typename vec, typename L> DEVICE void attend_back_target(const L &l) {
 		}
 	if (w.lane >= w.heads)
 		return;
-	float *to = a.d_target_score + w.at_head(w.place);
+	float *to = a.d_target_score + w.at_head(w.result);
 	*to = fmaf(1 - a.slope, d, w.adds ? *to : 0.0f);
 }
 EDGE_KERNELS(attend_back_target, weft_attention_args, attend_back_target)
@@ -130,7 +130,7 @@ template <typename vec, typename L> DEVICE void attend_back_source(const L &l) {
 		w.each_slab(slab, [&](int i) { w.add_to(a.d_source, a.d_type, sum[i]); });
 	}
 	if (w.lane < w.heads) {
-		float *to = a.d_source_score + w.at_head(w.place);
+		float *to = a.d_source_score + w.at_head(w.result);
 		*to = d + (w.adds ? *to : 0.0f);
 	}
 }

@@ -10,8 +10,8 @@ enum { EDGE_FEATURES = 2 }; // features that are summed at a time
 DEVICE int64_t sums_of_piece(const over_rows<weft_attention_args> &l, int64_t piece, int) {
 	return l.a.first_sum + l.first / l.a.sum_rows + piece;
 }
-DEVICE int64_t sums_of_piece(const over_segments<weft_attention_args> &l, int64_t, int place) {
-	return l.a.first_sum + place;
+DEVICE int64_t sums_of_piece(const over_segments<weft_attention_args> &l, int64_t, int partial) {
+	return l.a.first_sum + partial;
 }
 
 // GATv1: ∂t of a batch's edges in ds. Returns the lane's part of their sum for its head.
@@ -55,7 +55,7 @@ template <typename vec, typename L> DEVICE void attend_back_target_edges(const L
 	for (int r = 0; r < (int)a.sum_rows; r++) {
 		if (!w.take_row(l, piece * a.sum_rows + r))
 			continue;
-		double *d = a.d_edge_vector + sums_of_piece(l, piece, w.place) * a.sum_stride;
+		double *d = a.d_edge_vector + sums_of_piece(l, piece, w.result) * a.sum_stride;
 		float total = 0;
 		for (int k = 0; k < w.edges; k += 32) {
 			w.take_edges(k);
@@ -65,7 +65,7 @@ template <typename vec, typename L> DEVICE void attend_back_target_edges(const L
 		for (int with = 16; with >= w.places; with /= 2)
 			total += __shfl_xor_sync(ALL, total, with);
 		if (w.lane < w.heads) {
-			float *to = a.d_target_score + w.at_head(w.place);
+			float *to = a.d_target_score + w.at_head(w.result);
 			*to = total + (w.adds ? *to : 0.0f);
 		}
 	}
@@ -106,7 +106,7 @@ template <typename vec, form FORM, typename L> DEVICE void back_target_weights(c
 		for (int r = 0; r < (int)a.sum_rows; r++) {
 			if (!w.take_row(l, piece * a.sum_rows + r))
 				continue;
-			const int64_t sums = sums_of_piece(l, piece, w.place);
+			const int64_t sums = sums_of_piece(l, piece, w.result);
 			double *d = a.d_edge_weight + sums * a.sum_stride;
 			float sum[4] = {}, sum_a[4] = {};
 			for (int k = 0; k < w.edges; k += 32) {

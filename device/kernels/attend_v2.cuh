@@ -179,12 +179,12 @@ template <typename vec, typename L> DEVICE void attend_back_target_v2(const L &l
 			w.take_slab(slab);
 			const own_columns own(w, a.target);
 			if (w.adds)
-				w.load(old, a.d_target, a.d_type, w.place);
+				w.load(old, a.d_target, a.d_type, w.result);
 			UNROLL for (int j = 0; j < 4; j++)
 				old[j] = fmaf(own.a[j], sum[j], old[j]), da[j] += sum_a[j];
-			w.store(a.d_target, a.d_type, w.place, old);
+			w.store(a.d_target, a.d_type, w.result, old);
 			if (!w.adds) {
-				add_to_sums(w, a.first_sum + w.place, da);
+				add_to_sums(w, a.first_sum + w.result, da);
 				da[0] = da[1] = da[2] = da[3] = 0;
 			}
 		}

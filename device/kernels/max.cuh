@@ -35,7 +35,7 @@ DEVICE void aggregate_columns(const weft_max_args &a, const edge_range &e, int64
 	typedef typename vec::elem elem;
 	typedef typename vec::raw raw;
 	const elem *x = (const elem *)a.x + c;
-	const int64_t at = e.place * a.cols + c;
+	const int64_t at = e.result * a.cols + c;
 	vec z = {}, v;
 	words<N> arg;
 	const auto extend_by = [&](const vec &v, int32_t id) {
@@ -77,7 +77,7 @@ DEVICE void aggregate_columns(const weft_max_back_args &a, const edge_range &e, 
 			sum.x[i] += arg[i] == id ? v.x[i] : 0;
 	};
 	if (e.whole)
-		load_either(sum, a.dx, a.dx_type, e.place * a.cols + c);
+		load_either(sum, a.dx, a.dx_type, e.result * a.cols + c);
 	for (int64_t k = e.begin; k < e.end; k += AHEAD) {
 		raw r[AHEAD];
 		words<N> arg[AHEAD];
@@ -95,7 +95,7 @@ DEVICE void aggregate_columns(const weft_max_back_args &a, const edge_range &e, 
 		words<N> arg;
 		v.load(g + e.row * a.cols), arg.load(a.arg + e.row * a.cols + c), add(arg);
 	}
-	store_either(a.dx, a.dx_type, e.place * a.cols + c, sum);
+	store_either(a.dx, a.dx_type, e.result * a.cols + c, sum);
 }
 EDGE_KERNELS(max_back, weft_max_back_args, aggregate)
 
@@ -106,12 +106,12 @@ STORAGE_KERNEL(merge_maxima, weft_merge_maxima_args) {
 	if (segment >= a.segments.count || !begins_row(a.segments, segment))
 		return;
 	const weft_merge m = weft_merge_from(&a.segments, segment);
-	T *z = (T *)(m.complete ? a.z : a.places) + (m.complete ? m.row * a.cols : 0) + c;
-	int32_t *arg = (m.complete ? a.arg + m.row * a.cols : a.place_args) + c;
+	T *z = (T *)(m.complete ? a.z : a.partials) + (m.complete ? m.row * a.cols : 0) + c;
+	int32_t *arg = (m.complete ? a.arg + m.row * a.cols : a.partial_args) + c;
 	const bool begins = m.complete ? a.first : m.first > 0;
 	float x = begins ? 0 : number(*z);
 	int32_t source = begins ? -1 : *arg;
 	UNROLL_BY(4) for (int64_t p = m.first; p < m.end; p++)
-		extend(x, source, number(((const T *)a.places)[p * a.cols + c]), a.place_args[p * a.cols + c]);
+		extend(x, source, number(((const T *)a.partials)[p * a.cols + c]), a.partial_args[p * a.cols + c]);
 	round_to(z, x), *arg = source;
 }

@@ -48,7 +48,7 @@ enum { SHARED_ROW = 512 };
 // Edges begin … end−1 of a row, whose result is row `place`: those of a whole row, or of a segment. last:
 // they end the row.
 struct edge_range {
-	int64_t row, place, begin, end;
+	int64_t row, result, begin, end;
 	bool whole, last;
 };
 
@@ -137,7 +137,7 @@ DEVICE void sum_columns(const weft_spmm_args &a, const edge_range &e, int64_t c,
 		UNROLL for (int i = 0; i < N; i++)
 			sum[i] = fmaf(own, v.x[i], sum[i]);
 	}
-	const int64_t z = e.place * a.z_stride + a.from + c;
+	const int64_t z = e.result * a.z_stride + a.from + c;
 	if (a.accumulate)
 		v.load(a.z, a.z_type, z, left);
 	UNROLL for (int i = 0; i < N; i++) {
@@ -243,7 +243,7 @@ template <typename vec, typename args> DEVICE void aggregate(const over_segments
 	if (number >= l.s.count)
 		return;
 	const weft_segment &s = l.s.of[number];
-	const edge_range e = {s.row, l.place(number), s.begin, s.end, false, s.after == 0};
+	const edge_range e = {s.row, l.partial(number), s.begin, s.end, false, s.after == 0};
 	threads.template aggregate<vec>(l.a, e, 0, l.a.cols, t - number * across);
 }
 EDGE_KERNELS(spmm, weft_spmm_args, aggregate)

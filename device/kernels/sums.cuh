@@ -216,13 +216,13 @@ KERNEL(merge_sums_float32, weft_merge_sums_args) {
 	const int64_t at = m.row * a.cols + c;
 	float sum = 0;
 	UNROLL_BY(8) for (int64_t p = m.first; p < m.end; p++)
-		sum += a.places[p * a.cols + c];
+		sum += a.partials[p * a.cols + c];
 	if (m.complete && a.accumulate)
 		sum += load_either(a.z, a.z_type, at);
 	if (m.complete)
 		store_either(a.z, a.z_type, at, sum);
 	else
-		a.places[c] = sum;
+		a.partials[c] = sum;
 }
 
 // Milakov & Gimelshein's online softmax over states, as in kernel/native/segment.h. Runs over heads: a warp
@@ -239,39 +239,39 @@ KERNEL(merge_states_float32, weft_merge_states_args) {
 	const int64_t row = m.row * heads + h;
 	float top = extend ? a.maximum[row] : -INFINITY;
 	for (int64_t p = m.first + lane; p < m.end; p += 32)
-		top = larger(a.place_maximum[p * heads + h], top);
+		top = larger(a.partial_maximum[p * heads + h], top);
 	top = largest_of_warp(top);
 	const float own = extend ? (float)exp((double)a.maximum[row] - top) : 0;
 	double sum = extend ? own * a.sum[row] : 0;
 	// a place's maximum becomes what its sums are scaled by
 	for (int64_t from = m.first; from < m.end; from += 32) {
-		const int64_t place = (from + lane) * heads + h;
+		const int64_t at = (from + lane) * heads + h;
 		const bool mine = from + lane < m.end;
-		const float scale = mine ? (float)exp((double)a.place_maximum[place] - top) : 0;
-		const float part = mine ? a.place_sum[place] : 0;
+		const float scale = mine ? (float)exp((double)a.partial_maximum[at] - top) : 0;
+		const float part = mine ? a.partial_sum[at] : 0;
 		for (int p = 0; p < min(m.end - from, (int64_t)32); p++)
 			sum = fma((double)__shfl_sync(ALL, scale, p), (double)__shfl_sync(ALL, part, p), sum);
 		if (mine)
-			a.place_maximum[place] = scale;
+			a.partial_maximum[at] = scale;
 	}
 	__syncwarp();
 	for (int64_t c = lane; c < width; c += 32) {
 		const int64_t at = row * width + c;
 		float z = extend ? load_either(a.z, a.z_type, at) * own : 0;
 		UNROLL_BY(4) for (int64_t p = m.first; p < m.end; p++)
-			z = fmaf(a.place_maximum[p * heads + h], a.place_z[(p * heads + h) * width + c], z);
+			z = fmaf(a.partial_maximum[p * heads + h], a.partial_z[(p * heads + h) * width + c], z);
 		if (end)
 			z = sum != 0 ? z / (float)sum : 0;
 		if (m.complete)
 			store_either(a.z, a.z_type, at, z);
 		else
-			a.place_z[h * width + c] = z;
+			a.partial_z[h * width + c] = z;
 	}
 	__syncwarp(); // all have read the scales
 	if (lane == 0 && end) {
 		a.maximum[row] = sum == 0 ? 0 : (float)(top + log(sum));
 	} else if (lane == 0) {
-		*(m.complete ? a.maximum + row : a.place_maximum + h) = top;
-		*(m.complete ? a.sum + row : a.place_sum + h) = (float)sum;
+		*(m.complete ? a.maximum + row : a.partial_maximum + h) = top;
+		*(m.complete ? a.sum + row : a.partial_sum + h) = (float)sum;
 	}
 }

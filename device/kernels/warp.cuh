@@ -96,7 +96,7 @@ template <typename args> struct over_rows {
 template <typename args> struct over_segments {
 	args a;
 	weft_segments s;
-	DEVICE int64_t place(int64_t number) const { return s.carried + number; }
+	DEVICE int64_t partial(int64_t number) const { return s.carried + number; }
 };
 
 // Whether segment `number` is the first of its row in a launch: what merges the row's takes it from there.

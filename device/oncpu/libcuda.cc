@@ -186,7 +186,7 @@ static char *new_memory(size_t bytes) {
 			misused("memory: %m");
 	return m;
 }
-static size_t room_of(size_t bytes) { return (bytes + PAGE - 1) / PAGE * PAGE; }
+static size_t whole_pages(size_t bytes) { return (bytes + PAGE - 1) / PAGE * PAGE; }
 
 // A stream, with what it was asked for and has not begun.
 struct stream {
@@ -379,10 +379,10 @@ result cuMemAlloc_v2(address *p, size_t n) {
 		return INVALID_VALUE;
 	if (n > machine.memory - current->used)
 		return OUT_OF_MEMORY;
-	char *m = new_memory(room_of(n));
+	char *m = new_memory(whole_pages(n));
 	if (!m)
 		return OUT_OF_MEMORY;
-	*p = (address)(m + (room_of(n) - n) / 256 * 256); // the end is near the page that faults
+	*p = (address)(m + (whole_pages(n) - n) / 256 * 256); // the end is near the page that faults
 	live[*p] = {n, current}, current->used += n;
 	return OK;
 }
@@ -398,7 +398,7 @@ result cuMemFree_v2(address p) {
 	for (const unsigned char *c = (unsigned char *)p + n; (size_t)c % PAGE; c++)
 		if (*c != 0xff)
 			misused("a kernel wrote byte %zu of an allocation of %zu", (size_t)(c - (unsigned char *)p), n);
-	munmap((char *)(p / PAGE * PAGE) - PAGE, room_of(n) + 2 * PAGE);
+	munmap((char *)(p / PAGE * PAGE) - PAGE, whole_pages(n) + 2 * PAGE);
 	current->used -= n;
 	live.erase(it);
 	return OK;
@@ -431,7 +431,7 @@ result cuMemcpyDtoDAsync_v2(address to, address from, size_t n, stream *stream) 
 }
 result cuMemHostAlloc(void **p, size_t n, unsigned) {
 	BEFORE;
-	*p = mmap(nullptr, room_of(n), PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1,
+	*p = mmap(nullptr, whole_pages(n), PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1,
 	          0);
 	if (*p == MAP_FAILED)
 		return OUT_OF_MEMORY;
@@ -445,7 +445,7 @@ result cuMemFreeHost(void *p) {
 	auto it = pinned.find((address)p);
 	if (it == pinned.end())
 		misused("cuMemFreeHost: %p is not the address of an allocation", p);
-	munmap(p, room_of(it->second.bytes));
+	munmap(p, whole_pages(it->second.bytes));
 	pinned.erase(it);
 	return OK;
 }

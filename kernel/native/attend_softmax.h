@@ -9,7 +9,7 @@ static inline vf per_head(const float *x, int heads, const int P) {
 // As sum_of_edges, the largest.
 INLINE vf largest_of_edges(vf v, const int P) {
 	for (int w = VW / 2; w >= P; w /= 2)
-		v = larger(turn(v, w), v);
+		v = larger(rotate(v, w), v);
 	return v;
 }
 
@@ -147,7 +147,7 @@ INLINE void exponentials(values *x, const batch *b, const group *g, const int v2
 		store(x->s + v * VW, e);
 		sum = add_vector(sum, e, b, v);
 		for (int l = lanes; l < VW; l += lanes)
-			sum += turn(e, l);
+			sum += rotate(e, l);
 		x->sum[k] = sum;
 	}
 	for (int k = 0; k < b->runs; k++)

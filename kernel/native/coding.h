@@ -43,7 +43,7 @@ INLINE void read_numbers(float *x, const elem *row, const int32_t *columns, int6
 // The largest lane.
 static inline float largest_lane(vf v) {
 	for (int w = VW / 2; w > 0; w /= 2)
-		v = larger(v, turn(v, w));
+		v = larger(v, rotate(v, w));
 	return v[0];
 }
 

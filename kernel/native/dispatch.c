@@ -95,16 +95,16 @@ void weft_run(int kernel, enum weft_type type, const void *args, int64_t lo, int
 	}
 }
 
-// Where row `place` of a matrix is its row `row`.
-static void *placed(void *m, int64_t place, int64_t row, int64_t row_bytes) {
-	return m ? (char *)m + (place - row) * row_bytes : NULL;
+// Where row `partial` of a matrix is its row `row`.
+static void *placed(void *m, int64_t partial, int64_t row, int64_t row_bytes) {
+	return m ? (char *)m + (partial - row) * row_bytes : NULL;
 }
 
 // placed for a row that the kernel adds to.
-static void *zeros(void *m, int64_t place, int64_t row, int64_t row_bytes) {
+static void *zeros(void *m, int64_t partial, int64_t row, int64_t row_bytes) {
 	if (m)
-		memset((char *)m + place * row_bytes, 0, row_bytes);
-	return placed(m, place, row, row_bytes);
+		memset((char *)m + partial * row_bytes, 0, row_bytes);
+	return placed(m, partial, row, row_bytes);
 }
 
 // Makes the segment all that its row has. Returns whether it is the row's last.
@@ -115,14 +115,14 @@ static int only_segment(weft_edges *e, const weft_segment *s) {
 	return last;
 }
 
-void weft_run_segment(int kernel, enum weft_type type, const void *args, weft_segment s, int64_t place) {
+void weft_run_segment(int kernel, enum weft_type type, const void *args, weft_segment s, int64_t partial) {
 	switch (kernel) {
 	case weft_spmm: {
 		weft_spmm_args a = *(const weft_spmm_args *)args;
 		if (!only_segment(&a.edges, &s))
 			a.self = NULL;
 		a.end = a.edges.indptr + 1;
-		a.z = placed(a.z, place, s.row, a.z_stride * sizeof(float));
+		a.z = placed(a.z, partial, s.row, a.z_stride * sizeof(float));
 		active[type][kernel](&a, s.row, s.row + 1);
 		break;
 	}
@@ -130,8 +130,8 @@ void weft_run_segment(int kernel, enum weft_type type, const void *args, weft_se
 		weft_max_args a = *(const weft_max_args *)args;
 		if (!only_segment(&a.edges, &s))
 			a.loops = NULL;
-		a.z = placed(a.z, place, s.row, a.cols * (type == WEFT_BFLOAT16 ? sizeof(bfloat16) : sizeof(float)));
-		a.arg = placed(a.arg, place, s.row, a.cols * sizeof *a.arg);
+		a.z = placed(a.z, partial, s.row, a.cols * (type == WEFT_BFLOAT16 ? sizeof(bfloat16) : sizeof(float)));
+		a.arg = placed(a.arg, partial, s.row, a.cols * sizeof *a.arg);
 		active[type][kernel](&a, s.row, s.row + 1);
 		break;
 	}
@@ -139,7 +139,7 @@ void weft_run_segment(int kernel, enum weft_type type, const void *args, weft_se
 		weft_max_back_args a = *(const weft_max_back_args *)args;
 		if (!only_segment(&a.edges, &s))
 			a.loops = NULL;
-		a.dx = zeros(a.dx, place, s.row, a.cols * sizeof(float));
+		a.dx = zeros(a.dx, partial, s.row, a.cols * sizeof(float));
 		active[type][kernel](&a, s.row, s.row + 1);
 		break;
 	}
@@ -148,15 +148,15 @@ void weft_run_segment(int kernel, enum weft_type type, const void *args, weft_se
 		if (!only_segment(&a.edges, &s))
 			a.loops = NULL;
 		const int64_t heads = a.heads * sizeof(float), row = heads * a.width;
-		a.maximum = placed(a.maximum, place, s.row, heads);
-		a.sum = placed(a.sum, place, s.row, heads);
-		a.z = placed(a.z, place, s.row, row);
-		a.d_target_score = zeros(a.d_target_score, place, s.row, heads);
-		a.d_source_score = zeros(a.d_source_score, place, s.row, heads);
-		a.d_target = zeros(a.d_target, place, s.row, row);
-		a.d_source = zeros(a.d_source, place, s.row, row);
-		a.d_key = zeros(a.d_key, place, s.row, row);
-		a.first_sum += place - s.row;
+		a.maximum = placed(a.maximum, partial, s.row, heads);
+		a.sum = placed(a.sum, partial, s.row, heads);
+		a.z = placed(a.z, partial, s.row, row);
+		a.d_target_score = zeros(a.d_target_score, partial, s.row, heads);
+		a.d_source_score = zeros(a.d_source_score, partial, s.row, heads);
+		a.d_target = zeros(a.d_target, partial, s.row, row);
+		a.d_source = zeros(a.d_source, partial, s.row, row);
+		a.d_key = zeros(a.d_key, partial, s.row, row);
+		a.first_sum += partial - s.row;
 		active[type][kernel](&a, s.row, s.row + 1);
 	}
 	}

@@ -151,7 +151,7 @@ typedef struct {
 // Merging what segments gave, in their order. Sums: z_i = [z_i +] Σ over i's places. Runs over columns.
 typedef struct {
 	void *z;       // rows × cols, of z_type
-	float *places; // of the segments × cols
+	float *partials; // of the segments × cols
 	weft_segments segments;
 	int64_t cols;
 	int32_t z_type, accumulate;
@@ -161,8 +161,8 @@ typedef struct {
 typedef struct {
 	elem *z;
 	int32_t *arg;
-	elem *places;
-	int32_t *place_args;
+	elem *partials;
+	int32_t *partial_args;
 	weft_segments segments;
 	int64_t cols;
 	int32_t first;
@@ -172,7 +172,7 @@ typedef struct {
 typedef struct {
 	float *maximum, *sum;
 	void *z; // of z_type
-	float *place_maximum, *place_sum, *place_z;
+	float *partial_maximum, *partial_sum, *partial_z;
 	weft_segments segments;
 	int64_t heads, width;
 	int32_t z_type, first, last;

@@ -33,7 +33,7 @@ static inline vi numbers(int from) {
 }
 
 // The lanes from w on, and then those before.
-static inline vf turn(vf v, const int w) {
+static inline vf rotate(vf v, const int w) {
 	return __builtin_shuffle(v, numbers(w) & (VW - 1));
 }
 
@@ -91,7 +91,7 @@ static inline vd wide(const float *p) {
 // Each lane gets the sum of the lanes that are a multiple of P away, added in halves.
 INLINE vf sum_of_edges(vf v, const int P) {
 	for (int w = VW / 2; w >= P; w /= 2)
-		v += turn(v, w);
+		v += rotate(v, w);
 	return v;
 }
 

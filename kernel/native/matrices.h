@@ -44,7 +44,7 @@ typedef struct {
 
 // How many places there are: on a CPU, and on a device at most. There a launch over so many segments is as
 // fast as one over more.
-enum { WEFT_PARTIALS = 16, WEFT_PLACES = 4096 };
+enum { WEFT_PARTIALS = 16, WEFT_DEVICE_PARTIALS = 4096 };
 
 // Segments that are worked on at a time. Number k has place carried + k. With carried set, place 0 has what
 // segments before gave to the first one's row.

@@ -74,11 +74,11 @@
 	W(S, d_target_score) W(S, d_target) W(S, d_key) W(S, d_source_score) W(S, d_source) W(S, d_a) \
 	W(S, da_row) W(S, d_edge_vector) W(S, d_edge_weight) W(S, d_edge_row) W(S, pack) W(S, workspaces.first)
 #define POINTERS_OF_weft_merge_sums_args(S, R, W) \
-	W(S, z) W(S, places) R(S, segments.of)
+	W(S, z) W(S, partials) R(S, segments.of)
 #define POINTERS_OF_weft_merge_maxima_args(S, R, W) \
-	W(S, z) W(S, arg) W(S, places) W(S, place_args) R(S, segments.of)
+	W(S, z) W(S, arg) W(S, partials) W(S, partial_args) R(S, segments.of)
 #define POINTERS_OF_weft_merge_states_args(S, R, W) \
-	W(S, maximum) W(S, sum) W(S, z) W(S, place_maximum) W(S, place_sum) W(S, place_z) R(S, segments.of)
+	W(S, maximum) W(S, sum) W(S, z) W(S, partial_maximum) W(S, partial_sum) W(S, partial_z) R(S, segments.of)
 #define POINTERS_OF_weft_merge_tiles_args(S, R, W) \
 	W(S, z) W(S, mean) W(S, tiles)
 #define POINTERS_OF_weft_head_dot_args(S, R, W) \

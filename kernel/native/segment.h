@@ -26,14 +26,14 @@ static void k_merge_maxima(const void *args, int64_t lo, int64_t hi) {
 	EACH_MERGE(m, a)
 		for (int64_t c = lo; c < hi; c += VW) {
 			const int tail = hi - c < VW ? hi - c : 0;
-			elem *z = m->complete ? a->z + m->row * a->cols + c : a->places + c;
-			int32_t *arg = m->complete ? a->arg + m->row * a->cols + c : a->place_args + c;
+			elem *z = m->complete ? a->z + m->row * a->cols + c : a->partials + c;
+			int32_t *arg = m->complete ? a->arg + m->row * a->cols + c : a->partial_args + c;
 			if (m->complete ? a->first : m->first > 0)
 				begin_max(z, arg, 1, tail);
 			for (int p = m->first; p < m->end; p++) {
 				const int64_t at = p * a->cols + c;
-				merge_max(z, arg, load_block(a->places + at, 0, 1, tail),
-				          (vi)load_block((const float *)a->place_args + at, 0, 1, tail), 0, 1, tail);
+				merge_max(z, arg, load_block(a->partials + at, 0, 1, tail),
+				          (vi)load_block((const float *)a->partial_args + at, 0, 1, tail), 0, 1, tail);
 			}
 		}
 }
@@ -47,9 +47,9 @@ static void k_merge_sums(const void *args, int64_t lo, int64_t hi) {
 			const int64_t at = m->row * a->cols + c;
 			vf sum = {0};
 			for (int p = m->first; p < m->end; p++)
-				sum += load_block(a->places + p * a->cols + c, 0, 1, tail);
+				sum += load_block(a->partials + p * a->cols + c, 0, 1, tail);
 			if (!m->complete) {
-				store_block(a->places + c, sum, 0, 1, tail);
+				store_block(a->partials + c, sum, 0, 1, tail);
 				continue;
 			}
 			if (a->accumulate) {
@@ -79,7 +79,7 @@ static void k_merge_states(const void *args, int64_t lo, int64_t hi) {
 		for (int64_t h = lo; h < hi; h++) {
 			const int extend = m->complete && !a->first, end = m->complete && a->last;
 			const int64_t row = m->row * a->heads + h;
-			const float *maximum = a->place_maximum + h, *sums = a->place_sum + h;
+			const float *maximum = a->partial_maximum + h, *sums = a->partial_sum + h;
 			double top = extend ? a->maximum[row] : -INFINITY, sum = 0;
 			float own = 0, scale[WEFT_PARTIALS];
 			for (int p = m->first; p < m->end; p++)
@@ -100,19 +100,19 @@ static void k_merge_states(const void *args, int64_t lo, int64_t hi) {
 					z *= own;
 				}
 				for (int p = m->first; p < m->end; p++)
-					z += scale[p] * load_block(a->place_z + (p * a->heads + h) * a->width + c, 0, 1, tail);
+					z += scale[p] * load_block(a->partial_z + (p * a->heads + h) * a->width + c, 0, 1, tail);
 				if (end)
 					z = (vf)((vi)(z / (float)sum) & -(sum != 0));
 				if (m->complete)
 					store_either(a->z, a->z_type, row * a->width + c, &z, 1, tail);
 				else
-					store_block(a->place_z + h * a->width + c, z, 0, 1, tail);
+					store_block(a->partial_z + h * a->width + c, z, 0, 1, tail);
 			}
 			if (end) {
 				a->maximum[row] = sum == 0 ? 0 : top + log(sum);
 			} else {
-				*(m->complete ? a->maximum + row : a->place_maximum + h) = top;
-				*(m->complete ? a->sum + row : a->place_sum + h) = sum;
+				*(m->complete ? a->maximum + row : a->partial_maximum + h) = top;
+				*(m->complete ? a->sum + row : a->partial_sum + h) = sum;
 			}
 		}
 }

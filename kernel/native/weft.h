@@ -61,7 +61,7 @@ const char *weft_operation_name(int operation);
 // Runs a kernel for elements of a type; a kernel that is not over storage, for WEFT_FLOAT32.
 void weft_run(int kernel, enum weft_type type, const void *args, int64_t lo, int64_t hi);
 // Runs a kernel over a segment: spmm, max, max_back, or one of attention's.
-void weft_run_segment(int kernel, enum weft_type type, const void *args, weft_segment segment, int64_t place);
+void weft_run_segment(int kernel, enum weft_type type, const void *args, weft_segment segment, int64_t partial);
 void weft_pause(void); // well under a microsecond, in which the CPU leaves its units to another thread
 
 // What makes a product returns 0, or oneDNN's status.

@@ -22,7 +22,7 @@ GO = ["go", "test", "-trimpath", "-vet=off"]
 # A file of device/kernels or device, what stands there once, what a mutant has in its place, and a test that fails then.
 MUTANTS = [
     ("spmm.cuh", "other[u] = indices[min(u, n - 1)]", "other[u] = indices[u]", "TestConformance/spmm$"),
-    ("spmm.cuh", "a.row_scale ? a.row_scale[e.row]", "a.row_scale ? a.row_scale[e.place]", "TestHubRow"),
+    ("spmm.cuh", "a.row_scale ? a.row_scale[e.row]", "a.row_scale ? a.row_scale[e.result]", "TestHubRow"),
     ("spmm.cuh", "if (a.accumulate && e.begin == e.end", "if (e.begin == e.end", "TestConformance/spmm$"),
     ("spmm.cuh", "if (!share && !is_cut(e))", "if (!share)", "TestHubRow"),
     ("spmm.cuh", "a.self && e.last ?", "a.self ?", "TestHubRow"),
