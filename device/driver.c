@@ -33,7 +33,8 @@ int weft_load(weft_driver *d, const char *library, const char **loader, const ch
 	return 0;
 }
 
-// A goroutine changes the thread that runs it, and a thread has a context: each call says which it is for.
+// A goroutine may move to another thread, and a context belongs to a thread. So each call first sets the
+// context.
 #define IN_CONTEXT(call) \
 	int status = d->cuCtxSetCurrent(d->context); \
 	return status ? status : d->call

@@ -1,5 +1,5 @@
-// The functions of NVIDIA's driver that weft calls, in a library that is loaded at run time. A GPU's
-// addresses and the driver's types are stated here, as building weft needs no CUDA.
+// The functions of NVIDIA's driver that weft calls. The driver is a library that is loaded at run time. The
+// driver's types, and the type of a GPU's addresses, are declared here, as building weft needs no CUDA.
 #ifndef WEFT_DRIVER_H
 #define WEFT_DRIVER_H
 #include <stddef.h>
@@ -42,7 +42,7 @@ typedef unsigned long long device_address;
 	F(cuLaunchKernel, (void *function, unsigned grid_x, unsigned grid_y, unsigned grid_z, unsigned block_x, \
 		unsigned block_y, unsigned block_z, unsigned shared, void *stream, void **parameters, void **extra))
 
-// What a kernel's node in a graph is: CUDA_KERNEL_NODE_PARAMS_v2 of cuda.h.
+// A kernel's node in a graph: CUDA_KERNEL_NODE_PARAMS_v2 of cuda.h.
 typedef struct {
 	void *function;
 	unsigned grid_x, grid_y, grid_z, block_x, block_y, block_z, shared;
@@ -50,7 +50,7 @@ typedef struct {
 	void *kernel, *context;
 } weft_node;
 
-// Those of graphs. Where a driver lacks one, kernels are launched one by one.
+// The driver's functions for graphs. If a driver lacks one, kernels are launched one by one.
 #define WEFT_GRAPH_FUNCTIONS(F) \
 	F(cuGraphCreate, (void **graph, unsigned flags)) \
 	F(cuGraphDestroy, (void *graph)) \
@@ -69,16 +69,17 @@ typedef struct {
 	int has_graphs;
 	int needs_no_code; // the library is bin/libcuda-on-cpu.so, which has the kernels in it
 	int device;
-	int cache; // bytes of the second cache
-	int reads_pageable; // the card reads all of the host's memory: a copy from there may go on after its call
+	int cache; // bytes of the second-level cache
+	int reads_pageable; // the card reads all of the host's memory: a copy from it may continue after its call
 	void *context, *module;
 } weft_driver;
 
-// Loads the library. Where it fails, what is not NULL says why: the loader's text, or the function that is
-// missing.
+// Loads the library. If that fails, either *loader is the loader's text, or *missing the function that the
+// library lacks.
 int weft_load(weft_driver *d, const char *library, const char **loader, const char **missing);
 
-// The rest return the driver's status; 0: done.
+// All other functions return the driver's status, 0 for success. A stream runs its copies and launches in
+// order. The memory from which weft_to_device copies is not pinned, and may be changed after the call.
 int weft_version(const weft_driver *d, int *version);
 int weft_start(const weft_driver *d, int *cards);
 void weft_error(const weft_driver *d, int status, const char **name, const char **text);
@@ -96,33 +97,34 @@ int weft_free(const weft_driver *d, device_address address);
 int weft_to_device(const weft_driver *d, void *stream, device_address to, const void *from, size_t bytes);
 int weft_to_host(const weft_driver *d, void *stream, void *to, device_address from, size_t bytes);
 int weft_copy(const weft_driver *d, void *stream, device_address to, device_address from, size_t bytes);
-// A kernel that is to be launched, with its arguments at an offset of some memory.
+// A kernel to launch. Its arguments are `bytes` bytes at offset `at` of the memory args.
 typedef struct {
 	void *function;
 	unsigned blocks, threads;
 	size_t at, bytes;
 } weft_kernel;
-// Launches n kernels in order, up to one that fails, whose number is then in failed.
+// Launches n kernels in order. If one fails, the rest are not launched, and *failed is its number.
 int weft_launch(const weft_driver *d, void *stream, const weft_kernel *kernels, int n, char *args,
                 int *failed);
-// A graph of kernels, each of which waits for the one before.
+// A graph of kernels. Each waits for the one before it.
 typedef struct {
 	void *graph, *executable, **nodes;
 } weft_graph;
-// Makes a graph. Where it fails there is none.
+// Makes a graph. If that fails, g is empty.
 int weft_make_graph(const weft_driver *d, weft_graph *g, const weft_kernel *kernels, int n, char *args);
-// Gives the kernels of a list of numbers other arguments. Where it fails, the graph must not be run.
+// Gives other arguments to the n kernels whose numbers are listed in `changed`. If that fails, the graph must
+// not be run.
 int weft_change_graph(const weft_driver *d, const weft_graph *g, const weft_kernel *kernels, char *args,
 	const int *changed, int n);
 int weft_run_graph(const weft_driver *d, void *stream, const weft_graph *g);
 int weft_end_graph(const weft_driver *d, weft_graph *g);
 int weft_wait(const weft_driver *d, void *stream);
-// Pinned memory of the host. A copy from there may go on after its call.
+// Pinned memory of the host. A copy from it may continue after its call.
 int weft_pinned(const weft_driver *d, void **memory, size_t bytes);
 int weft_free_pinned(const weft_driver *d, void *memory);
 int weft_up(const weft_driver *d, void *stream, device_address to, const void *from, size_t bytes);
 int weft_event(const weft_driver *d, void **event);
-int weft_timer(const weft_driver *d, void **event); // an event that has a time
+int weft_timer(const weft_driver *d, void **event); // an event that records the time
 int weft_elapsed(const weft_driver *d, float *milliseconds, void *from, void *to);
 int weft_end_event(const weft_driver *d, void *event);
 int weft_record(const weft_driver *d, void *event, void *stream);

@@ -1,5 +1,5 @@
-// What differs between the two binary interfaces of MPI, as the mpi.h of each says: Open MPI's, and MPICH's,
-// which Intel MPI, MVAPICH and others share. testdata/abi.c holds these numbers to the headers.
+// The differences between the two binary interfaces of MPI, as their mpi.h define them: Open MPI's, and
+// MPICH's, which Intel MPI, MVAPICH and others share. testdata/abi.c compares these numbers with the headers.
 
 enum {
 	OPENMPI_HANDLE = 8, // bytes of a handle: a communicator, datatype, error handler or request

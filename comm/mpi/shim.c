@@ -17,13 +17,13 @@
 #include "abi.h"
 #include "shim.h"
 
-// A handle of MPI. Open MPI's are pointers. MPICH's are ints. As an argument MPICH takes the lower half of
-// the register. As a result it writes the lower half of a handle that was 0 before, as the processors that
-// weft runs on are little-endian.
+// A handle of MPI. Open MPI's handles are pointers, and MPICH's are ints. MPICH reads an argument from the
+// lower half of the register. It writes a result to the lower half of a handle that was 0 before, as the
+// processors on which weft runs are little-endian.
 typedef intptr_t handle;
 
-// The functions of MPI that are called, by their names without MPI_. Arrays of requests and statuses have
-// the layout of the library, and are passed as void *.
+// The functions of MPI that weft calls, by their names without MPI_. Arrays of requests and statuses have the
+// library's layout, and are passed as void *.
 #define FUNCTIONS(F) \
 	F(Init_thread, (int *argc, char ***argv, int required, int *provided)) \
 	F(Finalize, (void)) \
@@ -40,7 +40,7 @@ typedef intptr_t handle;
 	F(Error_string, (int error, char *text, int *length)) \
 	F(Get_library_version, (char *text, int *length))
 
-// What is loaded.
+// The loaded library: its functions, constants and sizes.
 static struct {
 #define DECLARE(name, arguments) int (*name) arguments;
 	FUNCTIONS(DECLARE)
@@ -51,10 +51,10 @@ static struct {
 	int err_truncate, err_other, err_in_status, err_no_mem;
 } mpi;
 
-static void *loaded; // as dlopen gives it
-static int takes_device; // it says that it does
+static void *loaded; // the handle from dlopen
+static int takes_device; // see weft_mpi_takes_device
 
-// Finds the functions and what else differs, and returns a name that is missing, or NULL.
+// Finds the functions, constants and sizes of the library. Returns a name that it lacks, or NULL.
 static const char *find(void *from)
 {
 #define FIND(name, arguments) \
@@ -85,8 +85,8 @@ static const char *find(void *from)
 	return NULL;
 }
 
-// Libraries of networks, such as UCX, take signals when they are loaded, by handlers without the SA_ONSTACK
-// that Go needs. So each signal that was handled or ignored before keeps its action.
+// Network libraries, such as UCX, install handlers for signals when they are loaded. Their handlers lack the
+// SA_ONSTACK that Go needs. So each signal that was handled or ignored before keeps its action.
 static struct sigaction kept[NSIG];
 
 static void keep_signals(void)
@@ -101,7 +101,7 @@ static void restore_signals(void)
 		if (kept[s].sa_handler != SIG_DFL) sigaction(s, &kept[s], NULL);
 }
 
-// Open MPI's plugins look up the library's names among those that all libraries see.
+// RTLD_GLOBAL: Open MPI's plugins look up the library's names in the global scope.
 const char *weft_mpi_load(const char *name)
 {
 	static char why[1024];
@@ -139,26 +139,27 @@ const char *weft_mpi_file(void)
 
 static handle ours; // the communicator
 static int wake = -1; // an eventfd
-static atomic_int awaited; // messages under way that somebody waits for
+static atomic_int awaited; // messages under way for which the program waits
 
-// By slot, slots of them. A free one holds the null request, which MPI_Testsome passes over.
+// The requests, by slot; `slots` is their number. A free slot holds the null request, which MPI_Testsome
+// ignores.
 static char *requests;
 static int slots;
 
-// Room for MPI_Testsome to report on every slot.
+// The buffers in which MPI_Testsome reports, with an element for each slot.
 static int *which;
 static char *statuses;
 static weft_mpi_end *ended;
 
 int weft_mpi_init(int *rank, int *size)
 {
-	// Open MPI would take faults.
+	// Otherwise Open MPI would handle faults.
 	setenv("OMPI_MCA_opal_signal", "", 1);
 
-	// Networks that register memory like to keep the registration until they see it unmapped, by intercepting
-	// the C library. Go unmaps by system calls, which they do not see: the next mapping at the address would
-	// be sent or received through the old one's pages. So no registration is kept, unless the user says
-	// otherwise.
+	// Networks that register memory keep a registration until they see the memory unmapped, by intercepting
+	// the C library. Go unmaps by system calls, which they do not see. The next mapping at the address would
+	// then be sent or received through the pages of the old one. So no registration is kept, unless the user
+	// sets it otherwise.
 	setenv("OMPI_MCA_mpi_leave_pinned", "0", 0);
 	setenv("UCX_RCACHE_ENABLE", "n", 0);
 	setenv("FI_MR_CACHE_MONITOR", "disabled", 0);
@@ -173,7 +174,7 @@ int weft_mpi_init(int *rank, int *size)
 	if ((error = mpi.Comm_dup(mpi.comm_world, &ours))) return error;
 	if ((error = mpi.Comm_set_errhandler(ours, mpi.errors_return))) return error;
 	if ((wake = eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC)) < 0) return mpi.err_other;
-	prctl(PR_SET_TIMERSLACK, 1000, 0, 0, 0); // this thread rests to the microsecond, not to 50
+	prctl(PR_SET_TIMERSLACK, 1000, 0, 0, 0); // this thread sleeps to the microsecond, not to 50
 	int (*query)(void) = dlsym(loaded, "MPIX_Query_cuda_support");
 	takes_device = query && query() == 1;
 	if ((error = mpi.Comm_rank(ours, rank))) return error;
@@ -195,7 +196,7 @@ static const char *status(int i)
 	return statuses + (size_t)i * mpi.status_bytes;
 }
 
-// Makes room for a slot.
+// Grows the arrays so that they have the slot.
 static int reserve(int slot)
 {
 	if (slot < slots) return SUCCESS;
@@ -213,7 +214,8 @@ static int reserve(int slot)
 	return SUCCESS;
 }
 
-// Synchronous: small messages would pile up without limit at a receiver that does not ask for them.
+// Sends are synchronous: otherwise small messages would pile up without limit at a receiver that does not ask
+// for them.
 int weft_mpi_send(const void *data, int bytes, int to, int tag, int slot)
 {
 	int error = reserve(slot);
@@ -226,7 +228,8 @@ int weft_mpi_receive(void *data, int bytes, int from, int tag, int slot)
 	return error ? error : mpi.Irecv(data, bytes, mpi.byte, from, tag, ours, request(slot));
 }
 
-// Gives the messages that have ended, and whether any were under way.
+// Tests all slots. *count becomes the number of messages that have ended, and *active whether any were under
+// way.
 static int test(int *active, int *count)
 {
 	int n;
@@ -253,11 +256,11 @@ static int64_t now(void) // in nanoseconds
 	return t.tv_sec * INT64_C(1000000000) + t.tv_nsec;
 }
 
-// MPI moves data only inside its calls, so that there is nothing to wait on but to poll. Ranks may outnumber
-// cores, and a rank that waits must leave its core to those that compute: after a while each poll is followed
-// by a rest. A rest is an eighth of the wait so far, so that polling adds no more than that to what MPI
-// takes. While nobody waits for a message, the rank computes and rests are as long as they may be: what
-// comes and goes meanwhile is in the buffers of the network.
+// MPI moves data only inside its calls, so that waiting means polling. Ranks may outnumber cores, and a rank
+// that waits must leave its core to ranks that compute. So after a while each poll is followed by a sleep. A
+// sleep is an eighth of the wait so far, so that polling adds no more than that to the time that MPI takes.
+// While the program waits for no message, it computes, and sleeps are as long as they may be: messages that
+// come and go meanwhile are in the buffers of the network.
 int weft_mpi_wait(int *count, const weft_mpi_end **ends)
 {
 	const int64_t spinning = 20000, longest = 1000000;

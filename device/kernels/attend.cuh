@@ -1,23 +1,23 @@
-// Softmax attention over in-edges, fused: nothing of an edge is written to memory. Here is GATv1's forward
-// pass. kernel/native/attention.h has the equations. A warp has a row and some of its heads. It takes 32
-// edges at a time: lanes compute the coefficients of all edges and heads, which meet in shared memory, and
-// then each lane the sums of its four columns. A column's sum is added edge after edge, and a head's
-// exponentials in the order of a tree over 32 edges, so that results have the same bits whatever heads and
-// columns are worked on together.
+// Softmax attention over in-edges, fused: no value of an edge is written to memory. This file has GATv1's
+// forward pass. kernel/native/attention.h has the equations. A warp has a row and some of its heads. It takes
+// 32 edges at a time. Its lanes first compute the coefficients of all edges and heads, and exchange them in
+// shared memory. Then each lane computes the sums of its four columns. A column's sum is added edge after
+// edge. A head's exponentials are added in the order of a tree over 32 edges. So results have the same bits
+// whatever heads and columns are computed together.
 #pragma once
 #include "pointwise.cuh"
 
 enum { ATTEND_WARPS = 8, ATTEND_HEADS = 8, ATTEND_COLUMNS = 128, ATTEND_AHEAD = 4, ATTEND_SLABS = 2 };
 
-// What the warps of a block keep of 32 edges: coefficients by edge and head, and the rows at the other ends.
-// At a row's end the coefficients' place has products of columns.
+// The values that a warp keeps of 32 edges: coefficients by edge and head, and the rows at the other ends. At
+// the end of a row the coefficients' memory holds products of columns.
 struct attend_cells {
 	shared_cell<float> coef[32 * ATTEND_HEADS];
 	shared_cell<int> other[32];
 };
 
-// Calls f<P>(…) for the places of an edge among coefficients: the warp's heads, rounded up to a power of two.
-// Lane l has head l mod P of edges l/P, 32/P + l/P, …
+// Calls f<P>(…), where P is the number of places that an edge has among the coefficients: the warp's heads,
+// rounded up to a power of two. Lane l has head l mod P of edges l/P, 32/P + l/P, …
 #define OF_PLACES(places, f, ...) \
 	switch (places) { \
 	case 1: f<1>(__VA_ARGS__); break; \
@@ -26,7 +26,7 @@ struct attend_cells {
 	default: f<8>(__VA_ARGS__); \
 	}
 
-// The sum over 32 edges of what lanes have of them, by head; x is used up.
+// The sum over 32 edges of the lanes' values x, for the lane's head. x is overwritten.
 template <int P> DEVICE float over_edges(float x[P]) {
 	UNROLL for (int with = P / 2; with; with /= 2)
 		UNROLL for (int v = 0; v < with; v++)
@@ -37,10 +37,10 @@ template <int P> DEVICE float over_edges(float x[P]) {
 	return sum;
 }
 
-// A row, or a segment of one, and those of its heads that a warp has. It sums SLABS slabs of columns of the
-// same edges, whose indices and numbers of heads it reads once. A lane has four neighbours of a slab's
-// columns from 4·lane on where they are QUADS, which wants a width that is a multiple of four; else those of
-// numbers lane, lane + 32, … So a lane has columns of one head alone.
+// A row, or a segment of one, and the heads of it that this warp has. The warp sums SLABS slabs of columns
+// over the same edges, whose indices and head values it reads once. With QUADS a lane has four columns of a
+// slab side by side, from 4·lane on. That needs a width that is a multiple of four. Else it has columns lane,
+// lane + 32, … So all columns of a lane are of one head.
 template <typename vec, int AT_ONCE = 1> struct attention {
 	typedef typename vec::elem T;
 	enum { QUADS = vec::N > 1, SLABS = AT_ONCE };
@@ -48,14 +48,15 @@ template <typename vec, int AT_ONCE = 1> struct attention {
 	shared_cell<float> *coef;
 	shared_cell<int> *other;
 	int lane, width, cols;
-	int row, result; // where the results are
-	bool adds;      // to them: the row is whole
-	int64_t begin;  // entries begin … begin+stored−1, and self loops up to `edges`
+	int row, result; // the row, and the row of the results that it writes
+	bool adds;      // the results are added to: the row is whole
+	int64_t begin;  // the row's entries begin … begin+stored−1; self loops follow up to `edges`
 	int stored, edges;
-	int head, heads, places; // the first of `heads`, with `places` for each edge
-	int first, left, of; // the lane's first column among the slab's, what is left from it on, and its head
-	int from, n;         // edges of this batch: the first one's number in the row, and how many
-	int same;            // where in the row the last one's equal edges begin
+	int head, heads, places; // the first head, the number of heads, and the places of an edge
+	// the lane's first column in the slab, the number of columns from it on, and its head
+	int first, left, of;
+	int from, n;         // this batch: the number of its first edge in the row, and its edges
+	int same;            // where in the row the run of equal edges begins to which the last edge belongs
 
 	DEVICE attention(const weft_attention_args &args) : a(args) {
 		__shared__ attend_cells cells[ATTEND_WARPS];
@@ -81,7 +82,7 @@ template <typename vec, int AT_ONCE = 1> struct attention {
 		edges = stored + (a.loops && s.after == 0 ? a.loops[row] : 0);
 		return true;
 	}
-	// Takes the heads that are those of piece `number` of the work, and returns which row's this is.
+	// Takes the heads of piece `number` of the work. Returns the number of the piece's row.
 	DEVICE int64_t take_heads(int64_t number) {
 		const int most = min(max((QUADS ? SLABS * ATTEND_COLUMNS : 32) / width, 1), (int)ATTEND_HEADS);
 		const int groups = ((int)a.heads + most - 1) / most;
@@ -93,7 +94,7 @@ template <typename vec, int AT_ONCE = 1> struct attention {
 	template <typename L> DEVICE bool take(const L &l) {
 		return take_row(l, take_heads(thread_number() / 32));
 	}
-	// Slabs are columns of a warp's heads: of a lane's four each.
+	// A slab is ATTEND_COLUMNS columns of the warp's heads, four for each lane.
 	DEVICE int slabs() const { return (heads * width + ATTEND_COLUMNS - 1) / ATTEND_COLUMNS; }
 	DEVICE void take_slab(int slab) {
 		const int lane_first = QUADS ? 4 * lane : lane;
@@ -101,7 +102,7 @@ template <typename vec, int AT_ONCE = 1> struct attention {
 		left = min(heads * width - first, ATTEND_COLUMNS - lane_first);
 		of = left > 0 ? first / width : 0;
 	}
-	// Calls f(i) for each of the slabs from number `slab` on that the warp sums at once, i of them behind it.
+	// Calls f(i) for the slabs slab + i that the warp sums at once, as far as they exist.
 	template <typename F> DEVICE void each_slab(int slab, F f) {
 		UNROLL for (int i = 0; i < SLABS; i++)
 			if (i == 0 || slab + i < slabs()) {
@@ -111,22 +112,23 @@ template <typename vec, int AT_ONCE = 1> struct attention {
 	}
 	// The lane's first column in a row of a matrix.
 	DEVICE int64_t at(int row) const { return (int64_t)row * cols + (head * width + first); }
-	// The place of the lane's own head in a row of a number for each, and whether it has one.
+	// The index of the lane's head in a matrix of one number for each row and head. has_head: the lane has a
+	// head.
 	DEVICE int64_t at_head(int row) const { return (int64_t)row * (int)a.heads + (head + lane % places); }
 	DEVICE bool has_head() const { return lane % places < heads; }
-	// The lane's column number j in the slab, and whether it has one.
+	// The slab's column that is the lane's column j. has: that column exists.
 	DEVICE int column(int j) const { return QUADS ? 4 * lane + j : lane + 32 * j; }
 	DEVICE bool has(int j) const { return QUADS ? left > 0 : 32 * j < left; }
 	// The lane's columns of a row of a matrix.
 	template <typename elem> DEVICE void load_of(float (&x)[4], const elem *matrix, int row) const {
 		const elem *p = matrix + at(row);
-		together<elem, 4> v = {};
+		packed<elem, 4> v = {};
 		if constexpr (!QUADS) {
 			UNROLL for (int j = 0; j < 4; j++)
 				if (has(j))
 					v.e[j] = p[32 * j];
 		} else if (left > 0)
-			v = *(const together<elem, 4> *)p;
+			v = *(const packed<elem, 4> *)p;
 		unpack(x, v);
 	}
 	DEVICE void load(float (&x)[4], const void *matrix, int row) const { load_of(x, (const T *)matrix, row); }
@@ -139,16 +141,16 @@ template <typename vec, int AT_ONCE = 1> struct attention {
 	DEVICE void store(void *matrix, int32_t type, int row, const float (&x)[4]) const {
 		if constexpr (QUADS) {
 			if (left > 0 && type == WEFT_FLOAT32)
-				pack((together<float, 4> *)((float *)matrix + at(row)), x);
+				pack((packed<float, 4> *)((float *)matrix + at(row)), x);
 			else if (left > 0)
-				pack((together<bfloat16, 4> *)((bfloat16 *)matrix + at(row)), x);
+				pack((packed<bfloat16, 4> *)((bfloat16 *)matrix + at(row)), x);
 			return;
 		}
 		UNROLL for (int j = 0; j < 4; j++)
 			if (has(j))
 				store_either(matrix, type, at(row) + 32 * j, x[j]);
 	}
-	// x is a segment's result, or is added to the row's.
+	// Writes x as the result of a segment, or adds it to the result of the row.
 	DEVICE void add_to(void *matrix, int32_t type, float (&x)[4]) const {
 		float old[4] = {};
 		if (adds)
@@ -164,7 +166,7 @@ template <typename vec, int AT_ONCE = 1> struct attention {
 		other[lane] = k + lane < stored ? a.edges.indices[begin + k + lane] : row;
 		__syncwarp();
 	}
-	// The features of edge e of the batch. Those of self loops are apart.
+	// The features of edge e of the batch. Features of self loops are another matrix.
 	DEVICE const T *features_of(int e) const {
 		const int number = from + e;
 		if (number >= stored)
@@ -172,8 +174,8 @@ template <typename vec, int AT_ONCE = 1> struct attention {
 		const int64_t k = begin + number;
 		return (const T *)a.features + (a.feature_rows ? a.feature_rows[k] : k) * a.feature_columns;
 	}
-	// What features give to GATv1's scores: coefficients become Σ_f features_f · edge_vector_f. A lane then
-	// reads those in its own places.
+	// The features' part of GATv1's scores: coefficients become Σ_f features_f · edge_vector_f. Afterwards a
+	// lane reads only its own places.
 	DEVICE void score_features() const {
 		if (!a.feature_columns)
 			return;
@@ -187,7 +189,7 @@ template <typename vec, int AT_ONCE = 1> struct attention {
 		}
 	}
 	DEVICE float of_features(int v) const { return a.feature_columns ? (float)coef[v * 32 + lane] : 0.0f; }
-	// The edges' rows of GATv2 and dot products: to_i += Σ_f features_f · edge_weight_f, of edge e+i.
+	// The rows of edges, of GATv2 and dot products: to_i += Σ_f features_f · edge_weight_f for edge e + i.
 	template <int N> DEVICE void add_edge_rows(float (&to)[N][4], int e) const {
 		UNROLL_BY(1) for (int f = 0; f < (int)a.feature_columns; f++) {
 			float weight[4];
@@ -200,8 +202,9 @@ template <typename vec, int AT_ONCE = 1> struct attention {
 				}
 		}
 	}
-	// Which heads dropout keeps the lane's edge for, a bit each, of the edges from number k on. It knows an
-	// edge by its ends and its number among equal ones; eight heads have a word each of a counter.
+	// The heads for which dropout keeps the lane's edge, one bit each. The batch begins with edge k. The
+	// random bits depend on the edge's ends, and on its number among equal edges. Eight heads share a
+	// counter, with a word each.
 	template <bool TRANSPOSED> DEVICE unsigned kept(int k) {
 		if (!a.mask.threshold)
 			return 0;
@@ -225,7 +228,8 @@ template <typename vec, int AT_ONCE = 1> struct attention {
 		}
 		return heads_kept;
 	}
-	// What dropout multiplies the coefficient in a place of the lane's by. All lanes call it.
+	// The factor by which dropout multiplies the coefficient at one of the lane's places. All lanes call it
+	// together.
 	DEVICE float keep(unsigned kept, int place) const {
 		if (!a.mask.threshold)
 			return 1;
@@ -241,8 +245,8 @@ template <typename vec, int AT_ONCE = 1> struct attention {
 		__syncwarp();
 	}
 
-	// Calls f(c, x) for the coefficient and the columns of each edge's row, but not where the coefficient is
-	// 0: such a row is not read. With EDGES the edge's own row is added to x.
+	// Calls f(c, x) for each edge, with its coefficient c and the lane's columns x of its row. If c is 0 it
+	// makes no call, and does not read the row. With EDGES the edge's own row is added to x.
 	template <bool EDGES = false, typename F>
 	DEVICE void each_row(const shared_cell<float> *coefs, const void *rows, F f) const {
 		UNROLL_BY(1) for (int e = 0; e < n; e += ATTEND_AHEAD) {
@@ -265,7 +269,8 @@ template <typename vec, int AT_ONCE = 1> struct attention {
 			each(sum, [&](float s, int j) { return fmaf(c, x[j], s); });
 		});
 	}
-	// s_v = f(e, v) for the edges e and the head in the lane's places, and `nothing` where there is none.
+	// s_v = f(e, v) for each edge e at the lane's places and its head; `nothing` if there is no such edge or
+	// head.
 	template <int P, typename F> DEVICE void each_place(float (&s)[P], float nothing, F f) const {
 		UNROLL for (int v = 0; v < P; v++) {
 			const int e = v * (32 / P) + lane / P;
@@ -278,15 +283,16 @@ template <typename vec, int AT_ONCE = 1> struct attention {
 	}
 };
 
-// What a batch of edges makes of the state of each lane's head: the maximum, the sum of exponentials, and
-// what sums of rows are to be multiplied by.
+// The state of the lane's head after a batch of edges: the maximum, the sum of exponentials, and the factor
+// for the sums of rows so far.
 struct attend_state {
 	float maximum, sum, scale;
 };
 
 enum form { V1, V2, DOT };
 
-// GATv1's scores are computed here; others are in the coefficients' places.
+// Extends the state by a batch of edges, and replaces scores by exponentials. GATv1's scores are computed
+// here. With `given` the scores are in `coef` already.
 template <int P, typename W> DEVICE void extend(const W &w, bool given, float own, attend_state &state) {
 	float s[P], top = state.maximum;
 	w.each_place(s, -INFINITY, [&](int e, int v) {
@@ -304,8 +310,8 @@ template <int P, typename W> DEVICE void extend(const W &w, bool given, float ow
 	state.sum = fmaf(state.sum, state.scale, over_edges<P>(s));
 }
 
-// With first set the state is begun, and with last set z becomes the output and maximum the log-sum-exp. A
-// row without edges gives 0. Scores of GATv2 and dot products come from `score`.
+// The forward pass. With first set a new state begins. With last set z becomes the output, and maximum the
+// log-sum-exp. A row without edges gives 0. `score` computes the scores of GATv2 and of dot products.
 template <typename vec, form FORM, typename L, typename F> DEVICE void attend_rows(const L &l, F score) {
 	const weft_attention_args &a = l.a;
 	attention<vec, FORM == V1 ? ATTEND_SLABS : 1> w(a);
@@ -354,7 +360,7 @@ template <typename vec, typename L> DEVICE void attend(const L &l) {
 }
 EDGE_KERNELS(attend, weft_attention_args, attend)
 
-// The end of a running softmax: a thread has a column of a row.
+// Ends a running softmax. A thread has a column of a row.
 KERNEL(attend_end_float32, weft_attend_end_args) {
 	const int64_t width = l.a.width, k = l.first * l.a.heads * width + thread_number(), head = k / width;
 	if (head >= l.last * l.a.heads)

@@ -1,8 +1,8 @@
-// The gradients of GATv1: what attend.cuh says of how edges are taken.
+// The gradients of GATv1. Edges are taken as attend.cuh says.
 #pragma once
 #include "attend.cuh"
 
-// pack_i = (log_sum_i, ⟨g_i, o_i⟩, target_score_i, –), heads each: a thread has a head of a row.
+// pack_i = (log_sum_i, ⟨g_i, o_i⟩, target_score_i, –), each for all heads. A thread has a head of a row.
 KERNEL(attend_pack_float32, weft_attention_args) {
 	const int64_t H = l.a.heads, k = l.first * H + thread_number();
 	if (k >= l.last * H)
@@ -11,10 +11,10 @@ KERNEL(attend_pack_float32, weft_attention_args) {
 	p[0] = l.a.log_sum[k], p[H] = l.a.g_dot_out[k], p[2 * H] = l.a.target_score ? l.a.target_score[k] : 0.0f;
 }
 
-// Edges whose products are taken together, so that what cancels is not lost in a long row's.
+// So many edges of a row share a dot product, so that a long row does not lose digits by cancellation.
 enum { BACK_EDGES = 256 };
 
-// What the backward pass takes of a destination and the lane's head; zeros where it has none.
+// The values of a destination that the backward pass needs, for the lane's head; zeros if it has none.
 struct attend_packed {
 	float log_sum, g_dot_out, target_score;
 	template <typename W> DEVICE attend_packed(const W &w, int row, bool some) {
@@ -24,8 +24,8 @@ struct attend_packed {
 	}
 };
 
-// Σ_c x_c · sum_c over the columns of the slabs from number `slab` on, by head: lane l has that of head l mod
-// places. x are the row's columns in a matrix.
+// Σ_c x_c · sum_c over the columns of SLABS slabs from number `slab` on, for each head. Lane l gets the
+// result of head l mod places. x are the row's columns in a matrix.
 template <typename W>
 DEVICE float column_products(W &w, int slab, const void *matrix, const float (&sum)[W::SLABS][4]) {
 	__syncwarp();
@@ -46,8 +46,8 @@ DEVICE float column_products(W &w, int slab, const void *matrix, const float (&s
 	return dot;
 }
 
-// The coefficients of ∂target_score: ±α·mask of the edges on one side of LeakyReLU's knee, and 0 of the
-// others; sum += Σ ±α.
+// The coefficients of ∂target_score: ±α for edges on one side of LeakyReLU's knee, and 0 for the others. The
+// mask is multiplied afterwards. sum += Σ ±α.
 template <int P, typename W> DEVICE void one_side(const W &w, const attend_packed &own, float &sum) {
 	float s[P];
 	w.each_place(s, 0, [&](int e, int) {
@@ -59,7 +59,8 @@ template <int P, typename W> DEVICE void one_side(const W &w, const attend_packe
 	sum += over_edges<P>(s);
 }
 
-// ∂target_score, of the side that target_score's sign says: there are mostly fewer edges on it.
+// ∂target_score, from the edges on one side. The sign of target_score selects the side, as mostly fewer edges
+// are on it.
 template <typename vec, typename L> DEVICE void attend_back_target(const L &l) {
 	const weft_attention_args &a = l.a;
 	attention<vec, ATTEND_SLABS> w(a);
@@ -85,7 +86,8 @@ template <typename vec, typename L> DEVICE void attend_back_target(const L &l) {
 }
 EDGE_KERNELS(attend_back_target, weft_attention_args, attend_back_target)
 
-// The coefficients of ∂source: α·mask, negative where t ≤ 0; sum += Σ α·LeakyReLU'(t)·⟨g_i, o_i⟩.
+// The coefficients of ∂source: α, negative if t ≤ 0; sum += Σ α·LeakyReLU'(t)·⟨g_i, o_i⟩. The mask is
+// multiplied afterwards.
 template <int P, typename W> DEVICE void both_sides(const W &w, float source_score, float &sum) {
 	float s[P], d[P] = {};
 	w.each_place(s, 0, [&](int e, int v) {

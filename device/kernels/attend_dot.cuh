@@ -1,5 +1,5 @@
-// Attention by dot products (transformer): ⟨target_i, key_j⟩, with the edge's own row added to key_j and
-// source_j. attend_v2.cuh says how products of rows are taken.
+// Attention by dot products (transformer): ⟨target_i, key_j⟩. An edge's own row is added to key_j and
+// source_j. attend_v2.cuh says how products of rows are computed.
 #pragma once
 #include "attend_v2.cuh"
 

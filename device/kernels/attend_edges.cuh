@@ -1,12 +1,12 @@
-// The gradients over destinations where edges have features. They have sums over all edges, ∂edge_vector of
-// GATv1 and ∂edge_weight of the others. A warp has sum_rows rows, or one segment, and some of their heads,
-// and sums of its own: it adds to them after each batch of edges, and the sums are merged in order.
+// The gradients over destinations for edges with features. They have sums over all edges: ∂edge_vector of
+// GATv1, and ∂edge_weight of the others. A warp has sum_rows rows, or one segment, and some of their heads.
+// It has sums of its own, to which it adds after each batch of edges. These sums are merged in order.
 #pragma once
 #include "attend_dot.cuh"
 
 enum { EDGE_FEATURES = 2 }; // features that are summed at a time
 
-// The number of the sums that a warp adds to, with piece `piece` of the rows.
+// The number of the sums to which a warp adds. The warp has piece `piece` of the rows.
 DEVICE int64_t sums_of_piece(const over_rows<weft_attention_args> &l, int64_t piece, int) {
 	return l.a.first_sum + l.first / l.a.sum_rows + piece;
 }
@@ -14,7 +14,7 @@ DEVICE int64_t sums_of_piece(const over_segments<weft_attention_args> &l, int64_
 	return l.a.first_sum + partial;
 }
 
-// GATv1: ∂t of a batch's edges in ds. Returns the lane's part of their sum for its head.
+// GATv1: ds = ∂t of the batch's edges. Returns the lane's part of Σ ∂t for its head.
 template <typename W> DEVICE float v1_coefficients(W &w, shared_cell<float> *ds, int k) {
 	const attend_packed own(w, w.row, w.has_head());
 	row_products<NO_EDGES>(w, ds, w.a.source, w.a.g);
@@ -36,7 +36,8 @@ template <typename W> DEVICE float v1_coefficients(W &w, shared_cell<float> *ds,
 	return total;
 }
 
-// d_fh += Σ_e ∂t_eh · features_ef. A lane has its own head, and one of 32/places features at a time.
+// d_fh += Σ_e ∂t_eh · features_ef. A lane has its own head. The lanes of a head share the features: 32/places
+// at a time.
 template <typename W> DEVICE void add_edge_vector(const W &w, const shared_cell<float> *ds, double *d) {
 	for (int f = w.lane / w.places; w.has_head() && f < (int)w.a.feature_columns; f += 32 / w.places) {
 		float sum = 0;
@@ -72,7 +73,8 @@ template <typename vec, typename L> DEVICE void attend_back_target_edges(const L
 }
 EDGE_KERNELS(attend_back_target_edges, weft_attention_args, attend_back_target_edges)
 
-// d_fc += Σ_e features_ef · x_ec over the batch's edges, for a lane's columns; x(e, to) gives an edge's.
+// d_fc += Σ_e features_ef · x_ec over the batch's edges, for a lane's columns c. x(e, to) sets to = x_e, or
+// returns false if it is 0.
 template <typename W, typename F> DEVICE void add_edge_weight(const W &w, double *d, F x) {
 	const int features = (int)w.a.feature_columns;
 	UNROLL_BY(1) for (int f = 0; f < features; f += EDGE_FEATURES) {
@@ -96,7 +98,7 @@ template <typename W, typename F> DEVICE void add_edge_weight(const W &w, double
 	}
 }
 
-// ∂target and ∂edge_weight of GATv2, and its ∂a, or of dot products.
+// ∂target and ∂edge_weight of GATv2 or of dot products, and ∂a of GATv2.
 template <typename vec, form FORM, typename L> DEVICE void back_target_weights(const L &l) {
 	const weft_attention_args &a = l.a;
 	shared_cell<float> *ds = more_coefficients();

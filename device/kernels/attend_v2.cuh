@@ -1,16 +1,17 @@
-// GATv2, whose scores and gradients take products of the rows at both ends of each edge. For these a warp
-// reads the rows of 32 edges before it sums them; in between they stay in the caches. attend.cuh says how
-// edges are taken. An edge with features has a row of its own, which is computed where it is added.
+// GATv2. Its scores and gradients need a product of the rows at both ends of each edge. For these products a
+// warp reads the rows of 32 edges, and then reads them again to sum them. In between they stay in the caches.
+// attend.cuh says how edges are taken. An edge with features has a row of its own, which is computed each
+// time it is added.
 #pragma once
 #include "attend_back.cuh"
 
-// A lane's columns of the row that a warp is at.
+// A lane's columns of the warp's own row.
 struct row_columns {
 	float x[4];
 	template <typename W> DEVICE row_columns(const W &w, const void *of) { w.load(x, of, w.row); }
 };
 
-// What GATv2 needs of it beside the rows at the other ends.
+// The values of the own row that GATv2 needs beside the rows at the other ends.
 struct own_columns : row_columns {
 	float a[4];
 	template <typename W> DEVICE own_columns(const W &w, const void *of) : row_columns(w, of) {
@@ -27,20 +28,22 @@ struct own_columns : row_columns {
 	}
 };
 
+// ⟨x, y⟩ of four numbers.
 DEVICE float dot4(const float *x, const float *y) {
 	return fmaf(x[3], y[3], fmaf(x[2], y[2], fmaf(x[1], y[1], x[0] * y[0])));
 }
 
-// Where an edge's own row is added, if it has features: to the row at its other end, or to that at this one,
-// in a product of the two.
+// The factor of a product to which an edge's own row is added, if it has features: the row at the other end,
+// or the warp's own row.
 enum edge_rows { NO_EDGES, TO_OTHER, TO_OWN };
 
-// K sums over the columns of each head, for each of the batch's edges: of_slab() returns an f with f(p, x)
-// what a lane's columns x of an edge's row give to them. The lanes write it, and each lane then adds up the
-// parts of one edge and one head. The slab is another then.
+// K sums over the columns of each head, for each edge of the batch. of_slab() returns a function f. f(p, x)
+// sets p to the parts that the lane's columns x of an edge's row give to the sums. The lanes write their
+// parts to shared memory. Then each lane adds the parts of one edge and one head. The call changes the
+// current slab.
 template <edge_rows EDGES, int K, typename W, typename F>
 DEVICE void edge_products(W &w, shared_cell<float> *const (&to)[K], const void *rows, F of_slab) {
-	enum { AT_ONCE = 8, STRIDE = 33 }; // so that places of a head's lanes are in different banks
+	enum { AT_ONCE = 8, STRIDE = 33 }; // so that the parts of a head's lanes are in different banks
 	__shared__ shared_cell<float> all[ATTEND_WARPS][K][AT_ONCE * STRIDE];
 	shared_cell<float>(*parts)[AT_ONCE * STRIDE] = all[threadIdx.x / 32];
 	const int lanes = min(w.QUADS ? w.width / 4 : w.width, 32);
@@ -84,7 +87,8 @@ DEVICE void edge_products(W &w, shared_cell<float> *const (&to)[K], const void *
 	}
 }
 
-// ⟨row, own row⟩ of the batch's edges, of the rows at the other ends and this one's.
+// to = ⟨row, own row⟩ for each edge of the batch and each head. `rows` has the rows at the other ends,
+// own_rows the warp's own.
 template <edge_rows EDGES, typename W>
 DEVICE void row_products(W &w, shared_cell<float> *to, const void *rows, const void *own_rows) {
 	edge_products<EDGES>(w, {to}, rows, [&] {
@@ -93,7 +97,7 @@ DEVICE void row_products(W &w, shared_cell<float> *to, const void *rows, const v
 	});
 }
 
-// GATv2's scores of the batch's edges, of the rows at the other ends and at this one.
+// GATv2's scores of the batch's edges, from the rows at the other ends and the warp's own row.
 template <typename W> DEVICE void scores(W &w, const void *rows, const void *own_rows) {
 	edge_products<TO_OTHER>(w, {w.coef}, rows, [&] {
 		const own_columns own(w, own_rows);
@@ -106,7 +110,7 @@ template <typename vec, typename L> DEVICE void attend_v2(const L &l) {
 }
 EDGE_KERNELS(attend_v2, weft_attention_args, attend_v2)
 
-// What a warp keeps of ∂s beside coefficients.
+// A warp's memory for ∂s, beside the coefficients.
 DEVICE shared_cell<float> *more_coefficients() {
 	__shared__ shared_cell<float> all[ATTEND_WARPS][32 * ATTEND_HEADS];
 	return all[threadIdx.x / 32];
@@ -129,7 +133,7 @@ template <bool TRANSPOSED, typename W> DEVICE void v2_coefficients(W &w, shared_
 	__syncwarp();
 }
 
-// Adds to the sums for ∂a that have this number.
+// Adds da to the sums for ∂a with this number.
 template <typename W> DEVICE void add_to_sums(const W &w, int64_t number, const double (&da)[4]) {
 	double *d = w.a.d_a + number * w.a.sum_stride + w.at(0);
 	UNROLL for (int j = 0; j < 4; j++)
@@ -143,8 +147,8 @@ DEVICE int64_t sums_of(const over_segments<weft_attention_args> &, int64_t) { re
 DEVICE int rows_of_block(const over_rows<weft_attention_args> &) { return WEFT_TILE; }
 DEVICE int rows_of_block(const over_segments<weft_attention_args> &) { return ATTEND_WARPS; }
 
-// ∂target, and ∂a of a tile of rows, or of a segment: a block has such a tile, or a segment for each warp,
-// and some heads.
+// ∂target, and ∂a of a tile of rows, or of a segment. A block has a tile, or a segment for each warp, and
+// some heads.
 template <typename vec, typename L> DEVICE void attend_back_target_v2(const L &l) {
 	__shared__ shared_cell<double> sums[ATTEND_WARPS][ATTEND_COLUMNS];
 	const weft_attention_args &a = l.a;

@@ -1,9 +1,10 @@
-// Rows as they are sent; formats in kernel/native/row_args.h, rounding in coding.h, whose bits these are. A
-// warp has a row.
+// Encoding of rows to be sent. kernel/native/row_args.h has the formats, and kernel/native/coding.h the
+// rounding. The bits are the same as there. A warp has a row.
 #pragma once
 #include "random.cuh"
 
-// Where a row of integers begins: Z and R, byte by byte, as rows lie at any address.
+// Z and R, with which a row of integers begins. They are loaded and stored byte by byte, as rows lie at any
+// address.
 struct row_range {
 	float least, range;
 	DEVICE void load(const uint8_t *p) {
@@ -19,7 +20,7 @@ struct row_range {
 };
 enum { RANGE_BYTES = 8, MOST = 0x7f7fffff }; // the bits of the largest float
 
-// The row's smallest number and its range; NaN and 0 where a number, or the range, is not finite.
+// Z and R of a row; NaN and 0 if a number of it, or R, is not finite.
 template <typename T> DEVICE row_range range_of(const T *x, const int32_t *columns, int64_t count, int lane) {
 	float least = __uint_as_float(MOST), most = -least, odd = 0;
 	for (int64_t c = lane; c < count; c += 32) {
@@ -31,12 +32,13 @@ template <typename T> DEVICE row_range range_of(const T *x, const int32_t *colum
 	return sum_of_warp(odd) != 0 || r.range - r.range != 0 ? row_range{__uint_as_float(0x7fc00000), 0} : r;
 }
 
-// A lane has the eight columns of a counter. Codes of 4 bits meet in the lane of the even column.
+// Encodes a row as integers. A lane has the eight columns of a counter. The lane of an even column also packs
+// the code of the next column, if codes have 4 bits.
 template <typename T> DEVICE void encode_integers(uint8_t *z, const T *x, const weft_encode_args &a,
                                                   uint32_t vertex, int bits, int lane) {
 	const row_range r = range_of(x, a.columns, a.count, lane);
 	const float levels = (float)((1 << bits) - 1), scale = levels / r.range;
-	const bool equal = !(r.range > 0) || scale - scale != 0; // or almost
+	const bool equal = !(r.range > 0) || scale - scale != 0; // or almost equal
 	r.store(z, lane);
 	for (int64_t at = 0; at < a.count; at += 2 * BATCH) {
 		const int64_t first = at + lane / LANES * BATCH + lane % LANES;
@@ -59,8 +61,10 @@ template <typename T> DEVICE void encode_integers(uint8_t *z, const T *x, const 
 	}
 }
 
+// The bytes of an encoded row of `count` integers.
 DEVICE int64_t coded(int64_t count, int bits) { return RANGE_BYTES + (count * bits + 7) / 8; }
 
+// Row i of z = the encoded columns of a row of x.
 STORAGE_KERNEL(encode, weft_encode_args) {
 	const int64_t i = first + thread_number() / 32, row = i < last && a.rows ? a.rows[i] : i;
 	const int lane = threadIdx.x % 32, bits = a.format == WEFT_FORMAT_INT8 ? 8 : 4;
@@ -75,6 +79,7 @@ STORAGE_KERNEL(encode, weft_encode_args) {
 		                bits, lane);
 }
 
+// Decodes row i of x into the columns of a row of z, or adds it to them.
 STORAGE_KERNEL(decode, weft_decode_args) {
 	const int64_t i = first + thread_number() / 32;
 	const int lane = threadIdx.x % 32, bits = a.format == WEFT_FORMAT_INT8 ? 8 : 4;
@@ -93,6 +98,7 @@ STORAGE_KERNEL(decode, weft_decode_args) {
 		};
 		const float v = numbers ? load_either(a.x, a.format, i * a.count + c) : fmaf(code(), step, r.least);
 		T *to = z + (a.columns ? a.columns[c] : c);
-		round_to(to, a.accumulate ? v + number(*to) : a.columns ? v + 0.0f : v); // −0 becomes 0 in columns
+		// with a list of columns −0 becomes 0
+		round_to(to, a.accumulate ? v + number(*to) : a.columns ? v + 0.0f : v);
 	}
 }

@@ -1,10 +1,11 @@
-// Expressions: a small program over registers, which a thread has for some numbers of the results side by
-// side. All threads of a launch run the same instructions. Registers are in shared memory, as they have
-// numbers: each thread reads and writes its own alone.
+// The interpreter of expressions. An expression is a small program over registers. A thread has registers for
+// some numbers of the results side by side. All threads of a launch run the same instructions. Registers are
+// in shared memory, as they are addressed by number. Each thread reads and writes only its own.
 #pragma once
 #include "functions.cuh"
 
-// The numbers of a thread: k … k+n−1 of rows × cols, from column `column` of row `row` on.
+// The numbers k … k+n−1 of rows × cols, which this thread has. The first one is in column `column` of row
+// `row`.
 template <int N> struct numbers_at {
 	int64_t k, row, column;
 	int n;
@@ -38,18 +39,18 @@ template <int N> struct numbers_at {
 
 template <int N, int REGISTERS, int THREADS>
 DEVICE void run_expression(const weft_pointwise_args &a, int64_t first, int64_t last) {
-	__shared__ together<float, N> registers[REGISTERS][THREADS];
+	__shared__ packed<float, N> registers[REGISTERS][THREADS];
 	const numbers_at<N> at(a, first, last);
 	if (at.n <= 0)
 		return;
-	const auto of = [&](int k) -> together<float, N> & { return registers[k][threadIdx.x]; };
+	const auto of = [&](int k) -> packed<float, N> & { return registers[k][threadIdx.x]; };
 	for (int k = 0; k < a.inputs; k++)
 		if (a.x[k].x)
 			at.load(of(k).e, a.x[k], a.cols);
 	for (const weft_instruction *q = a.code, *end = q + a.instructions; q < end; q++) {
-		const together<float, N> xs = of(q->a), ys = of(q->b), ws = of(q->c);
+		const packed<float, N> xs = of(q->a), ys = of(q->b), ws = of(q->c);
 		const float value = q->value;
-		together<float, N> z;
+		packed<float, N> z;
 		switch (q->operation) {
 #define VECTOR(name, f) \
 	case weft_op_##name: \
@@ -63,18 +64,19 @@ DEVICE void run_expression(const weft_pointwise_args &a, int64_t first, int64_t 
 		}
 		of(q->z) = z;
 	}
-	// results that are inputs come first, as another may take an input's place
+	// results that are inputs come first, as another result may be written over an input
 	for (int inputs = 1; inputs >= 0; inputs--)
 		for (int k = 0; k < a.outputs; k++)
 			if ((a.results[k] < a.inputs) == inputs)
 				at.store(a.z[k], a.z_types[k], of(a.results[k]).e);
 }
-// The last number of each name is how many registers its threads have, and the first ones how many numbers.
+// run_expression<numbers of a thread, registers, threads of a block>. The number in a kernel's name is that
+// of its registers.
 KERNEL(pointwise_float32, weft_pointwise_args) { run_expression<4, 16, 128>(l.a, l.first, l.last); }
 KERNEL(pointwise_float32_96, weft_pointwise_args) { run_expression<1, 96, 128>(l.a, l.first, l.last); }
 KERNEL(pointwise_float32_384, weft_pointwise_args) { run_expression<1, 384, 32>(l.a, l.first, l.last); }
 
-// z_ic = Σ of weighted columns of x_i. A thread has a number.
+// z_ic = Σ_k weight_k · x_i,column_k. A thread has one number of z.
 KERNEL(map_columns_float32, weft_map_columns_args) {
 	const weft_map_columns_args &a = l.a;
 	const int64_t t = thread_number(), i = l.first + t / a.z_cols, c = t % a.z_cols;

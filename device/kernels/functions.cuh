@@ -1,5 +1,5 @@
-// The functions of kernel/native/functions.h, of numbers in place of vectors, and those that a CPU has from
-// its C library. CUDA's own sine and cosine have a stack frame.
+// The functions of kernel/native/functions.h, for single numbers in place of vectors, and the functions that
+// a CPU has in its C library. CUDA's own sine and cosine are not used, as they have a stack frame.
 #pragma once
 #include "warp.cuh"
 
@@ -20,9 +20,9 @@ DEVICE vf truth(bool is) { return is ? 1.0f : 0.0f; }
 DEVICE vf vsqrt(vf x) { return sqrtf(x); }
 #include "functions.h"
 
-// x = (π/2)·(4n + quarter) + rest for a whole n, with |rest| ≤ π/4. A large x is a whole multiple m of a
-// power of two. For it 96 bits of m·(2/π) are enough: the bits before them are multiples of 4, and those
-// behind are less than a float has.
+// x = (π/2)·(4n + quarter) + rest for an integer n, with |rest| ≤ π/4. A large x is an integer m times a
+// power of two. For it 96 bits of m·(2/π) are enough: the bits before them are multiples of 4, and the bits
+// behind them are smaller than the precision of a float.
 struct quarters {
 	int quarter;
 	float rest;
@@ -38,7 +38,8 @@ struct quarters {
 			rest = (float)fma(n, -6.123233995736766e-17, fma(n, -1.5707963267948966, (double)x));
 			return;
 		}
-		const int from = (power - 2) / 32, by = (power - 2) % 32; // the first of the bits
+		// the position of the first bit that is needed
+		const int from = (power - 2) / 32, by = (power - 2) % 32;
 		uint32_t w[3];
 		UNROLL for (int k = 0; k < 3; k++)
 			w[k] = by ? of_pi[from + k] << by | of_pi[from + k + 1] >> (32 - by) : of_pi[from + k];
@@ -50,7 +51,7 @@ struct quarters {
 	}
 };
 
-// sin(x + π/2·more); Cephes' polynomials. It is NaN for infinity.
+// sin(x + π/2·more), by Cephes' polynomials. It is NaN for infinity.
 DEVICE float sine_from(float x, int more) {
 	if (x - x != 0)
 		return x - x;

@@ -1,12 +1,12 @@
-// Functions of groups of columns, and products of the matrices that rows are. Lanes of a warp have a group,
-// and the order in which its columns are added depends on its width alone.
+// Functions of groups of columns, and products of small matrices that are stored in rows. Some lanes of a
+// warp have a group. The order in which they add its columns depends only on the group's width.
 #pragma once
 #include "functions.cuh"
 #include "heads.cuh"
 
-// Lanes of a group: lane l has columns l, l+lanes, …
+// The group of this thread. Of its lanes, lane l has columns l, l + lanes, …
 struct group {
-	int64_t k, width; // k-th of all groups
+	int64_t k, width; // the group's number among all groups
 	int lanes, lane;
 	bool inside;
 	DEVICE group(int64_t first, int64_t last, int64_t groups, int64_t width)
@@ -58,7 +58,7 @@ STORAGE_KERNEL(groups, weft_groups_args) {
 	});
 }
 
-// dx of the functions; the columns of a group that are its maximum share g, or the first of them has it.
+// dx of the functions. The columns of a group that equal its maximum share g, or the first of them has it.
 STORAGE_KERNEL(groups_back, weft_groups_back_args) {
 	const group of(first, last, a.groups, a.width);
 	const T *x = (const T *)a.x, *gs = (const T *)a.g, *zs = (const T *)a.z;
@@ -88,11 +88,11 @@ STORAGE_KERNEL(groups_back, weft_groups_back_args) {
 		    [&](int64_t at) { round_to(dx + at, (float)(at - of.k * of.width) == place ? g : 0.0f); });
 	}
 	const float count = of.sum([&](int64_t at) { return truth(number(x[at]) == z); });
-	// of NaN, 0/0
+	// 0/0 if z is NaN
 	of.each_column([&](int64_t at) { round_to(dx + at, choose(number(x[at]) == z, g, 0) / count); });
 }
 
-// A thread has a number of z.
+// A thread has one number of z.
 STORAGE_KERNEL(row_product, weft_row_product_args) {
 	const int64_t t = thread_number(), q = t % a.cols, p = t / a.cols % a.rows,
 	              k = first * a.groups + t / a.cols / a.rows;

@@ -1,9 +1,9 @@
-// Products of rows with vectors, head by head. The order in which columns are added depends on the width
-// alone.
+// Products of rows with vectors, head by head. The order in which columns are added depends only on the width
+// of a head.
 #pragma once
 #include "pointwise.cuh"
 
-// How many lanes have a head of a row: four columns each, or more of wide ones.
+// The number of lanes for a head of a row: each has four columns, or more of wide heads.
 DEVICE int lanes_of_head(int64_t width) {
 	int lanes = 1;
 	while (lanes < 32 && 4 * lanes < width)
@@ -11,7 +11,7 @@ DEVICE int lanes_of_head(int64_t width) {
 	return lanes;
 }
 
-// out_ih = Σ_c z_ihc · a_hc, or with a row of y in place of a.
+// out_ih = Σ_c z_ihc · a_hc, or Σ_c z_ihc · y_ihc with by_row.
 template <typename T, typename Y>
 DEVICE void dot_each(const weft_head_dot_args &a, int64_t first, int64_t last, const Y *of, bool by_row) {
 	const int lanes = lanes_of_head(a.width), lane = threadIdx.x % lanes;
@@ -45,8 +45,9 @@ STORAGE_KERNEL(head_outer, weft_head_outer_args) {
 	at.store(a.z, z, at.k);
 }
 
-// tiles_tc = Σ over the tile's rows of s_ih · z_ihc: a block has 32 columns of a tile. As on the CPU so many
-// rows are added in single precision, which warps do beside each other, and these sums in double precision.
+// tiles_t,hc = Σ_i s_ih · z_ihc over the rows i of tile t. A block has 32 columns of a tile. As on the CPU,
+// `few` rows at a time are added in single precision, and their sums in double precision. Warps add the
+// groups of rows side by side.
 STORAGE_KERNEL(head_outer_back, weft_head_outer_back_args) {
 	__shared__ shared_cell<float> some[WEFT_TILE / 8][32];
 	const int64_t cols = a.heads * a.width, blocks = (cols + 31) / 32;

@@ -1,9 +1,9 @@
-// Losses, hits and what is finite; equations in kernel/native/loss.h. A block has a tile, whose loss it adds
-// up in double precision.
+// Losses, hits, and the test for finite numbers. kernel/native/loss.h has the equations. A block has a tile,
+// and adds up its loss in double precision.
 #pragma once
 #include "pointwise.cuh"
 
-// Writes the sum over the block.
+// *to = Σ x over the threads of the block.
 DEVICE void sum_of_block(double x, double *to) {
 	__shared__ shared_cell<double> of_warp[BLOCK / 32];
 	x = sum_of_warp(x);
@@ -17,7 +17,7 @@ DEVICE void sum_of_block(double x, double *to) {
 	*to = x;
 }
 
-// The lanes that have a row: eight columns each, or more of wide ones.
+// The number of lanes for a row: each has eight columns, or more of wide rows.
 DEVICE int lanes_of_row(int64_t cols) {
 	int lanes = 1;
 	while (lanes < 32 && 8 * lanes < cols)
@@ -25,8 +25,8 @@ DEVICE int lanes_of_row(int64_t cols) {
 	return lanes;
 }
 
-// Calls f(x_c, c) for columns c = lane, lane + lanes, …, which are loaded beside each other; −∞ behind the
-// end.
+// Calls f(x_c, c) for columns c = lane, lane + lanes, … BESIDE of them are loaded at a time. Behind the end
+// x_c is −∞.
 enum { BESIDE = 8 };
 template <typename F> DEVICE void each_value(const float *x, int lane, int lanes, int64_t end, F f) {
 	for (int64_t c = lane; c < end; c += BESIDE * lanes) {
@@ -65,11 +65,12 @@ KERNEL(cross_entropy_float32, weft_loss_args) {
 	sum_of_block(loss, l.a.tile_loss + t);
 }
 
-// Binary cross-entropy of logits. A thread takes a logarithm of a product of so many factors 1 + e^−|x|.
+// Binary cross-entropy of logits. A thread multiplies up to 512 factors 1 + e^−|x| before it takes a
+// logarithm.
 KERNEL(binary_cross_entropy_float32, weft_loss_args) {
 	const int64_t t = l.first + blockIdx.x, count = min(l.a.count - t * WEFT_TILE, (int64_t)WEFT_TILE);
 	const uint32_t cols = (uint32_t)l.a.cols, n = (uint32_t)count * cols;
-	double loss = 0, linear = 0, product = 0; // less 1
+	double loss = 0, linear = 0, product = 0; // the product, less 1
 	int factors = 0;
 	for (uint32_t k = threadIdx.x; k < n; k += BESIDE * BLOCK) {
 		int64_t at[BESIDE];
@@ -96,7 +97,8 @@ KERNEL(binary_cross_entropy_float32, weft_loss_args) {
 	sum_of_block(loss + log1p(product) + linear, l.a.tile_loss + t);
 }
 
-// A lane compares its columns with the label's. Its order decides between equal ones.
+// The number of hits. Each lane compares its columns with the label's. Of equal columns the first counts as
+// the largest.
 KERNEL(hits_float32, weft_loss_args) {
 	const int64_t cols = l.a.cols, t = l.first + blockIdx.x, count = l.a.count - t * WEFT_TILE;
 	const int lanes = lanes_of_row(cols), lane = threadIdx.x % lanes;
@@ -117,7 +119,7 @@ KERNEL(hits_float32, weft_loss_args) {
 	sum_of_block(hits, l.a.tile_loss + t);
 }
 
-// The sum of x − x, which is 0 where all are finite.
+// tiles_t = Σ (x − x), which is 0 if all numbers are finite, else NaN.
 STORAGE_KERNEL(finite, weft_column_sum_args) {
 	enum { N = vector<T>::N };
 	const int64_t t = first + blockIdx.x, n = min(a.rows - t * WEFT_TILE, (int64_t)WEFT_TILE) * a.cols;

@@ -1,19 +1,20 @@
-// Aggregation by the largest value, with the source that gave it, and its gradient. A thread has a vector of
-// columns of a row, as in spmm.cuh. NaN is larger than any number, and the smallest id wins a tie.
+// Maximum over neighbours, with the source that has it, and its gradient (kernel/native/max.h). A thread has
+// a vector of columns of a row, as in spmm.cuh. NaN is larger than any number. Of equal values the one with
+// the smallest id wins.
 #pragma once
 #include "spmm.cuh"
 
-// Extends z and arg by x of a source; an arg of −1 stands for no value yet.
+// z = max(z, x) and arg = the id of the larger one. An arg of −1 says that there is no value yet.
 DEVICE void extend(float &z, int32_t &arg, float x, int32_t id) {
 	const bool smaller = id < arg;
 	if (arg < 0 || x > z || (x == z && smaller) || (x != x && (z == z || smaller)))
 		z = x, arg = id;
 }
 
-// N words at a multiple of 16 bytes, or one word.
+// N words whose address is a multiple of 16 bytes, or one word.
 template <int N> struct words {
 	enum { AT_ONCE = N < 4 ? N : 4 };
-	typedef together<int32_t, AT_ONCE> some;
+	typedef packed<int32_t, AT_ONCE> some;
 	some of[N / AT_ONCE];
 	DEVICE int32_t &operator[](int i) { return of[i / AT_ONCE].e[i % AT_ONCE]; }
 	DEVICE int32_t operator[](int i) const { return of[i / AT_ONCE].e[i % AT_ONCE]; }
@@ -50,7 +51,7 @@ DEVICE void aggregate_columns(const weft_max_args &a, const edge_range &e, int64
 	for (int64_t k = e.begin; k < e.end; k += AHEAD) {
 		raw r[AHEAD];
 		int32_t id[AHEAD];
-		UNROLL for (int u = 0; u < AHEAD; u++) { // behind the last edge that one again
+		UNROLL for (int u = 0; u < AHEAD; u++) { // behind the last edge that edge is repeated
 			const int64_t other = a.edges.indices[min(k + u, e.end - 1)];
 			r[u] = *(const raw *)(x + other * a.cols), id[u] = id_of(a.source_ids, other);
 		}
@@ -63,8 +64,8 @@ DEVICE void aggregate_columns(const weft_max_args &a, const edge_range &e, int64
 }
 EDGE_KERNELS(max, weft_max_args, aggregate)
 
-// The same of a source's out-neighbours: what each of them that it is the maximum of passes back is added to
-// dx. A duplicate edge counts once. A segment's sum begins at 0.
+// The gradient, for a source j and its out-neighbours i: dx_jc += Σ g_ic over the i whose arg_ic is j. A
+// duplicate edge counts once. The sum of a segment begins at 0.
 template <typename vec>
 DEVICE void aggregate_columns(const weft_max_back_args &a, const edge_range &e, int64_t c) {
 	enum { N = vec::N, AHEAD = N > 1 ? 4 : 8 };
@@ -99,7 +100,7 @@ DEVICE void aggregate_columns(const weft_max_back_args &a, const edge_range &e, 
 }
 EDGE_KERNELS(max_back, weft_max_back_args, aggregate)
 
-// What segments gave, merged as sums.cuh's merge_sums does it.
+// Merges the partial results of segments, as merge_sums in sums.cuh does.
 STORAGE_KERNEL(merge_maxima, weft_merge_maxima_args) {
 	const int64_t columns = last - first, segment = thread_number() / columns,
 	              c = first + thread_number() % columns;

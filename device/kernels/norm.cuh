@@ -1,16 +1,17 @@
-// Normalisation, with the activation and the dropout after it; equations in kernel/native/norm.h.
+// Batch norm and layer norm, with the activation and the dropout that follow. kernel/native/norm.h has the
+// equations.
 #pragma once
 #include "pointwise.cuh"
 #include "sums.cuh"
 
-// dLoss/dy from g = dLoss/dz, but for the mask.
+// g = g·act'(y): dLoss/dy from g = dLoss/dz, without the mask.
 template <int N> DEVICE void before(float (&g)[N], float (&y)[N], int activation) {
 	activate(y, activation);
 	times_derivative(g, y, activation);
 }
 
-// v times a row's mask in the columns of a lane, which are 32 apart from the first of a batch on: a counter
-// serves four of them.
+// v *= the mask of a row in the columns of a lane. They are 32 apart, from the first column of a batch of
+// random bits on. One counter serves four of them.
 template <int N> DEVICE void times_mask(float (&v)[N], const weft_mask &m, int64_t row, uint32_t batch) {
 	const int lane = threadIdx.x % 32;
 	UNROLL for (int b = 0; b < N / 4; b++) {
@@ -20,7 +21,8 @@ template <int N> DEVICE void times_mask(float (&v)[N], const weft_mask &m, int64
 	}
 }
 
-// Batch norm, whose mean and rstd are the column's. A thread has the eight columns of a counter in ROWS rows.
+// Batch norm, where each column has a mean and a rstd. A thread has the eight columns of a counter, in ROWS
+// rows.
 enum { ROWS = 2 };
 
 STORAGE_KERNEL(normalize, weft_normalize_args) {
@@ -44,10 +46,11 @@ STORAGE_KERNEL(normalize, weft_normalize_args) {
 	}
 }
 
-// An element of a gradient: x, and g = dLoss/dz.
+// An element of x, and of g = dLoss/dz.
 template <typename T> struct element_pair { T x, g; };
 
-// Σ g' and Σ g'·(x − mean), which rstd makes Σ g'·x̂. g' is written over g where it is another.
+// Σ g' and Σ g'·(x − mean) over a tile. The second, times rstd, is Σ g'·x̂. If g' differs from g, it is
+// written over g.
 STORAGE_KERNEL(normalize_sums, weft_normalize_sums_args) {
 	const weft_normalization &norm = a.norm;
 	const T *x = (const T *)a.x;
@@ -79,6 +82,7 @@ STORAGE_KERNEL(normalize_sums, weft_normalize_sums_args) {
 	    });
 }
 
+// dx = γ·rstd·(g' − mean(g') − x̂·mean(g'·x̂)).
 STORAGE_KERNEL(normalize_back, weft_normalize_back_args) {
 	const weft_normalization &norm = a.norm;
 	const counter<T> at(weft_mask{}, a.cols, first, thread_number(), ROWS);
@@ -103,7 +107,7 @@ STORAGE_KERNEL(normalize_back, weft_normalize_back_args) {
 	}
 }
 
-// Layer norm: a row is that of 16 lanes, which add up as those of AVX-512's vectors do.
+// Layer norm. 16 lanes have a row. They add in the order in which AVX-512's vectors add their lanes.
 DEVICE float sum_of_lanes(float x) {
 	x += __shfl_xor_sync(ALL, x, 2), x += __shfl_xor_sync(ALL, x, 1);
 	x += __shfl_xor_sync(ALL, x, 4), x += __shfl_xor_sync(ALL, x, 8);
@@ -112,7 +116,7 @@ DEVICE float sum_of_lanes(float x) {
 STORAGE_KERNEL(layer_norm, weft_layer_norm_args) {
 	const int64_t cols = a.cols, mine = first + thread_number() / LANES, row = min(mine, last - 1);
 	const int lane = threadIdx.x % LANES, more = cols % LANES;
-	// the columns after whole vectors have the last lanes, as those of a vector that ends the row
+	// the columns behind the whole vectors belong to the last lanes, as in a vector that ends the row
 	const int64_t whole = cols - more, end = whole ? cols - LANES + lane : lane;
 	const bool fresh = end >= whole && end < cols;
 	const T *x = (const T *)a.x + row * cols;
@@ -129,7 +133,7 @@ STORAGE_KERNEL(layer_norm, weft_layer_norm_args) {
 		add(c);
 	if (fresh)
 		add(end);
-	const float off = sum_of_lanes(s) * share; // what rounding left of the mean
+	const float off = sum_of_lanes(s) * share; // the error of the mean that rounding left
 	const float variance = fmaf(-off, off, sum_of_lanes(squares) * share);
 	const float rstd = 1.0f / sqrtf((variance <= 0 ? 0 : variance) + a.epsilon);
 	mean += off;
@@ -147,11 +151,12 @@ STORAGE_KERNEL(layer_norm, weft_layer_norm_args) {
 	}
 }
 
-// dx = rstd·(γ·g' − mean(γ·g') − x̂·mean(γ·g'·x̂)), and the tile's Σ g' and Σ g'·x̂. A warp has an eighth of
-// a tile's rows, whose sums per column stay in its registers: those of ABREAST rows are added to a sum of
-// floats, and the eighths' in double precision. That is the CPU's order (for rows of up to PIECE columns). A
-// row's means are added up in an order of their own. A row of more columns than a warp holds is gone over
-// twice, first for its means.
+// The backward pass of layer norm, and the tile's Σ g' and Σ g'·x̂:
+//   dx = rstd·(γ·g' − mean(γ·g') − x̂·mean(γ·g'·x̂))
+// A warp has an eighth of the rows of a tile. Its sums of each column stay in registers: the sums of ABREAST
+// rows are added to a float sum, and the eighths are added in double precision. That is the CPU's order, for
+// rows of up to PIECE columns. The means of a row are added in another order. A row of more columns than a
+// warp holds is read twice, first for its means.
 enum { HELD = 8, CHUNK = 32 * HELD, ABREAST = 4, PARTS = 8, ROWS_OF_PART = WEFT_TILE / PARTS };
 
 // A warp's columns.
@@ -167,7 +172,7 @@ template <typename T> struct layer_columns : lane_columns {
 		const T *x = (const T *)a.x, *g = (const T *)a.g;
 		load(e, row * cols, [&](int64_t k) { return element_pair<T>{x[k], g[k]}; });
 	}
-	// x̂, and g' = dLoss/dy
+	// hat = x̂, and d = g' = dLoss/dy.
 	DEVICE void both(float (&hat)[HELD], float (&d)[HELD], const element_pair<T> (&e)[HELD],
 	                 int64_t row) const {
 		const float mean = a.mean[row], rstd = a.rstd[row];

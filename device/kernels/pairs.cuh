@@ -1,5 +1,5 @@
-// Scores of pairs of rows, their gradients, and counts of scores; equations in kernel/native/pairs.h. Sums
-// are in the CPU's order.
+// Scores of pairs of rows, their gradients, and counts of scores. kernel/native/pairs.h has the equations.
+// Sums are in the CPU's order.
 #pragma once
 #include "warp.cuh"
 
@@ -17,7 +17,7 @@ KERNEL(pair_scores_float32, weft_pairs_args) {
 	a.scores[k] = sum;
 }
 
-// A thread has a number of dx.
+// A thread has one number of dx.
 KERNEL(pair_rows_float32, weft_pairs_args) {
 	const weft_pairs_args &a = l.a;
 	const int64_t number = thread_number(), r = l.first + number / a.cols, c = number % a.cols;
@@ -44,7 +44,7 @@ KERNEL(pair_weights_float32, weft_pairs_args) {
 	}
 }
 
-// A block has a tile and so many columns, one a thread.
+// A block has a tile and BLOCK columns, one for each thread.
 KERNEL(above_float32, weft_above_args) {
 	const weft_above_args &a = l.a;
 	const int64_t parts = (a.cols + BLOCK - 1) / BLOCK, t = l.first + blockIdx.x / parts;

@@ -1,10 +1,11 @@
-// Kernels that take each element alone. A thread has what 16 bytes of storage hold, or with a mask the eight
-// columns of one counter.
+// Element-wise kernels. A thread has the elements of 16 bytes of storage, or with a mask the eight columns of
+// one counter.
 #pragma once
 #include "functions.cuh"
 #include "random.cuh"
 
-// A card's NaN has other bits than a CPU's, of which the sequences make a number.
+// e^x and e^x − 1 that return NaN as it is. A card's NaN has other bits than a CPU's, of which vexp and
+// vexpm1 would make a number.
 DEVICE float exponential(float x) { return x != x ? x : vexp(x); }
 DEVICE float exponential_less_1(float x) { return x != x ? x : vexpm1(x); }
 
@@ -26,7 +27,7 @@ template <int N> DEVICE void activate(float (&x)[N], int activation) {
 	}
 }
 
-// g times the derivative, from the output y.
+// g *= act'(x), from the output y = act(x).
 template <int N> DEVICE void times_derivative(float (&g)[N], const float (&y)[N], int activation) {
 	switch (activation) {
 	case WEFT_RELU: each(g, [&](float v, int i) { return v * (y[i] > 0 ? 1.0f : 0.0f); }); break;
@@ -37,7 +38,8 @@ template <int N> DEVICE void times_derivative(float (&g)[N], const float (&y)[N]
 	}
 }
 
-// Elements k … k+n−1 of a launch over elements are a thread's; n may be less than 1. Rows have cols each.
+// The elements k … k+n−1 of a launch over elements, which this thread has. n may be less than 1. A row has
+// `cols` elements.
 template <typename T> struct elements {
 	enum { N = 16 / sizeof(T) };
 	int64_t k, n, cols;
@@ -55,7 +57,7 @@ template <typename T> struct elements {
 	DEVICE void drop(float (&)[N]) const {}
 };
 
-// Numbers of 16 bits are exact as floats.
+// Sets each element. Integers of 16 bits are exact as floats.
 template <typename T> DEVICE void fill(const over_rows<weft_fill_args> &l, float value) {
 	const elements<T> at(l.first, l.last);
 	float x[at.N];
@@ -78,18 +80,19 @@ KERNEL(convert_float32, weft_convert_args) {
 		l.a.z_type == WEFT_BFLOAT16 ? convert<bfloat16, float>(l) : convert<float, bfloat16>(l);
 }
 
-// The distribution function Φ of the normal distribution, as exact on both sides.
+// Φ(x), the distribution function of the normal distribution. It is as exact for negative x as for positive
+// x.
 DEVICE float distribution(float x) {
 	const float beyond = 0.5f * erfcf(0.707106781f * fabsf(x));
 	return x > 0 ? 1.0f - beyond : beyond;
 }
-// The derivative of x·Φ(x): Φ(x) + x·φ(x); φ is 0 far from 0.
+// The derivative of x·Φ(x): Φ(x) + x·φ(x). The density φ is 0 far from 0.
 DEVICE float gelu_slope(float x) {
 	const float density = 0.398942280f * exponential(-0.5f * x * x);
 	return fabsf(x) > 9 ? distribution(x) : fmaf(x, density, distribution(x));
 }
 
-// z = an expression of x and y, which need not be there.
+// z = expression(x, y). y may be missing.
 #define POINTWISE_KERNEL(name, expression) \
 	STORAGE_KERNEL(name, weft_combine_args) { \
 		const elements<T> at(first, last); \
@@ -130,8 +133,9 @@ STORAGE_KERNEL(finish, weft_finish_args, _masked) {
 		finish(a, at);
 }
 
-// dx = g · mask · act'(·). With ReLU the output is positive exactly where the element was kept and active: no
-// random number is drawn again. The other activations undo the scale to find the activation's own output.
+// dx = g·mask·act'. With ReLU the output is positive exactly where the element was kept and active. So no
+// random number is drawn again. The other activations divide by the scale to find the output of the
+// activation itself.
 template <typename place>
 DEVICE void finish_back(const weft_finish_back_args &a, const place &at, float down, float up) {
 	float g[place::N], z[place::N];
@@ -154,7 +158,7 @@ STORAGE_KERNEL(finish_back, weft_finish_back_args, _masked) {
 		finish_back(a, at, 1.0f / a.mask.scale, 1);
 }
 
-// Columns c … c+n−1 of row k are a thread's; n may be less than 1.
+// The columns c … c+n−1 of row k, which this thread has. n may be less than 1.
 template <typename T> struct row_part {
 	enum { N = 16 / sizeof(T) };
 	int64_t k, c, n, width;
@@ -169,7 +173,7 @@ template <typename T> struct row_part {
 	DEVICE void store(void *p, const float (&x)[N], int64_t i) const { put((T *)p + i * width + c, x, n); }
 };
 
-// out_ic = mean over heads of z_ihc
+// out_ic = 1/heads · Σ_h in_ihc
 STORAGE_KERNEL(head_mean, weft_head_mean_args) {
 	const row_part<T> at(first, last, a.width);
 	float sum[at.N] = {};
@@ -182,7 +186,7 @@ STORAGE_KERNEL(head_mean, weft_head_mean_args) {
 	at.store(a.out, sum, at.k);
 }
 
-// The reverse: spreads a row over the heads.
+// The backward pass: out_ihc = in_ic / heads
 STORAGE_KERNEL(head_mean_back, weft_head_mean_args) {
 	const row_part<T> at(first, last, a.width);
 	float x[at.N];

@@ -1,12 +1,13 @@
-// Dense products. A block of 256 threads has 128 rows of the result and 16, 32, 64 or 128 of its columns. It
-// goes through what is summed in steps: both factors' numbers of a step come to shared memory, those of the
-// next are under way while these are multiplied. Floats are summed by fused multiply-adds in their order,
-// bfloat16s by the tensor cores. How a number is summed does not depend on what stands beside it.
+// Dense products. A block of 256 threads computes 128 rows of the result and 16, 32, 64 or 128 of its
+// columns. It goes through the summed dimension in steps. The numbers of both factors for a step are copied
+// to shared memory. Those of the next step are loaded while the current ones are multiplied. Floats are
+// summed by fused multiply-adds in their order, and bfloat16s by the tensor cores. How a number is summed
+// does not depend on its neighbours.
 #pragma once
 #include "warp.cuh"
 
-// Four numbers as they lie in memory, of which n are there. whole: they lie at a multiple of their size, so
-// that one load takes them.
+// Loads four numbers, of which n exist; 0 in place of the others. whole: their address is a multiple of their
+// size, so that one load takes them.
 DEVICE float4 four(const float *p, int n, bool whole) {
 	if (whole && n >= 4)
 		return *(const float4 *)p;
@@ -31,7 +32,7 @@ DEVICE uint2 rounded(float4 v) {
 }
 DEVICE uint2 rounded(uint2 v) { return v; }
 
-// A matrix of either type, whose rows lie `stride` apart.
+// A matrix of either type. Its rows are `stride` numbers apart.
 struct matrix {
 	const void *p;
 	int64_t stride;
@@ -40,7 +41,7 @@ struct matrix {
 	DEVICE matrix(const void *p, int type, int64_t stride) : p(p), stride(stride), type(type) {
 		whole = stride % 4 == 0 && (uint64_t)p % (type == WEFT_FLOAT32 ? 16 : 8) == 0;
 	}
-	// The numbers from k on, of which n are there.
+	// Loads four numbers from number k on, of which n exist.
 	DEVICE float4 load(int64_t k, int n) const {
 		if (type == WEFT_FLOAT32)
 			return four((const float *)p + k, n, whole);
@@ -59,35 +60,35 @@ struct matrix {
 	}
 };
 
-// A factor: number k of those that are summed for row (or column) i of the result lies at i·stride + k with
+// A factor. Number k of the summed dimension, for row (or column) i of the result, lies at i·stride + k with
 // by_k, else at k·stride + i.
 struct factor : matrix {
-	int count, depth; // of i, and of k
+	int count, depth; // the number of i, and of k
 	bool by_k;
 	DEVICE factor(const void *p, int type, int64_t stride, int count, int depth, bool by_k)
 		: matrix(p, type, stride), count(count), depth(depth), by_k(by_k) {}
 	DEVICE int64_t at(int i, int k) const { return by_k ? i * stride + k : k * stride + i; }
-	// How many lie together from there on.
+	// How many numbers exist side by side from (i, k) on.
 	DEVICE int left(int i, int k) const {
 		return i >= count || k >= depth ? 0 : by_k ? depth - k : count - i;
 	}
 };
 
-// What a block is for: z(i, o) = Σ_k x(i, k)·w(o, k) from (i0, o0) on, for k from `begin` on. After each
-// `tile` of these and at the end of the depth end(i, o, v, n, first) gets the sums of four columns that lie
-// together, of which n are there, and they begin anew.
+// The task of a block: z(i, o) = Σ_k x(i, k)·w(o, k) from (i0, o0) on, for k from `begin` on. The sums are
+// taken after each `tile` numbers k, and at the end of the depth. Then end(i, o, v, n, first) receives the
+// sums v of four columns side by side, of which n exist, and the sums begin at 0 again.
 struct task {
 	factor x, w;
 	int i0, o0, begin, tile;
 };
 
-// With TM × TN sums for each thread, and K numbers of each row in a step.
+// Products of floats. A thread has TM × TN sums. A step has K numbers of each row.
 template <int COLUMNS, int TM, int TN, int DEPTH> struct of_floats {
 	typedef float element;
 	enum { M = 128, N = COLUMNS, K = DEPTH, ACROSS = N / TN, GROUP = TM < 4 ? TM : 4 };
 
-	// What a thread has of a step of a factor of S rows: stretches of four numbers. Where is computed anew
-	// each time: there is no register to spare.
+	// The part of a step that a thread loads, for a factor of S rows: COUNT stretches of four numbers. Their
+	// positions are computed anew each time, as no register is left for them.
 	template <int S> struct part {
 		enum { COUNT = (S * K / 4 + BLOCK - 1) / BLOCK };
 		float4 v[COUNT];
@@ -159,13 +160,14 @@ template <int COLUMNS, int TM, int TN, int DEPTH> struct of_floats {
 	}
 };
 
-// What ways by tensor cores share: a warp has 32 columns, of tiles of 16 rows, in parts of eight columns.
+// The parts that both kinds of products by tensor cores share. A warp has 32 columns, and tiles of 16 rows.
+// The tensor cores multiply parts of eight columns.
 template <int COLUMNS> struct of_warps {
 	enum { M = 128, N = COLUMNS, ACROSS = N / 32, ROWS = M * ACROSS / (BLOCK / 32), TILES = ROWS / 16 };
 	static DEVICE int row(unsigned thread) { return thread / 32 / ACROSS * ROWS; }
 	static DEVICE int column(unsigned thread) { return thread / 32 % ACROSS * 32; }
-	// A lane has two columns of eight, and its neighbour the next two: of sixteen each then has four for
-	// `end`.
+	// Gives the sums to `end`. A lane has two of eight columns, and its neighbour has the next two. They
+	// exchange sums, so that each lane has four of sixteen columns side by side.
 	template <typename End>
 	static DEVICE void give(float (&sum)[TILES][4][4], const task &of, bool first, End end) {
 		const int g = threadIdx.x % 32 / 4, t = threadIdx.x % 4, odd = t % 2;
@@ -185,11 +187,12 @@ template <int COLUMNS> struct of_warps {
 	}
 };
 
-// The same by tensor cores, for bfloat16s x and a w of type W, which is rounded to bfloat16.
+// Products of bfloat16s by tensor cores, for x of bfloat16s and w of type W, which is rounded to bfloat16.
 //
-// Shared memory has three steps as they lie in the factors, in pieces of 16 bytes: one is multiplied, two are
-// under way. Bfloat16s at multiples of 16 bytes are copied there past the registers, others and floats by
-// threads. A piece of a line lies where no eight that ldmatrix takes at a time meet in a bank.
+// Shared memory has three steps in the factors' own layout, in pieces of 16 bytes. One step is multiplied
+// while two are loaded. Bfloat16s at multiples of 16 bytes are copied past the registers. Threads copy other
+// bfloat16s, and floats. The pieces of a line are permuted, so that eight pieces that ldmatrix reads at once
+// lie in different banks.
 template <int COLUMNS, typename W> struct of_bfloat16s : of_warps<COLUMNS> {
 	typedef bfloat16 element;
 	using of_warps<COLUMNS>::M;
@@ -197,28 +200,27 @@ template <int COLUMNS, typename W> struct of_bfloat16s : of_warps<COLUMNS> {
 	using of_warps<COLUMNS>::TILES;
 	enum { K = 32, STEPS = 3 };
 
-	// A step of a factor of S rows: a line has a row's numbers with by_k, else numbers k of all rows.
+	// A step of a factor of S rows. With by_k a line has the numbers of a row, else number k of all rows.
 	template <int S> struct step {
 		shared_cell<uint4> pieces[S * K / 8];
 		static DEVICE int at(int line, int piece, bool by_k) {
 			const unsigned l = line;
 			return by_k || S == 32 ? l * 4 + (piece ^ l / 2 % 4) : l * (S / 8) + (piece ^ l % 8);
 		}
-		// The thread's piece, if each has one of those that lie together.
+		// The line and the piece of this thread, if pieces are given to threads one after the other.
 		static DEVICE void place(bool by_k, int *line, int *piece) {
 			const unsigned e = afresh(threadIdx.x);
 			*line = by_k ? e / (K / 8) : e / (S / 8), *piece = by_k ? e % (K / 8) : e % (S / 8);
 		}
-		// The piece at which a lane points for mma's operand of 16 rows from i on and the first 16 numbers.
-		// The operand has two pieces of each eight rows: the piece of the lower numbers comes first, or with
-		// `down` that of the lower rows.
+		// The piece to which this lane points, for an operand of mma of 16 rows from i on and the first 16
+		// numbers. The operand has two pieces for each eight rows. The piece of the lower numbers comes
+		// first, or with `down` the piece of the lower rows.
 		static DEVICE int first(int i, bool by_k, bool down) {
 			const int lane = threadIdx.x % 32, low = lane % 16, high = lane / 16;
 			const int line = down == by_k ? low : low % 8 + high * 8, piece = down == by_k ? high : low / 8;
 			return by_k ? at(i + line, piece, true) : at(line, i / 8 + piece, false);
 		}
-		// That operand, or one of 16 rows after `tile` times as many, and 16 numbers after `half` times as
-		// many.
+		// Loads this operand, or the one that is `tile`·16 rows and `half`·16 numbers further.
 		DEVICE void load(unsigned (&to)[4], int first, int tile, int half, bool by_k) const {
 			if (by_k)
 				ldmatrix(to, pieces + (first ^ half * 2) + tile * 16 * (K / 8));
@@ -227,15 +229,14 @@ template <int COLUMNS, typename W> struct of_bfloat16s : of_warps<COLUMNS> {
 		}
 	};
 
-	// What a thread brings of the steps of a factor of S rows, one after the other: pieces of eight numbers
-	// of type T.
+	// The part of each step that a thread loads, for a factor of S rows: pieces of eight numbers of type T.
 	template <int S, typename T> struct part {
 		enum { COUNT = (S * K / 8 + BLOCK - 1) / BLOCK, FLOATS = sizeof(T) == 4 };
 		const factor &f;
-		const T *from;   // its first piece of the next step
-		int left, lines; // numbers that lie together from there on, and lines
-		int mine;        // where that lies in a step
-		const bool past; // the registers
+		const T *from;   // the thread's first piece of the next step
+		int left, lines; // how many numbers exist side by side from there on, and how many lines
+		int mine;        // the position of that piece in a step
+		const bool past; // copies go past the registers
 		float4 half[2];  // of floats
 		DEVICE part(const factor &f, int i0, int k0)
 			: f(f), past(!FLOATS && f.stride % 8 == 0 && (uint64_t)f.p % 16 == 0) {
@@ -268,7 +269,8 @@ template <int COLUMNS, typename W> struct of_bfloat16s : of_warps<COLUMNS> {
 				*cell(to, number) = make_uint4(u.x, u.y, v.x, v.y);
 			}
 		}
-		// Floats come to shared memory when others have been multiplied meanwhile.
+		// Rounds floats and stores them to shared memory. It is called after the multiplication that hides
+		// the time of their loads.
 		DEVICE void keep(step<S> &to, int number) const {
 			if (!FLOATS || !any(number))
 				return;
@@ -328,14 +330,14 @@ template <int COLUMNS, typename W> struct of_bfloat16s : of_warps<COLUMNS> {
 	}
 };
 
-// Numbers k of a step of each of S rows in two TF32 parts, whose sum is a number up to 2⁻²² of it. The upper
-// part is finite: of an infinity or NaN the lower one is that.
+// The numbers k of a step of S rows, each split into two TF32 parts. Their sum is the number up to 2⁻²² of
+// it. The upper part is finite. For infinity and NaN the lower part is that value.
 template <int S, int K> struct in_two {
 	shared_cell<float> upper[K][S + 8], lower[K][S + 8];
 	struct cell {
 		shared_cell<float> *upper, *lower;
 		DEVICE void operator=(float x) const {
-			// the largest TF32
+			// the largest TF32 number
 			const float most = __uint_as_float(0x7f7fe000), high = tf32(fminf(fmaxf(x, -most), most));
 			*upper = high, *lower = tf32(x - high);
 		}
@@ -347,8 +349,9 @@ template <int S, int K> struct in_two {
 	DEVICE line operator[](int k) { return {upper[k], lower[k]}; }
 };
 
-// Floats by tensor cores (3×TF32): of the four products of parts all but that of both lower ones. Tensor
-// cores cut sums off: those of eight products begin at 0, and are added up by threads, which round.
+// Products of floats by tensor cores (3×TF32). Of the four products of parts, the product of both lower parts
+// is left out. Tensor cores truncate their sums. So a sum of eight products begins at 0, and threads, which
+// round, add these sums.
 template <int COLUMNS, int DEPTH> struct of_parts : of_warps<COLUMNS> {
 	typedef float element;
 	using of_warps<COLUMNS>::M;
@@ -430,7 +433,7 @@ template <typename way> DEVICE void product(const over_rows<weft_product_args> &
 	});
 }
 
-// Runs over lanes: the sum of one over its tiles, in double.
+// The gradient of a weight. Runs over lanes. The sum of a lane over its tiles is in double precision.
 template <typename way> DEVICE void weight(const over_rows<weft_weight_args> &l) {
 	const weft_weight_args &a = l.a;
 	const int across = (int)((a.out + way::N - 1) / way::N), down = (int)((a.in + way::M - 1) / way::M);
@@ -471,7 +474,7 @@ BFLOAT16_PRODUCTS(, 128)
 BFLOAT16_PRODUCTS(_64, 64)
 BFLOAT16_PRODUCTS(_32, 32)
 
-// The sums of lanes, in their order. Runs over columns, one a thread.
+// z = Σ sum [+ z] over lanes, in their order. Runs over columns, one for each thread.
 KERNEL(weight_sum_float32, weft_weight_sum_args) {
 	const int64_t c = l.first + thread_number();
 	if (c >= l.last)

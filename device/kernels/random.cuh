@@ -1,17 +1,17 @@
-// Random bits as kernel/native/random.h has them: Philox 4×32 with 10 rounds (Salmon et al., SC'11). The bits
-// of an element depend on its key, vertex and column alone.
+// The random bits of kernel/native/random.h: Philox 4×32 with 10 rounds (Salmon et al., SC'11). The bits of
+// an element depend only on its key, vertex and column.
 #pragma once
 #include "warp.cuh"
 
-// A batch of columns takes so many counters of 8 16-bit words each.
+// A batch of BATCH columns takes LANES counters. Each counter gives 8 words of 16 bits.
 enum { LANES = 16, BATCH = 8 * LANES };
 
 struct random_words {
 	uint32_t of[4];
 };
 
-// The words of columns batch·128 + lane, + 16, … + 112 of a vertex's row. Streams of one key are apart.
-// The keys of so many rounds are in registers.
+// The words of columns batch·128 + lane, + 16, … + 112 of a vertex's row. Different streams of one key have
+// different bits. The keys of UNROLLED rounds are in registers.
 template <int UNROLLED = 10> DEVICE random_words random_bits(uint64_t key, uint32_t vertex, uint32_t batch,
                                                              uint32_t lane, uint32_t stream) {
 	uint32_t c0 = vertex, c1 = batch, c2 = lane, c3 = stream, k0 = (uint32_t)key, k1 = (uint32_t)(key >> 32);
@@ -30,21 +30,21 @@ DEVICE uint32_t word_of(const random_words &r, int word) {
 	return word & 1 ? two >> 16 : two & 0xffffu;
 }
 
-// What an element is multiplied by: scale or 0.
+// The factor of an element: scale or 0.
 DEVICE float keep(const weft_mask &m, const random_words &r, int word) {
 	return word_of(r, word) >= m.threshold ? m.scale : 0.0f;
 }
 
 DEVICE uint32_t vertex_of(const weft_mask &m, int64_t row) { return (uint32_t)(m.ids ? m.ids[row] : row); }
 
-// The mask of one element; column is that of the slice.
+// The mask of one element. column counts within the slice.
 DEVICE float mask_one(const weft_mask &m, uint32_t vertex, uint32_t column) {
 	column += (uint32_t)m.first;
 	return keep(m, random_bits(m.key, vertex, column / BATCH, column % LANES, 0), column % BATCH / LANES);
 }
 
-// The eight columns of a counter: first, + 16, … + 112, of which those from 0 to cols − 1 are the slice's. A
-// thread has a counter of a row, or of so many rows from there on, and neighbours have neighbouring columns.
+// The eight columns of a counter: first, + 16, … + 112. Those from 0 to cols − 1 belong to the slice. A
+// thread has one counter of a row, or of `rows` rows. Neighbouring threads have neighbouring columns.
 template <typename T> struct counter {
 	enum { N = 8 };
 	weft_mask m;
@@ -58,7 +58,8 @@ template <typename T> struct counter {
 		first = (int64_t)batch * BATCH + lane - m.first;
 	}
 	DEVICE bool has(int i) const { return first + i * LANES >= 0 && first + i * LANES < cols; }
-	// The numbers of these columns in a row of a matrix, or in a vector; 0 where it has none.
+	// Loads the numbers of these columns from a row of a matrix, or from a vector; 0 for columns that it does
+	// not have.
 	template <typename elem> DEVICE void load_columns(float (&x)[N], const elem *p) const {
 		UNROLL for (int i = 0; i < N; i++)
 			x[i] = has(i) ? number(p[first + i * LANES]) : 0;

@@ -1,9 +1,9 @@
-// Rows picked out of a matrix and added back to it, columns, and the entries of a sparse matrix.
+// Gathering of rows from a matrix, scattering to it, copies of columns, and the entries of a sparse matrix.
 #pragma once
 #include "random.cuh"
 
-// z_i,from_z+c = [the same +] x_i,from_x+c, in the rows that are listed. A thread has N columns of a row,
-// which lie at a multiple of their size.
+// z_i,from_z+c = [z_i,from_z+c +] x_i,from_x+c, for the listed rows. A thread has N columns of a row, whose
+// address is a multiple of their size.
 template <typename T, int N> DEVICE void columns(const weft_columns_args &a, int64_t first, int64_t last) {
 	const int64_t across = a.count / N, t = thread_number(), i = first + t / across, c = t % across * N;
 	if (i >= last)
@@ -18,14 +18,14 @@ template <typename T, int N> DEVICE void columns(const weft_columns_args &a, int
 		put(z, sum, N);
 	};
 	if (!a.accumulate)
-		*(together<T, N> *)((T *)a.z + to) = *(const together<T, N> *)x;
+		*(packed<T, N> *)((T *)a.z + to) = *(const packed<T, N> *)x;
 	else if (a.z_type == WEFT_BFLOAT16)
 		add((bfloat16 *)a.z + to);
 	else
 		add((float *)a.z + to);
 }
 
-// The same for whole rows.
+// The same for all columns of each row.
 template <typename T, int N> DEVICE void rows(const over_rows<weft_rows_args> &l, const int32_t *z_rows,
                                               const int32_t *x_rows, int accumulate) {
 	const weft_rows_args &a = l.a;
@@ -43,7 +43,8 @@ ROWS_KERNELS(_float32_vector, float, 4)
 ROWS_KERNELS(_bfloat16, bfloat16, 1)
 ROWS_KERNELS(_bfloat16_vector, bfloat16, 8)
 
-// The entry of this thread, and its row among first … last−1; a thread behind the last entry has row last.
+// The matrix entry of this thread, and its row among first … last−1. The row of a thread behind the last
+// entry is `last`.
 struct entry {
 	int64_t k, row;
 	DEVICE entry(const weft_edges &e, int64_t first, int64_t last)
@@ -58,7 +59,7 @@ struct entry {
 	}
 };
 
-// Threads of entries, as many as the matrix has.
+// out_k = values_k · mask. There is one thread for each entry.
 KERNEL(sparse_mask_float32, weft_sparse_mask_args) {
 	const entry e(l.a.edges, l.first, l.last);
 	if (e.row >= l.last)
@@ -69,7 +70,7 @@ KERNEL(sparse_mask_float32, weft_sparse_mask_args) {
 	l.a.out[e.k] = l.a.values[e.k] * mask_one(m, vertex_of(m, row), column);
 }
 
-// Threads of elements: numbers of [0, 1) as kernel/native/random.h has them.
+// Random numbers of [0, 1), with the bits of kernel/native/random.h. There is one thread for each element.
 STORAGE_KERNEL(uniform, weft_uniform_args) {
 	const int64_t t = thread_number(), row = first + t / a.cols;
 	if (row >= last)
@@ -85,7 +86,8 @@ STORAGE_KERNEL(uniform, weft_uniform_args) {
 	round_to((T *)a.z + row * a.cols + column, __uint_as_float(z));
 }
 
-// The first of the entries of one place adds up all of them, which lie side by side.
+// z_ij = the sum of the entries of row i in column j. The thread of the first of these entries adds all of
+// them, as they follow each other.
 STORAGE_KERNEL(densify, weft_densify_args) {
 	const entry e(a.edges, first, last);
 	if (e.row >= last)

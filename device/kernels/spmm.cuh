@@ -1,59 +1,63 @@
-// Aggregation: a thread has a vector of columns of a destination row. It adds the rows of its edges in their
-// order, with the fused multiply-adds of the CPU's kernel, and writes the sum once. Threads of a row lie
-// together, so that a warp reads whole stretches of x. Rows of vectors of any width fill their warps. Where
-// columns are no multiple of a vector, a warp has whole rows, or 128 columns of one (row_threads).
+// Sums of neighbours, or SpMM. A thread has a vector of columns of a destination row. It adds the rows at its
+// edges' other ends in their order, with the fused multiply-adds of the CPU's kernel, and writes the sum
+// once. The threads of a row are neighbours, so that a warp reads whole stretches of x. Rows of vectors of
+// any width fill their warps. If the columns are no multiple of a vector, a warp has whole rows, or 128
+// columns of one (row_threads).
 //
-// It is the pattern of a kernel over edges, whose comment has these figures. Those of a card are of sm_90.
+// This kernel is the pattern for kernels over edges. The comment of such a kernel has the figures below.
+// Those of a card are of sm_90.
 //
 // Bytes needed, for a row of d edges and N columns of s bytes: d·N·s of x, 4·d of indices, 4·d of weights and
-// 4·d of col_scale where there are some, 8 for where the row ends, and N·s of the result. No number is needed
-// twice, but for rows of x, which other destinations read: bytes bound it. Sums stay in registers.
+// 4·d of col_scale if there are any, 8 for the end of the row, and N·s of the result. No number is needed
+// twice, except rows of x, which other destinations read, too. So bytes bound the kernel. Sums stay in
+// registers.
 //
-// Bytes moved, in sectors of 32 bytes: 1.01 to 1.08 times as many where rows begin at sectors, and stores are
-// what is needed. It is 1.17 and 1.36 for 47 columns of float32 and bfloat16, whose rows begin anywhere: 1.14
-// and 1.29 is the least that sectors allow (TestTraffic, whose table docs/performance.md has).
+// Bytes moved, in sectors of 32 bytes: 1.01 to 1.08 times the bytes needed, if rows begin at sectors. Stores
+// move exactly what is needed. Rows of 47 columns begin anywhere: the ratio is 1.17 of float32 and 1.36 of
+// bfloat16. Sectors allow no less than 1.14 and 1.29 (TestTraffic, whose table docs/performance.md has).
 //
-// Loads in flight: the rows of AHEAD edges, 8 vectors of 16 bytes or 12 to 16 numbers, are asked for before
-// the first is added. Behind a row's last edge that edge is asked for again, which the first cache has. So
-// the loop has no branch around a load, and all loads of a round are issued together.
+// Loads in flight: the rows of AHEAD edges, 8 vectors of 16 bytes or 12 to 16 numbers, are requested before
+// the first is added. Behind the last edge of a row that edge is requested again, which the first-level cache
+// has. So the loop has no branch around a load, and all loads of a round are issued together.
 //
-// Registers (ptxas -v, as scripts/cubins compiles): spmm_float32_vector 80, its form for segments 72,
-// spmm_bfloat16_vector 88 and 80. A multiprocessor has 65536, so that 3 blocks of 256 threads fit, 3, 2 and
-// 3: three ask for 3·256·8·16 = 98,304 bytes at a time. With more than 80 registers one block less fits.
+// Registers (ptxas -v, as scripts/cubins compiles): spmm_float32_vector has 80, and its form for segments 72.
+// spmm_bfloat16_vector has 88, and its form for segments 80. A multiprocessor has 65536, so that 3, 3, 2 and
+// 3 blocks of 256 threads fit. Three blocks request 3·256·8·16 = 98,304 bytes at a time. With more than 80
+// registers one block less fits.
 //
-// Instructions of a thread in a round of 8 edges (scripts/device/instructions.py): 215 for float32, 27 an
-// edge of 4 columns, and 340 for bfloat16, 43 an edge of 8 columns. A card issues them in 0.17 and 0.27 of
-// the time that its memory takes for the rows of x.
+// Instructions of a thread in a round of 8 edges (scripts/device/instructions.py): 215 of float32, which is
+// 27 for an edge of 4 columns, and 340 of bfloat16, which is 43 for an edge of 8 columns. A card issues them
+// in 0.17 and 0.27 of the time that its memory takes for the rows of x.
 //
-// There are no atomics: a row has one writer, the result the same bits in each run and on the CPU, and z
-// needs no zeros before. A sum over a column is one thread's. So a row of many edges is shared by columns,
-// not by edges:
+// There are no atomics. A row has one writer, so that z needs no zeros before, and the result has the same
+// bits in each run and on the CPU. One thread sums a column. So the work on a row of many edges is divided by
+// columns, not by edges:
 //
-// - more than SHARED_ROW edges: all threads of the block that the row ends in have a column each;
-// - more than WEFT_LONG: the host cuts the row into segments of about WEFT_SEGMENT edges (kernel/segment.go),
-//   on the CPU, too. One launch (over_segments) has the sums of all, and merge_sums in sums.cuh adds them in
-//   their order.
+//   - With more than SHARED_ROW edges, all threads of the block in which the row ends have a column each.
+//   - With more than WEFT_LONG edges, the host cuts the row into segments of about WEFT_SEGMENT edges
+//     (kernel/segment.go), as on the CPU. One launch (over_segments) computes the sums of all segments, and
+//     merge_sums in sums.cuh adds them in their order.
 //
-// Where rows of x exceed the second cache, blocks have a slice of columns of all rows, and then the next
-// slice (kernel/slice.go): a column's bits do not depend on it.
+// If x exceeds the second-level cache, the blocks first have a slice of the columns of all rows, and then the
+// next slice (kernel/slice.go). The bits of a column do not depend on that.
 //
-// Right is what TestConformance/spmm, TestHubRow and TestSlices compare with float64, with the CPU and with
-// whole rows. scripts/device/mutants.py has wrong lines of it, each of which one of them notices.
+// TestConformance/spmm, TestHubRow and TestSlices compare the results with float64, with the CPU, and with
+// whole rows. scripts/device/mutants.py lists wrong lines of this file. One of the tests notices each.
 #pragma once
 #include "warp.cuh"
 
-// A row of more edges would keep its few threads at work when others are through.
+// A row of more edges would keep its few threads busy after the others have finished.
 enum { SHARED_ROW = 512 };
 
-// Edges begin … end−1 of a row, whose result is row `place`: those of a whole row, or of a segment. last:
-// they end the row.
+// Edges begin … end−1 of a row: the edges of a whole row, or of a segment. The result is row `result` of z.
+// last: they are the row's last edges.
 struct edge_range {
 	int64_t row, result, begin, end;
 	bool whole, last;
 };
 
-// COUNT single numbers of a row, 32 columns apart, of which those exist that are less than `left` behind the
-// first.
+// COUNT single numbers of a row, 32 columns apart. Those exist whose distance from the first is less than
+// `left`.
 template <typename T, int COUNT> struct spread {
 	enum { N = COUNT, AHEAD = 16 / N };
 	typedef T elem;
@@ -83,7 +87,7 @@ template <typename T, int COUNT> struct spread {
 	}
 };
 
-// A vector of them, or one.
+// A vector of numbers side by side, or one number.
 template <typename vec> struct side_by_side : vec {
 	enum { AHEAD = vec::N > 1 ? 8 : 12 };
 	typedef typename vec::raw raw;
@@ -94,8 +98,8 @@ template <typename vec> struct side_by_side : vec {
 	}
 };
 
-// A thread's columns from c on, of `left` that the row has from there on. The rows of AHEAD edges are asked
-// for before the first of them is added.
+// Computes the columns of a thread from c on, of which `left` exist. The rows of AHEAD edges are requested
+// before the first of them is added.
 template <typename vec>
 DEVICE void sum_columns(const weft_spmm_args &a, const edge_range &e, int64_t c, int left) {
 	enum { N = vec::N, AHEAD = vec::AHEAD };
@@ -111,7 +115,7 @@ DEVICE void sum_columns(const weft_spmm_args &a, const edge_range &e, int64_t c,
 		int32_t other[AHEAD];
 		float weight[AHEAD];
 		raw r[AHEAD];
-		UNROLL for (int u = 0; u < AHEAD; u++) // behind the last edge that one again
+		UNROLL for (int u = 0; u < AHEAD; u++) // behind the last edge that edge is repeated
 			other[u] = indices[min(u, n - 1)];
 		UNROLL for (int u = 0; u < AHEAD; u++)
 			r[u] = vec::read((const elem *)(x + (int64_t)other[u] * stride), left);
@@ -151,9 +155,10 @@ DEVICE void aggregate_columns(const weft_spmm_args &a, const edge_range &e, int6
 	sum_columns<side_by_side<vec>>(a, e, c, vec::N);
 }
 
-// The threads of a row, and their columns. Vectors follow each other. A sum of neighbours whose columns are
-// single numbers gives whole rows to a warp, or 128 columns of one: rows begin anywhere in a sector, and of
-// columns that follow each other two warps would read the sector between them, and both all indices.
+// The threads of a row, and their columns. Threads with vectors have columns that follow each other. Sums of
+// neighbours whose columns are single numbers give whole rows to a warp, or 128 columns of one. There rows
+// begin anywhere in a sector. If two warps had columns that follow each other, both would read the sector
+// between them, and both would read all indices.
 template <int N, typename args> struct row_threads {
 	int64_t across;
 	DEVICE row_threads(const args &, int64_t width) : across(width / N) {}
@@ -164,7 +169,7 @@ template <int N, typename args> struct row_threads {
 };
 template <> struct row_threads<1, weft_spmm_args> {
 	int64_t across;
-	int lanes, each; // lanes that take columns side by side, and how many of these a lane has
+	int lanes, each; // lanes that take columns side by side, and how many columns each lane has
 	DEVICE row_threads(const weft_spmm_args &, int64_t width) : lanes(32) {
 		each = width > 64 ? 4 : width > 32 ? 2 : 1;
 		while (lanes / 2 >= width)
@@ -188,10 +193,10 @@ template <> struct row_threads<1, weft_spmm_args> {
 	}
 };
 
-// The columns that the blocks of this one have: those of a slice. Blocks of the next slice follow, and begin
-// with the first row again, so that what the card works on at a time reads few columns of x.
+// The columns of this thread's block and the blocks beside it: a slice. The blocks of the next slice follow,
+// and begin with the first row again. So the card reads few columns of x at a time.
 struct columns_of_rows {
-	int64_t from, width, t; // the thread's number among those of the slice
+	int64_t from, width, t; // the thread's number in the slice
 	template <int N, typename args>
 	static DEVICE columns_of_rows of(const args &a, int64_t rows, int64_t slice) {
 		if (slice == 0)
@@ -207,8 +212,8 @@ DEVICE int64_t slice(const weft_spmm_args &a) { return a.slice; }
 template <typename args> DEVICE const int64_t *ends(const args &a) { return a.edges.indptr + 1; }
 DEVICE const int64_t *ends(const weft_spmm_args &a) { return a.end; }
 
-// Runs over rows, or over a slice of their columns. All threads of the block that rows of many edges
-// end in share them, a column each, so that narrow rows are taken several at a time.
+// Runs over rows, or over a slice of their columns. Rows of many edges are shared by all threads of the block
+// in which they end, a column for each thread. So several narrow rows are taken at a time.
 template <typename vec, typename args> DEVICE void aggregate(const over_rows<args> &l) {
 	const args &a = l.a;
 	const auto s = columns_of_rows::of<vec::N>(a, l.last - l.first, slice(a));
@@ -236,7 +241,7 @@ template <typename vec, typename args> DEVICE void aggregate(const over_rows<arg
 			aggregate_columns<single<typename vec::elem>>(a, e, s.from + n % width);
 	}
 }
-// Runs over segments of rows, as many threads for each.
+// Runs over segments of rows. Each segment has as many threads as a row.
 template <typename vec, typename args> DEVICE void aggregate(const over_segments<args> &l) {
 	const row_threads<vec::N, args> threads(l.a, l.a.cols);
 	const int64_t across = threads.across, t = thread_number(), number = t / across;

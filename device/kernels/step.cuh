@@ -1,4 +1,4 @@
-// Optimizer steps; equations in kernel/native/step.h.
+// Steps of optimizers. kernel/native/step.h has the equations. A thread has four elements.
 #pragma once
 #include "pointwise.cuh"
 

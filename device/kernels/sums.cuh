@@ -1,13 +1,13 @@
-// Sums over the rows of tiles, and what merges partial results in the order of the tiles, or segments, that
-// they are of.
+// Sums over the rows of tiles, and the merging of partial results in the order of the tiles, or segments,
+// that they belong to.
 #pragma once
 #include "warp.cuh"
 
-// How the CPU adds up the columns of a tile (kernel/native/piece.h): a piece is some rows side by side, and a
-// place is a row of the piece and a column. What pieces have in the same place is added up in float. After
-// PARTIAL additions a column's places are added up, row by row, in double precision. Here a row of places, up
-// to these additions, is a warp's: lane l has columns l, l+32, l+64 and l+96 of the 128 that a block has. A
-// narrow matrix leaves lanes idle.
+// The CPU adds the columns of a tile in this order (kernel/native/piece.h): a piece is some rows side by
+// side, and a place is a row of the piece and a column. The numbers of equal places are added in float. After
+// PARTIAL additions the places of a column are added, row by row, in double precision. Here a warp has a row
+// of places, up to these additions. Its lane l has columns l, l+32, l+64 and l+96 of the block's 128 columns.
+// A narrow matrix leaves lanes idle.
 enum { PIECE = 2048, LEAST = 512, PARTIAL = 32, COLUMNS = 128, OF_LANE = COLUMNS / 32, PLACES = 32 };
 
 // The rows of a piece.
@@ -18,12 +18,13 @@ DEVICE int piece_rows(int64_t cols) {
 	return rows * n <= PIECE ? rows : PIECE / n;
 }
 
-// A lane's columns: first, + 32, …, of which those from 0 to cols − 1 are the matrix's.
+// The columns of a lane: first, + 32, … Those from 0 to cols − 1 belong to the matrix.
 struct lane_columns {
 	int64_t first, cols;
 	DEVICE lane_columns(int64_t block_first, int64_t n) : first(block_first + threadIdx.x % 32), cols(n) {}
 	DEVICE bool has(int q) const { return first + 32 * q >= 0 && first + 32 * q < cols; }
-	// x_q = f of element q of those from k on, which is its row's first; or nothing.
+	// x_q = f(the number of column q's element), for the row that begins at element k. x_q is empty for a
+	// column that does not exist.
 	template <typename element, int N, typename function>
 	DEVICE void load(element (&x)[N], int64_t k, function f) const {
 		UNROLL for (int q = 0; q < N; q++)
@@ -34,8 +35,8 @@ struct lane_columns {
 	}
 };
 
-// What a block works on: a tile, and columns from the first on, which may lie before the matrix's. Runs over
-// tiles, each of which takes blocks(cols) blocks.
+// The part of a tile that a block has: its columns begin with `column`, which may lie before the matrix's
+// first. Runs over tiles. Each of them takes (before + cols) / COLUMNS blocks, rounded up.
 struct tile_part {
 	int64_t tile, column, begin, end;
 	DEVICE tile_part(int64_t first_tile, int64_t rows, int64_t cols, int64_t before = 0) {
@@ -45,10 +46,10 @@ struct tile_part {
 	}
 };
 
-// Calls done(c, at, sum) with SUMS sums over the tile's rows for each column, whose place among the tiles' is
-// `at`. load gives what a lane needs of an element, and add adds what its columns of a row give to their
-// sums. Where there are several PIECES, so many are added up first, if all are whole, and then their sum is
-// added.
+// Calls done(c, at, sum) for each column c, with SUMS sums over the rows of the tile; `at` is the column's
+// index in the results of all tiles. load returns the values that a lane needs of an element. add adds a
+// row's values in the lane's columns to their sums. With several PIECES, equal places of that many whole
+// pieces are added first, and then their sum is added.
 template <typename element, int PIECES, int SUMS, typename L, typename A, typename D>
 DEVICE void tile_sums(const tile_part &of, const lane_columns &columns, L load, A add, D done) {
 	enum { AHEAD = 4 };
@@ -61,7 +62,8 @@ DEVICE void tile_sums(const tile_part &of, const lane_columns &columns, L load, 
 		const int to = min(all, from + PLACES);
 		for (int p = from + threadIdx.x / 32; p < to; p += blockDim.x / 32) {
 			const int begin = p / side * span, left = min(span, rows - begin);
-			// the place's rows are first, first + side, …: so many, and so many of them in PIECES
+			// the rows of the place are first, first + side, …: n of them, of which `whole` belong to groups
+			// of PIECES
 			const int64_t first = of.begin + begin + p % side;
 			const int n = (left - p % side + side - 1) / side, whole = left / (PIECES * side) * PIECES;
 			float s[OF_LANE][SUMS] = {};
@@ -106,7 +108,8 @@ STORAGE_KERNEL(column_sum, weft_column_sum_args) {
 	    [&](int64_t, int64_t at, const double *sum) { a.tiles[at] = sum[0]; });
 }
 
-// Σ d and Σ d² for d = x − x_0, where x_0 is the median of three rows of the tile (kernel/native/norm.h).
+// The mean and m2 of a tile, from Σ d and Σ d² for d = x − x_0. x_0 is the median of three rows of the tile
+// (kernel/native/norm.h).
 STORAGE_KERNEL(moments, weft_moments_args) {
 	const T *x = (const T *)a.x;
 	const tile_part of(first, a.rows, a.cols);
@@ -133,7 +136,7 @@ STORAGE_KERNEL(moments, weft_moments_args) {
 	                   });
 }
 
-// The tile's sum of squares, in the 16 sums of AVX-512, one a lane.
+// tiles_t = Σ x², in the same 16 sums as AVX-512 has them. Each lane has one.
 KERNEL(sum_squares_float32, weft_column_sum_args) {
 	const int64_t tile = l.first + thread_number() / 16, lane = threadIdx.x % 16;
 	const int64_t begin = tile * WEFT_TILE, end = tile < l.last ? min(begin + WEFT_TILE, l.a.rows) : begin;
@@ -150,7 +153,7 @@ KERNEL(sum_squares_float32, weft_column_sum_args) {
 		l.a.tiles[tile] = sum;
 }
 
-// Runs over columns, one a thread.
+// Adds up the partial sums of tiles. Runs over columns, one for each thread.
 KERNEL(merge_tiles_float32, weft_merge_tiles_args) {
 	const int64_t c = l.first + thread_number(), cols = l.a.cols;
 	if (c >= l.last)
@@ -165,7 +168,7 @@ KERNEL(merge_tiles_float32, weft_merge_tiles_args) {
 		l.a.mean[c - l.a.from] = (float)(sum * l.a.each);
 }
 
-// The same for moments. Each operation is that of Moments.Merge in kernel/norm.go.
+// Joins the moments of tiles, with the operations of Moments.Merge in kernel/norm.go.
 KERNEL(merge_moments_float32, weft_merge_moments_args) {
 	const weft_merge_moments_args &a = l.a;
 	const int64_t c = l.first + thread_number(), cols = a.cols;
@@ -189,12 +192,14 @@ KERNEL(merge_moments_float32, weft_merge_moments_args) {
 		a.batch[c] = all + (a.added ? a.added[c] : 0), a.batch[cols + c] = m2 / (n > 2 ? n - 1 : 1);
 }
 
+// running += momentum·(batch − running). A thread has one element.
 KERNEL(move_float32, weft_move_args) {
 	const int64_t i = l.first + thread_number();
 	if (i < l.last)
 		l.a.running[i] += (float)(l.a.momentum * (l.a.batch[i] - l.a.running[i]));
 }
 
+// shift = mean − added, and rstd = 1/√(variance + ε). A thread has one element.
 KERNEL(running_float32, weft_running_args) {
 	const int64_t i = l.first + thread_number();
 	if (i >= l.last)
@@ -203,9 +208,9 @@ KERNEL(running_float32, weft_running_args) {
 	l.a.rstd[i] = (float)(1 / sqrt(l.a.variance[i] + l.a.epsilon));
 }
 
-// What segments gave, in their order. Runs over columns: a thread has one of a row, whose first segment in
-// the launch gives it the number. What is merged of a row that goes on is left in place 0: such a row is
-// alone in its launch.
+// Adds up the partial sums of segments, in the order of the segments. Runs over columns. A thread has one
+// column of a row, and the row's first segment in the launch gives the thread its number. If a row continues
+// in the next launch, its merged result stays in partial result 0. Such a row is alone in its launch.
 KERNEL(merge_sums_float32, weft_merge_sums_args) {
 	const weft_merge_sums_args &a = l.a;
 	const int64_t columns = l.last - l.first, number = thread_number() / columns,
@@ -225,8 +230,8 @@ KERNEL(merge_sums_float32, weft_merge_sums_args) {
 		a.partials[c] = sum;
 }
 
-// Milakov & Gimelshein's online softmax over states, as in kernel/native/segment.h. Runs over heads: a warp
-// has one of a row. Lanes have what the states in places count, 32 at a time, and then columns.
+// Merges states by Milakov & Gimelshein's online softmax, as in kernel/native/segment.h. Runs over heads: a
+// warp has one head of a row. Its lanes first have the partial states, 32 at a time, and then columns.
 KERNEL(merge_states_float32, weft_merge_states_args) {
 	const weft_merge_states_args &a = l.a;
 	const int64_t columns = l.last - l.first, warp = thread_number() / 32, number = warp / columns;
@@ -243,7 +248,7 @@ KERNEL(merge_states_float32, weft_merge_states_args) {
 	top = largest_of_warp(top);
 	const float own = extend ? (float)exp((double)a.maximum[row] - top) : 0;
 	double sum = extend ? own * a.sum[row] : 0;
-	// a place's maximum becomes what its sums are scaled by
+	// the maximum of a partial state is replaced by the scale of its sums
 	for (int64_t from = m.first; from < m.end; from += 32) {
 		const int64_t at = (from + lane) * heads + h;
 		const bool mine = from + lane < m.end;

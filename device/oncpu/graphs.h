@@ -1,13 +1,13 @@
-// Graphs. A node has the arguments that its kernel had when it was added. An executable has the arguments
-// that its graph's nodes had when it was made, or those that were set since. A launch takes the arguments
-// that the executable has at that moment. If several nodes may run, the one that was added last runs first: a
-// dependency that is missing shows as other bits.
+// Graphs. A node has the arguments of its kernel at the time when it was added. An executable has the
+// arguments that the nodes of its graph had when it was made, or those that were set later. A launch takes
+// the arguments that the executable has at that time. If several nodes may run, the one that was added last
+// runs first, so that a missing dependency shows as other bits.
 extern "C" {
 struct graph;
 struct node {
 	graph *of;
 	launched what;
-	std::vector<size_t> after; // numbers of nodes
+	std::vector<size_t> after; // the numbers of the nodes before it
 };
 struct graph {
 	const card *on;
@@ -17,14 +17,15 @@ struct executable {
 	const card *on;
 	graph *of;
 	std::vector<node> nodes;
-	uint64_t begun, ended; // launches; under mu
+	uint64_t begun, ended; // numbers of launches; under mu
 };
-static std::set<graph *> graphs; // that live; under mu
+static std::set<graph *> graphs; // not yet destroyed; under mu
 struct node_params { // CUDA_KERNEL_NODE_PARAMS_v2
 	function *runs;
 	unsigned grid[3], block[3], shared;
 	void **params, **extra, *kernel, *context;
 };
+// The number of a node in its graph. It ends the process if the graph does not have the node.
 static size_t number_of(const char *caller, const graph *g, const node *n) {
 	std::lock_guard<std::mutex> hold(mu);
 	for (size_t k = 0; graphs.count((graph *)g) && k < g->nodes.size(); k++)

@@ -1,26 +1,27 @@
-// A libcuda.so.1 without a GPU: the functions of NVIDIA's driver that weft calls, over on_cpu. weft loads
-// it in place of the driver's (WEFT_CUDA names it), so that everything from the Go of an operation to the
-// launch of its kernel is what runs on a GPU. Memory of the device is apart from the host's, between pages
-// that fault, and filled with NaN. A kernel's code is not in the module: it is found by its name. What a
-// stream is asked for is done when somebody waits for it, and not before, so that a missing wait shows as
-// other bits. A call that a GPU's driver may or may not survive ends the process with a line, and so does
-// what is of one card in the context of another.
+// A libcuda.so.1 without a GPU: the functions of NVIDIA's driver that weft calls, over on_cpu. weft loads it
+// in place of the driver's library (WEFT_CUDA names it). So everything from the Go of an operation to the
+// launch of its kernel is the same as on a GPU. The memory of the device is apart from the host's, between
+// pages that fault, and is filled with NaN. A module need not contain code: a kernel is found by its name. A
+// stream does its work when somebody waits for it, and not before, so that a missing wait shows as other
+// bits. If a call is one that a GPU's driver may or may not survive, or uses an object of one card in the
+// context of another, the process ends with a line.
 //
-// The environment says what the machine is like; it is read by cuInit:
+// The environment describes the machine. cuInit reads it:
 //
 //	ON_CPU_ORDER       how threads run: forward, backward, drawn, or drawn and a number to draw by, as
 //	                   drawn7
-//	ON_CPU_CARDS       their number, 1
-//	ON_CPU_MEMORY      bytes of a card, 8 GB
-//	ON_CPU_DRIVER      what cuDriverGetVersion says, 13000
-//	ON_CPU_CAPABILITY  of the cards, 90
-//	ON_CPU_IMAGE       what a module begins with; without it a module needs no code
-//	ON_CPU_EARLY       1: a copy from pinned memory is made at once, with what its stream waits for
-//	ON_CPU_CACHE       bytes of a card's second cache, 50 MB
+//	ON_CPU_CARDS       the number of cards, 1
+//	ON_CPU_MEMORY      bytes of a card's memory, 8 GB
+//	ON_CPU_DRIVER      the version that cuDriverGetVersion returns, 13000
+//	ON_CPU_CAPABILITY  the compute capability of the cards, 90
+//	ON_CPU_IMAGE       the text with which a module must begin; without it a module needs no code
+//	ON_CPU_EARLY       1: a copy from pinned memory is made at once, after all earlier work of its stream
+//	ON_CPU_CACHE       bytes of a card's second-level cache, 50 MB
 //	ON_CPU_PAGEABLE    1: cards read all of the host's memory, as by HMM
 //	ON_CPU_FAIL        "cuMemAlloc_v2 3 2": the third call of that function fails with status 2;
-//	                   "cuMemAlloc_v2 3 2 1": of those on card 1. A status of 700 to 719 stays, as a GPU's
-//	                   does, until nobody has the context; of a launch, the call after it tells
+//	                   "cuMemAlloc_v2 3 2 1": the third call on card 1. A status of 700 to 719 stays, as on
+//	                   a GPU, until nobody holds the context. If a launch fails with it, the next call
+//	                   returns it
 #include "on_cpu.h"
 #include <algorithm>
 #include <chrono>
@@ -59,11 +60,11 @@ static const struct {
 	{STICKY, "CUDA_ERROR_ILLEGAL_ADDRESS", "an illegal memory access was encountered"},
 };
 
-// The kernels of the program, by name.
+// The kernels of the program. They are found by name.
 struct kernel {
 	const char *name;
 	void (*run)(const void *args);
-	size_t bytes; // of what a launch passes
+	size_t bytes; // the size of a launch's parameters
 };
 static std::vector<kernel> &kernels() {
 	static std::vector<kernel> all;
@@ -81,26 +82,26 @@ struct registered {
 
 static const size_t PAGE = 4096, FILL = 16 << 20;
 
-static std::mutex mu; // of what follows
+static std::mutex mu; // guards what follows
 static struct {
 	int cards, driver, capability;
 	size_t memory;
 	on_cpu::order order;
 	uint64_t seed;
-	std::string fail, failing; // ON_CPU_FAIL, and its function
-	int until, status, on;     // calls until it fails, how, and on which card; −1: on any
+	std::string fail, failing; // ON_CPU_FAIL, and the function that it names
+	int until, status, on;     // the calls until it fails, its status then, and its card; −1: any card
 } machine;
-// A card. It is the context of all that is made there.
+// A card. It is also the context of everything that is created on it.
 static struct card {
 	size_t used; // of its memory
-	int retained, broken; // who has the context, and what stays wrong there
+	int retained, broken; // how many hold the context, and a status that stays
 } cards[64];
 static thread_local card *current; // the context of this thread of the system
 struct allocation {
 	size_t bytes;
 	const card *of;
 };
-// of the cards and of the host, by the address of their first byte
+// allocations of cards, and pinned ones of the host, by their first address
 static std::map<address, allocation> live, pinned;
 
 [[noreturn]] __attribute__((format(printf, 1, 2))) static void misused(const char *what, ...) {
@@ -117,6 +118,7 @@ static const char *setting(const char *name, const char *otherwise) {
 	return value && *value ? value : otherwise;
 }
 
+// Ends the process unless an object of card `of` is used in the context of that card.
 static card *must_be_here(const char *function, const char *what, const card *of) {
 	if (!current)
 		misused("%s: the thread has no context", function);
@@ -126,7 +128,7 @@ static card *must_be_here(const char *function, const char *what, const card *of
 	return current;
 }
 
-// What a call, on a card or on none, returns before it does anything.
+// The status that a call returns before it does anything; OK: it goes on. on is its card, or NULL.
 static result before(const char *function, card *on) {
 	std::lock_guard<std::mutex> hold(mu);
 	int none = OK, &broken = on ? on->broken : none;
@@ -144,7 +146,7 @@ static result before(const char *function, card *on) {
 #define BEFORE BEFORE_ON(must_be_here(__func__, "", current))
 #define HERE(what) must_be_here(__func__, "the " #what, what->on)
 
-// The allocation that has all these bytes, NULL if none has.
+// The allocation that contains all these bytes; NULL: there is none.
 static const allocation *inside(address p, size_t bytes, const std::map<address, allocation> &live = ::live) {
 	std::lock_guard<std::mutex> hold(mu);
 	auto after = live.upper_bound(p);
@@ -167,8 +169,8 @@ static void must_be_host(const char *function, const void *p) {
 		misused("%s: %p is on the device, not the host's", function, p);
 }
 
-// Memory of NaN, with pages at both ends that fault. What is large shows the same pages again and again,
-// until it is written to.
+// Allocates memory filled with NaN, between two pages that fault. A large allocation maps the same pages
+// again and again, until they are written to.
 static char *new_memory(size_t bytes) {
 	char *m = (char *)mmap(nullptr, bytes + 2 * PAGE, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE,
 	                       -1, 0);
@@ -186,22 +188,23 @@ static char *new_memory(size_t bytes) {
 			misused("memory: %m");
 	return m;
 }
+// The size of so many bytes in whole pages.
 static size_t whole_pages(size_t bytes) { return (bytes + PAGE - 1) / PAGE * PAGE; }
 
-// A stream, with what it was asked for and has not begun.
+// A stream, with the work that it has not begun.
 struct stream {
 	const card *on;
 	std::deque<std::function<void()>> waiting;
 	uint64_t asked, done;
-	bool busy; // somebody does the next
+	bool busy; // a thread is doing its next work
 };
 enum { DISABLE_TIMING = 2 };
 struct event {
 	const card *on;
 	unsigned flags;
 	stream *of;
-	uint64_t number; // of what it was asked for; 0: the event was not recorded
-	double *at;      // seconds, when that was done; NULL: it has no time
+	uint64_t number; // the number of the recorded work in its stream; 0: the event was not recorded
+	double *at;      // the time in seconds when that work was done; NULL: the event has no time
 };
 struct function {
 	const card *on;
@@ -209,16 +212,17 @@ struct function {
 };
 struct module {
 	const card *on;
-	std::map<std::string, function> functions; // that were asked for
+	std::map<std::string, function> functions; // the functions that were looked up
 };
 static std::set<stream *> streams;
-static std::mutex queues; // of streams
+static std::mutex queues; // guards the streams' work
 static std::condition_variable ended;
+// Appends work to a stream.
 static void ask(stream *s, std::function<void()> what) {
 	std::lock_guard<std::mutex> hold(queues);
 	s->waiting.push_back(what), s->asked++;
 }
-// Does what a stream was asked for, up to a number.
+// Does the work of a stream up to a number.
 static void await(stream *s, uint64_t number) {
 	std::unique_lock<std::mutex> hold(queues);
 	while (s && s->done < number) {
@@ -251,7 +255,8 @@ static void await_all(const card *on = nullptr) {
 			await(s);
 }
 
-// A kernel that touches a page that is nobody's, or that others may not write.
+// Handles a fault: a kernel touches a page that belongs to no allocation. Other faults go to the handlers
+// that were installed before.
 static struct sigaction others[2]; // of SIGSEGV, SIGBUS
 static void fault(int signal, siginfo_t *info, void *context) {
 	struct sigaction *before = &others[signal == SIGBUS];
@@ -279,7 +284,7 @@ static void fault(int signal, siginfo_t *info, void *context) {
 }
 
 extern "C" {
-// Says which library this is, and whether a module needs no code.
+// Tells weft that this is the library for tests, and whether a module needs no code.
 int weft_on_cpu() { return !*setting("ON_CPU_IMAGE", ""); }
 
 result cuInit(unsigned) {
@@ -403,7 +408,8 @@ result cuMemFree_v2(address p) {
 	live.erase(it);
 	return OK;
 }
-// If the memory is not pinned, a card has a copy when the call returns, unless it reads all of the host's.
+// If the memory is not pinned, the card has a copy of it when the call returns, unless it reads all of the
+// host's memory.
 result cuMemcpyHtoDAsync_v2(address to, const void *from, size_t n, stream *stream) {
 	BEFORE;
 	HERE(stream), must_be_inside(__func__, to, n), must_be_host(__func__, from);
@@ -431,8 +437,8 @@ result cuMemcpyDtoDAsync_v2(address to, address from, size_t n, stream *stream) 
 }
 result cuMemHostAlloc(void **p, size_t n, unsigned) {
 	BEFORE;
-	*p = mmap(nullptr, whole_pages(n), PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1,
-	          0);
+	*p = mmap(nullptr, whole_pages(n), PROT_READ | PROT_WRITE,
+	          MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
 	if (*p == MAP_FAILED)
 		return OUT_OF_MEMORY;
 	std::lock_guard<std::mutex> hold(mu);
@@ -545,7 +551,7 @@ static launched launch_of(const char *caller, const function *function, const un
 	}
 	return l;
 }
-// A kernel takes one struct. extra has it as a GPU's driver takes it: CU_LAUNCH_PARAM_BUFFER_POINTER, its
+// A kernel takes one struct. extra passes it as a GPU's driver expects: CU_LAUNCH_PARAM_BUFFER_POINTER, its
 // address, …_SIZE, the address of its size, …_END.
 result cuLaunchKernel(function *function, unsigned gx, unsigned gy, unsigned gz, unsigned bx, unsigned by,
                       unsigned bz, unsigned, stream *stream, void **, void **extra) {

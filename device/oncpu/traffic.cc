@@ -1,14 +1,15 @@
-// The traffic of kernels on a CPU in place of a GPU, counted in sectors: the 32 bytes that a GPU's memory and
-// its caches move at a time. GCC calls what is below for each load and store of code that it compiles with
-// -fsanitize=thread; the library of that name is not used. A line for each launch is added to the file that
-// ON_CPU_TRAFFIC names: the kernel's name, and the bytes of sectors that it
+// Counts the traffic of kernels that run on a CPU in place of a GPU. The unit is a sector: the 32 bytes that
+// a GPU's memory and its caches move at a time. GCC calls the functions below for each load and store of code
+// that it compiles with -fsanitize=thread. The library of that name is not used. Each launch adds a line to
+// the file that ON_CPU_TRAFFIC names: the name of the kernel, and the bytes of the sectors that it
 //
 //	asked for, by loads: a load of a warp asks once for each sector that its lanes touch;
-//	got from beyond the first cache: those that the warp's own part of it does not have;
+//	got from beyond the first-level cache: the sectors that the warp's own part of it does not have;
 //	stored: a store of a warp writes each sector that its lanes touch.
 //
-// Lanes of a warp run one after the other here. What they do at once on a GPU is told by the instruction, and
-// by how often the lane has come to it: the n-th load of each lane there is one of the warp.
+// Here the lanes of a warp run one after the other. Accesses that a GPU makes at once are recognised by the
+// instruction, and by how often the lane has executed it: the n-th load of each lane at an instruction is one
+// load of the warp.
 #include "on_cpu.h"
 #include <algorithm>
 #include <stdio.h>
@@ -17,29 +18,29 @@
 #include <vector>
 
 namespace on_cpu {
-bool of_a_card(const void *p); // whether p is in memory of a card
+bool of_a_card(const void *p); // whether p is in the memory of a card
 
-// A warp's part of the first cache, where a processor is full: an A10 has 128 KB for 48 warps, an A100 192 KB
-// and an H100 256 KB for 64.
+// A warp's part of the first-level cache of a processor with all its warps: an A10 has 128 KB for 48 warps,
+// an A100 192 KB and an H100 256 KB for 64.
 enum { SECTOR = 32, PART = 2048, PAGE = 4096 };
 
 struct access {
 	bool stores;
 	std::vector<uintptr_t> sectors;
 };
-struct accesses { // of a warp in a block, in the order of the lane that came first
+struct accesses { // of a warp in a block, in the order of the first lane to make them
 	std::vector<access> all;
-	std::unordered_map<uint64_t, size_t> by; // instruction and number: which of them
-	std::unordered_map<uint64_t, uint64_t> times; // instruction and lane: how often
+	std::unordered_map<uint64_t, size_t> by; // by instruction and number: the index in `all`
+	std::unordered_map<uint64_t, uint64_t> times; // by instruction and lane: how often it was executed
 };
 static thread_local accesses warps[MOST_THREADS / 32];
-static thread_local moment block; // that they are of
+static thread_local moment block; // the block of these accesses
 static thread_local uint64_t asked, got, stored; // of the launch, in sectors
-static thread_local std::unordered_map<uintptr_t, bool> pages; // whether they are a card's
+static thread_local std::unordered_map<uintptr_t, bool> pages; // whether each page is a card's
 
-// Counts what the warps of a block did.
+// Counts the accesses of the warps of a block.
 static void count() {
-	std::vector<uintptr_t> cache; // what was used last comes last
+	std::vector<uintptr_t> cache; // the least recently used comes first
 	for (accesses &w : warps) {
 		cache.clear();
 		for (const access &a : w.all) {
@@ -62,6 +63,7 @@ static void count() {
 	}
 }
 
+// Records a load or store of `bytes` bytes at p by an instruction of a kernel.
 static void touched(const void *p, size_t bytes, bool stores, const void *instruction) {
 	static thread_local bool asks;
 	if (!running() || asks)
@@ -70,7 +72,8 @@ static void touched(const void *p, size_t bytes, bool stores, const void *instru
 	const uintptr_t at = (uintptr_t)p;
 	const auto [page, is_new] = pages.try_emplace(at / PAGE);
 	if (is_new)
-		asks = true, page->second = of_a_card(p), asks = false; // what that touches is not counted
+		// the accesses of that function are not counted
+		asks = true, page->second = of_a_card(p), asks = false;
 	if (!page->second)
 		return;
 	if (const moment now = t->when >> BLOCK; now != block)

@@ -1,6 +1,9 @@
-// A stub of NVRTC, of the version that STUB_VERSION names. Each compilation adds its options to the file
-// STUB_LOG. It fails without the headers, or with the text STUB_FAILS if that is set; with status 5 where an
-// option has that in it.
+// A stub of NVRTC. The environment sets how it behaves:
+//   STUB_VERSION  its version
+//   STUB_LOG      a file to which each compilation appends its options
+//   STUB_FAILS    if set, a text with which compilations fail; one that begins with - is an option, and
+//                 compilations that have it fail, with status 5
+// It refuses a program without the headers.
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>

@@ -10,15 +10,15 @@ static const int asked[] = {SIGINT, SIGTERM, SIGHUP, SIGQUIT};
 static void interrupted(int s)
 {
 	static const char line[] = "weft: interrupted\n";
-	if (write(STDERR_FILENO, line, strlen(line)) < 0) {} // there is nobody else to tell
+	if (write(STDERR_FILENO, line, strlen(line)) < 0) {} // a failed write cannot be reported anywhere else
 	_exit(130);
 }
 
-enum { least_files = 13 }; // that can be opened: any command opens some, and Go's runtime four
+enum { least_files = 13 }; // how many files must be available: any command opens some, and Go's runtime four
 
 static void need_files(void)
 {
-	struct rlimit files; // of which Go raises the soft limit to the hard one
+	struct rlimit files; // Go raises the soft limit to the hard one
 	if (getrlimit(RLIMIT_NOFILE, &files)) return;
 	struct rlimit raised = {files.rlim_max, files.rlim_max};
 	int opened[least_files], n = 0;
@@ -35,7 +35,8 @@ static void need_files(void)
 	_exit(2);
 }
 
-// What a small run with two threads takes, most of it addresses that Go's runtime only reserves.
+// The least that a small run with two threads needs. Most of it are addresses that Go's runtime only
+// reserves.
 static const struct { int limit; const char *of, *flag; rlim_t least; } sizes[] = {
 	{RLIMIT_AS, "addresses", "-v", 2200000000},
 	{RLIMIT_DATA, "memory", "-d", 200000000},
@@ -71,5 +72,6 @@ static void before_go(void)
 	sigprocmask(SIG_BLOCK, &later, NULL);
 }
 
-// The loader calls it before the initialisers of the libraries, and these before Go's runtime.
+// The loader calls the functions of this section before the initialisers of libraries, and these before Go's
+// runtime.
 __attribute__((section(".preinit_array"), used)) static void (*const first)(void) = before_go;

@@ -2,7 +2,7 @@
 
 enum form { V1, V2, DOT };
 
-// Rows lo … hi−1 for one group of heads.
+// The forward pass of rows lo … hi−1 for one group of heads.
 INLINE void attend_group(const group *g, const weft_attention_args *a, int64_t lo, int64_t hi,
                          const int products, enum form form, const int P) {
 	int64_t H = a->heads, cols = H * a->width;
@@ -11,12 +11,12 @@ INLINE void attend_group(const group *g, const weft_attention_args *a, int64_t l
 	batch b;
 	const int rows = form == DOT ? 2 : 1;
 	batches_of(&b, a, lo, hi, 0, P, H * sizeof(float), products ? bytes_of_edge(a, g->vectors, rows) : 0, 0);
-	// A row is cut where it is among all of the layer's heads, as m changes there; of GATv2 these are whole
-	// ones.
+	// A row is cut at the same edges as with all of the layer's heads, because m changes there. Heads of
+	// GATv2 are whole groups of the layer.
 	b.most_of_row = most_edges(
 	    g->layer_places, products ? bytes_of_edge(a, vectors_of_heads(g->layer_heads, g->width), rows) : 0);
 	while (next_batch(&b, a->first || a->last)) {
-		for (int k = 0; k < b.runs; k++) { // where there is no vector
+		for (int k = 0; k < b.runs; k++) { // for runs without a vector
 			x.top[k] = all(-INFINITY);
 			x.sum[k] = (vf){0};
 		}

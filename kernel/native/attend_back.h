@@ -1,7 +1,8 @@
 // The gradients of GATv1, which sums rows before it takes dot products. attention.h has the equations.
 
-// dots_kh = ⟨x_h, sum_h⟩ for each run k, in place k·P + h: of the run's row of x, from the group's first
-// column on, and of its row of sums. Runs are taken at once until their heads fill a vector.
+// dots_kh = ⟨x_h, sum_h⟩ for each run k and head h, at place k·P + h. x is the row of the run in a matrix,
+// from the group's first column on, and sum its row of sums. Several runs are taken together, so that their
+// heads fill a vector.
 static __attribute__((noinline)) void run_dots(float *dots, const elem *x, const float *sums, const batch *b,
                                                const group *g) {
 	const int64_t W = g->width, cols = b->a->heads * W;
@@ -23,16 +24,17 @@ static __attribute__((noinline)) void run_dots(float *dots, const elem *x, const
 	}
 }
 
-// For each run and head, one head after another, the places of a batch's coefficients of one sign.
+// The coefficients of a batch that have the picked sign: their places, for each run and one head after
+// another.
 typedef struct {
 	int32_t place[PLACES + FAR];
 	int32_t end[PLACES];
-	float below[PLACES + GAP]; // 1 where it is the negative ones, else 0; head h of run k has place k·P + h
+	float below[PLACES + GAP]; // 1 if the negative ones are picked, else 0; head h of run k has place k·P + h
 } picked;
 
-#if !defined(__AVX512F__) // which has instructions for it
-// Writes first + i for each bit i, and returns how many there are. All are bits of head h of P. May write VW
-// numbers.
+#if !defined(__AVX512F__) // AVX-512 has instructions for it
+// Writes first + i for each bit i that is set, and returns how many it wrote. All set bits are places of head
+// h of P heads. It may write up to VW numbers more.
 static inline int write_places(int32_t *to, uint64_t bits, int first, int h, int P) {
 	int n = 0;
 	for (; bits; bits &= bits - 1)
@@ -41,13 +43,14 @@ static inline int write_places(int32_t *to, uint64_t bits, int first, int h, int
 }
 #endif
 
-// Picks the sign that fewer edges have: that of `own` is tried first. Where a row has other edges than these,
-// that one is taken, as the choice may not depend on the edges.
+// Picks the sign that fewer edges have, for each run and head. If both have as many, it is the one that `own`
+// selects. If the row has edges outside the run, `own` alone decides, as the choice may not depend on which
+// edges are in the run.
 static __attribute__((noinline)) void pick(picked *p, const batch *b, const group *g, const float *coef,
                                            const vf *own) {
 	const int P = b->P;
-	const uint64_t of_head = ~(uint64_t)0 / ((1 << P) - 1); // bits of places of head 0
-	// of each place, whether it is positive, and negative
+	const uint64_t of_head = ~(uint64_t)0 / ((1 << P) - 1); // the bits of head 0
+	// one bit for each place: whether its coefficient is positive, and whether it is negative
 	uint64_t sign[2][PLACES / 64];
 	int n = 0, part = 0;
 	for (int k = 0; k < b->runs; k++) {
@@ -56,7 +59,7 @@ static __attribute__((noinline)) void pick(picked *p, const batch *b, const grou
 		          whole = b->a->whole && r->begins && r->ends;
 		for (int w = 0; w < words; w++)
 			signs(coef + at + w * 64, &sign[0][w], &sign[1][w]);
-		if (places % 64) // what follows is another run's
+		if (places % 64) // the bits that follow belong to the next run
 			for (int i = 0; i < 2; i++)
 				sign[i][words - 1] &= ~(~(uint64_t)0 << places % 64);
 		for (int h = 0; h < g->heads; h++) {
@@ -76,8 +79,8 @@ static __attribute__((noinline)) void pick(picked *p, const batch *b, const grou
 		store_index(p->place + n + i, p->place[n - (n > 0)] - (vi){0});
 }
 
-// run_dots with the sums of the rows of the other ends, over a block of each head's columns: of what is
-// picked alone, which need not be read for the other heads.
+// run_dots of the sums Σ_e coef_e,head · row_e, over a block of each head's columns. The sums are over the
+// picked edges of each head. So the rows of edges that only other heads picked need not be read.
 INLINE void picked_block(float *dots, const picked *p, const batch *b, const group *g, const float *coef,
                          const elem *x, const elem *rows, int64_t v0, const int nb, const int tail) {
 	const int64_t cols = b->a->heads * g->width, ahead = ahead_of(elem_bytes(nb));
@@ -139,8 +142,7 @@ INLINE void back_target_group(const group *g, const weft_attention_args *a, int6
 			fetch_row(grad + b.run[k].row * cols, sizeof *grad, g);
 		}
 		gather_heads((float *[]){x.s}, 1, &b, a->source_score + g->head, H, g->heads);
-		// of α where t > 0, and of −α where it is not; if nothing is picked, sum is that of the side that is
-		// taken
+		// sum is of α with t > 0, and below of −α with t ≤ 0; without picks sum is of the side that is taken
 		vf sum = {0}, below = {0};
 		for (int v = 0; v < b.vectors; v++) {
 			int k = b.run_of[v];
@@ -152,14 +154,14 @@ INLINE void back_target_group(const group *g, const weft_attention_args *a, int6
 				store(x.s + v * VW, up + down);
 				x.top[k] = below = add_vector(below, down, &b, v);
 			} else {
-				// one side for all of a destination's edges, wherever they are
+				// all edges of a destination take the same side, in whatever block they are
 				up = positive(x.own[k], down, up);
 				store(x.s + v * VW, up);
 			}
 			x.sum[k] = sum = add_vector(sum, up, &b, v);
 		}
 		for (int k = 0; k < b.runs; k++) {
-			// tops and scales, which only the softmax uses, hold the two by head
+			// tops and scales, which only the softmax uses, hold the two sums by head
 			store(x.tops + k * P, sum_of_edges(x.sum[k], P) * x.own3[k]);
 			if (picks)
 				store(x.scales + k * P, sum_of_edges(x.top[k], P) * x.own3[k]);

@@ -1,12 +1,12 @@
-// What features of edges give to GATv1's scores, and the gradient of their vector. attention.h has the
+// Features of edges in GATv1: their part of the scores, and the gradient of edge_vector. attention.h has the
 // equations.
 
-enum { FEATURES = 8 }; // features of an edge that are worked on at a time
+enum { FEATURES = 8 }; // features of an edge that are processed together
 
-// x without the lanes that are not places of edge i among those of a vector.
+// x with zeros in all lanes that are not places of edge i of the vector's edges.
 INLINE vf of_edge(vf x, int i, const int P) { return (vf)((vi)x & (numbers(0) >> __builtin_ctz(P) == i)); }
 
-// x_eh += Σ_f features_ef · edge_vector_fh for the batch's edges and n features from one on.
+// x_eh += Σ_f features_ef · edge_vector_fh, for the batch's edges e and n features f from number `from` on.
 INLINE void add_features(float *x, const batch *b, const group *g, int64_t from, const int n, const int P) {
 	const weft_attention_args *a = b->a;
 	vf vector[FEATURES];
@@ -27,7 +27,7 @@ INLINE void add_features(float *x, const batch *b, const group *g, int64_t from,
 		}
 }
 
-// d_fh += Σ_e x_eh · features_ef, the same way.
+// d_fh += Σ_e x_eh · features_ef, for the same edges and features.
 INLINE void sum_features(double *d, const float *x, const batch *b, const group *g, int64_t from, const int n,
                          const int P) {
 	const weft_attention_args *a = b->a;
@@ -51,7 +51,7 @@ INLINE void sum_features(double *d, const float *x, const batch *b, const group 
 	}
 }
 
-// Calls f for some features at a time: a constant number as far as possible.
+// Calls f for FEATURES features at a time. Their number is a constant, but for the last ones.
 #define EACH_FEATURES(f, ...) \
 	for (int64_t from = 0, rest = b->a->feature_columns; rest > 0; from += FEATURES, rest -= FEATURES) \
 		if (rest >= FEATURES) \
@@ -59,13 +59,13 @@ INLINE void sum_features(double *d, const float *x, const batch *b, const group 
 		else \
 			f(__VA_ARGS__, from, rest, P);
 
-// What the features add to the scores of the batch's edges.
+// Adds the features' part to the scores x of the batch's edges.
 INLINE void edge_scores(float *x, const batch *b, const group *g,
                         const int P) {
 	EACH_FEATURES(add_features, x, b, g)
 }
 
-// ∂edge_vector of the batch's edges, whose ∂t are x.
+// Adds ∂edge_vector of the batch's edges to d. x has their ∂t.
 INLINE void edge_vector_gradient(double *d, const float *x, const batch *b, const group *g, const int P) {
 	EACH_FEATURES(sum_features, d, x, b, g)
 }

@@ -1,7 +1,7 @@
-// The gradients of GATv2 and of dot products, whose scores take a product of rows for each edge. attention.h
+// The gradients of GATv2 and of dot products. Their scores need a product of rows for each edge. attention.h
 // has the equations.
 
-// GATv2 and dot products: α·mask in s and ∂s in s2 for the batch's edges.
+// s = α·mask and s2 = ∂s, for the edges of a batch.
 static __attribute__((noinline, noclone)) void v2_coefficients(values *x, const batch *b,
                                                                const weft_attention_args *a, const group *g,
                                                                enum form form) {
@@ -56,8 +56,8 @@ static __attribute__((noinline, noclone)) void v2_coefficients(values *x, const 
 	}
 }
 
-// Adds a batch's sums to ∂edge_weight, in double precision, times a vector where one is given, and clears
-// them.
+// ∂edge_weight += the batch's sums, in double precision. If a vector is given, the sums are multiplied by it.
+// The sums become zero.
 static __attribute__((noinline)) void add_edge_weight(const weft_attention_args *a, const group *g,
                                                       const float *vector) {
 	const int64_t cols = a->heads * a->width;
@@ -89,7 +89,7 @@ INLINE void back_target_v2_group(const group *g, const weft_attention_args *a, i
 		sum_slopes(&s, g);
 		if (a->edge_weight)
 			add_edge_weight(a, g, a->a + g->from);
-		for (int64_t c = 0; c < g->heads * g->width; c++) { // in double precision after each batch
+		for (int64_t c = 0; c < g->heads * g->width; c++) { // added in double precision after each batch
 			sum[c] += da[c];
 			da[c] = 0;
 		}
@@ -101,7 +101,7 @@ INLINE void back_source_v2_group(const group *g, const weft_attention_args *a, i
 	int64_t cols = a->heads * a->width;
 	values x;
 	batch b;
-	// two sums make ∂source, which is rounded once: the first is in scratch where that is not of floats
+	// ∂source is made of two sums, and rounded once. If it is not of floats, the first sum is in scratch.
 	const int rounds = a->d_type == WEFT_BFLOAT16;
 	const sum_place d = place_of(a->d_source, a->d_type, g);
 	for (batches_of(&b, a, lo, hi, 1, places_of(g->heads), 0, bytes_of_edge(a, g->vectors, 2),

@@ -1,12 +1,12 @@
-// A batch of edges in softmax attention: its scores become exponentials, and extend the maximum and the sum
-// that their rows have from batches before. attention.h has the equations.
+// The softmax of a batch of edges. Scores become exponentials, and extend the maximum and the sum of their
+// rows over earlier batches. attention.h has the equations.
 
-// Lane l of the result is x[l mod P], of `heads` values; 0 from there up to P.
+// Lane l of the result is x[l mod P]. x has `heads` values; those from there up to P are 0.
 static inline vf per_head(const float *x, int heads, const int P) {
 	return P == 1 ? all(x[0]) : __builtin_shuffle(load_n(x, heads), numbers(0) & (P - 1));
 }
 
-// As sum_of_edges, the largest.
+// Like sum_of_edges, with the largest lane in place of the sum.
 INLINE vf largest_of_edges(vf v, const int P) {
 	for (int w = VW / 2; w >= P; w /= 2)
 		v = larger(rotate(v, w), v);
@@ -18,8 +18,8 @@ static inline void multiply_all(float *x, const float *y, int n) {
 		x[i] *= y[i];
 }
 
-// out_eh = from_other(e),h for every edge of the batch, and 0 in places of no head; likewise further
-// matrices, each `heads` columns behind the one before.
+// out_m,eh = from_{other(e)},h for every edge e of the batch, and 0 in places of no head. Each further matrix
+// of `from` begins `heads` columns behind the one before.
 INLINE void gather_places(float *const *out, const int matrices, const batch *b, const float *from,
                           int64_t stride, int heads, const int P) {
 	const int64_t H = b->a->heads;
@@ -45,13 +45,13 @@ INLINE void gather_heads(float *const *out, const int matrices, const batch *b, 
 	}
 }
 
-// Between arrays of PLACES numbers. Places of the same number in two of them are not near a multiple of 4 KB
-// apart: a load would wait for a store to the other, as processors compare 12 bits of the addresses first,
-// and one vector's exponentials for the last one's.
+// The gap between arrays of PLACES numbers. With it, equal places of two arrays do not lie near a multiple of
+// 4 KB apart. Else a load would wait for a store to the other array, as processors first compare 12 bits of
+// the addresses. So one vector's exponentials would wait for those of the vector before.
 enum { GAP = 64 };
 
-// What a kernel keeps of a batch: values of each edge and head, and of each run, as whole vectors or of each
-// head. Some loads and stores of the values of an edge or a run take VW places.
+// The values that a kernel keeps of a batch: of each edge and head, and of each run, as whole vectors or for
+// each head. Some loads and stores of an edge or a run take VW places.
 typedef struct {
 	float s[PLACES + GAP], s2[PLACES + GAP], log_sum[PLACES + GAP], g_dot_out[PLACES + GAP],
 	    keep[PLACES + GAP];
@@ -60,21 +60,23 @@ typedef struct {
 	float tops[PLACES + GAP], sums[PLACES + GAP], scales[PLACES + GAP], log_sums[PLACES + GAP];
 } values;
 
-// All ones where the vector is the first of its run, else zeros.
+// All ones if the vector is the first of its run, else zeros.
 static inline vi begins_run(const batch *b, int v) { return b->begins_at[v] - (vi){0}; }
 
-// What the lanes of a run's vectors add up to: continues sum, or begins anew.
+// sum + x, or x if vector v is the first of its run: the sums of the lanes over a run's vectors.
 static inline vf add_vector(vf sum, vf x, const batch *b, int v) {
 	return (vf)((vi)sum & ~begins_run(b, v)) + x;
 }
 
-// The largest of each lane of a run's vectors: as NaN, with all ones, top is not taken.
+// The largest of top and x, or x if vector v is the first of its run: top then has all ones, which is NaN and
+// never taken.
 static inline vf top_vector(vf top, vf x, const batch *b, int v) {
 	return larger((vf)((vi)top | begins_run(b, v)), x);
 }
 
-// The scores of a batch in s: GATv1's from those of the other ends and the runs' own, GATv2's are there
-// already; −∞ where no edge is. top becomes the largest of each run, by lane.
+// The scores of a batch, in s. GATv1's are computed from the scores of the other ends and of the runs.
+// GATv2's are there already. Lanes without an edge get −∞. top becomes the largest score of each run, lane by
+// lane.
 INLINE void score(values *x, const batch *b, vf slope, const int v2) {
 	vf top = {0};
 	for (int v = 0; v < b->vectors; v++) {
@@ -90,9 +92,9 @@ INLINE void score(values *x, const batch *b, vf slope, const int v2) {
 	}
 }
 
-// Asks for the n numbers from `from` on in the rows at the ends of edges of the next batch: as many edges as
-// vector v of this one has. A processor drops what it is asked for while rows are summed, so that this is
-// done here, where nothing else waits for memory.
+// Prefetches `lines` cache lines from `from` on, in the rows at the other ends of the next batch's edges: for
+// as many edges as vector v of this batch has. A processor drops prefetches while rows are summed. So they
+// are made here, where nothing else waits for memory.
 INLINE void fetch_soon(const batch *b, int v, const float *from, int64_t stride, int lines, const int P) {
 	if (!b->soon)
 		return;
@@ -102,21 +104,21 @@ INLINE void fetch_soon(const batch *b, int v, const float *from, int64_t stride,
 			__builtin_prefetch(from + soon[i] * stride + l * LINE, 0, SECOND_CACHE);
 }
 
-// Asks for a row of a group's columns that is used after this batch's coefficients are known.
+// Prefetches a row of a group's columns, which is used after the coefficients of this batch are known.
 static inline void fetch_row(const void *row, int64_t size, const group *g) {
 	for (int64_t at = 0; at < g->vectors * VW * size; at += 64)
 		__builtin_prefetch((const char *)row + at, 0, SECOND_CACHE);
 }
 
-// Adds factor times the values of a run to as many heads as there are.
+// to_h += factor · from_h for `heads` heads.
 static inline void add_heads(float *to, float factor, const float *from, int heads) {
 	store_n(to, load_n(to, heads) + factor * load(from), heads);
 }
 
-// The values of a run for as many heads as there are.
+// to_h = from_h for `heads` heads.
 static inline void put_heads(float *to, const float *from, int heads) { store_n(to, load(from), heads); }
 
-// d and z of a row that holds something, times exp(before − m).
+// Multiplies d and z of a row by exp(before − m), for the heads whose d is above 0.
 static __attribute__((noinline)) void lower(const weft_attention_args *a, const group *g, int64_t row,
                                             float *d, vf before, vf m) {
 	vf scale = vexp(before - m);
@@ -130,12 +132,12 @@ static __attribute__((noinline)) void lower(const weft_attention_args *a, const 
 	}
 }
 
-// Whether run k is a part of the row of the one before.
+// Whether run k continues the row of run k−1.
 static inline int goes_on(const batch *b, int k) { return k > 0 && !b->run[k].begins; }
 
-// s becomes exp(s − top) of its run, and sums their sums. Each lane of a run's vectors is added up apart.
-// The whole layer's vectors have fewer edges where it has more heads, and so do those that are added here:
-// as many as take `lanes` here, a constant where that is all.
+// s = exp(s − top) with the top of each edge's run, and sums = their sums. Each lane of a run's vectors is
+// summed by itself. If the layer has more heads than this group, a vector of the layer's has fewer edges.
+// Then the sums here are over as few edges at a time, which are those of `lanes` lanes.
 INLINE void exponentials(values *x, const batch *b, const group *g, const int v2, const int P,
                          const int lanes) {
 	vf sum = {0};
@@ -154,8 +156,8 @@ INLINE void exponentials(values *x, const batch *b, const group *g, const int v2
 		store(x->sums + k * P, sum_of_edges(only(x->sum[k], lanes), P));
 }
 
-// s becomes exp(s − m) for the largest score m of each run and what its row held before; tops are these and
-// sums their sums.
+// s = exp(s − m), where m is the largest of the scores of the run and of its row before. tops becomes m, and
+// sums the sums of the exponentials.
 INLINE void softmax(values *x, const batch *b, const group *g, const int v2, const int P) {
 	const weft_attention_args *a = b->a;
 	for (int k = 0; k < b->runs; k++) {
@@ -175,25 +177,25 @@ INLINE void softmax(values *x, const batch *b, const group *g, const int v2, con
 		exponentials(x, b, g, v2, P, VW / g->layer_places * P);
 }
 
-// lower of parts of a row that are in one batch: own2 is what the one before is to be multiplied by.
+// lower for parts of a row that are in one batch. own2 of a part is the factor of the part before.
 static __attribute__((noinline)) void join_parts(values *x, const batch *b, const int P) {
 	for (int k = 1; k < b->runs; k++) {
 		if (!goes_on(b, k))
 			continue;
 		x->own2[k] = vexp(x->top[k - 1] - x->top[k]);
 		vf before = load(x->sums + (k - 1) * P) * x->own2[k];
-		__asm__("" : "+m"(before)); // rounded, as it is there
+		__asm__("" : "+m"(before)); // rounded, as the sum in memory is
 		before += load(x->sums + k * P);
 		__builtin_memcpy(x->sums + k * P, &before, P * sizeof(float));
 	}
 }
 
-// Extends the rows' maximum m and sum d by a batch; an ended row has its log-sum-exp instead. scales is what
-// their sums of rows are to be multiplied by. `rest` is d between the parts of a row, where the state has no
-// place for it.
+// Extends the maximum m and the sum d of the rows by a batch. A row that ends gets its log-sum-exp in place
+// of m. scales becomes the factors of the sums of rows. `rest` holds d between the parts of a row, if the
+// state has no memory for it.
 INLINE void extend_state(values *x, const batch *b, const group *g, float *rest, const int P) {
 	const weft_attention_args *a = b->a;
-	for (int k = 0; k < (a->first ? 1 : b->runs); k++) { // a batch's later rows begin in it
+	for (int k = 0; k < (a->first ? 1 : b->runs); k++) { // the later rows of a batch begin in it
 		const run *r = &b->run[k];
 		int64_t at = r->row * a->heads + g->head;
 		if (a->first && r->begins)

@@ -1,5 +1,5 @@
-// Vectors of bfloat16s as words, and the lower halves of words as vectors of bfloat16s: one instruction or
-// two for each number of lanes, where a compiler makes five of __builtin_convertvector.
+// Conversions between vectors of bfloat16s and vectors of words. Each takes one instruction or two, where a
+// compiler makes five of __builtin_convertvector.
 
 #if defined(__AVX2__)
 #include <immintrin.h>
@@ -41,6 +41,7 @@ static inline halves_16 halves_of_16(words_16 w) { return (halves_16)_mm512_cvte
 static inline words_16 words_of_16(halves_16 h) { return __builtin_convertvector(h, words_16); }
 static inline halves_16 halves_of_16(words_16 w) { return __builtin_convertvector(w, halves_16); }
 #endif
+// A vector's bfloat16s as words, and the lower halves of words as a vector of bfloat16s.
 #define WORDS_OF(h) \
 	_Generic((h), halves_2: words_of_2, halves_4: words_of_4, halves_8: words_of_8, halves_16: words_of_16)(h)
 #define HALVES_OF(w) \

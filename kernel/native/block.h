@@ -1,23 +1,25 @@
-// Blocks of columns whose sums stay in registers, and the rows that are gathered for them.
+// Blocks of columns whose sums stay in registers, and loads of the rows that are gathered for them.
 
 enum {
-	BLOCK = REGISTERS / 2, // vectors of columns that are worked on at a time
-	FAR = 64,              // most edges between the prefetch of a row and its use
+	BLOCK = REGISTERS / 2, // vectors of columns in a block
+	FAR = 64,              // the most edges between the prefetch of a row and its use
 	LINE = 16,             // floats in a cache line
-	SECOND_CACHE = 2       // of __builtin_prefetch: what is not needed at once does not go to the first
+	// an argument of __builtin_prefetch: the line goes to the second-level cache, and not to the first
+	SECOND_CACHE = 2
 };
 
-// How many edges ahead rows of so many bytes are prefetched: narrow rows are used up sooner.
+// How many edges ahead rows of `bytes` bytes are prefetched. It is more for narrow rows, which are used up
+// sooner.
 INLINE int64_t ahead_of(int64_t bytes) {
 	int64_t lines = (bytes + 63) / 64, edges = 128 / (lines > 0 ? lines : 1);
 	return edges < 8 ? 8 : edges < FAR ? edges : FAR;
 }
 
-// Calls f for each block of a row of `vectors` vectors, the last of them of `rest` lanes if not 0, with the
-// block's first vector, its number of vectors, and the lanes of its last one, 0 for all. The number of
-// vectors is a constant to the compiler, so that sums stay in registers. The lanes are one, 0, where a
-// single vector is whole: it is then loaded without a mask.
-#if defined(NARROW) // one vector, or two of which the last has `rest` lanes
+// Calls f(…, v0, nb, tail) for each block of a row of `vectors` vectors. The row's last vector has `rest`
+// lanes, or all lanes if rest is 0. v0 is the first vector of the block, nb its number of vectors, and tail
+// the number of lanes of its last vector, 0 for all. nb is a constant to the compiler, so that sums stay in
+// registers. So is a tail of 0 of a single vector, which is then loaded without a mask.
+#if defined(NARROW) // one vector, or two, of which the last has `rest` lanes
 #define EACH_BLOCK(vectors, rest, f, ...) \
 	if ((vectors) == 1) \
 		f(__VA_ARGS__, 0, 1, 0); \
@@ -52,7 +54,7 @@ INLINE int64_t ahead_of(int64_t bytes) {
 #define ONE_VECTOR(rest, f, ...) f(__VA_ARGS__, v0, 1, rest)
 #endif
 
-// Asks for the columns of a block in a row that is used later.
+// Prefetches the columns of a block in a row that is used later.
 #define prefetch_block(row, nb, tail) prefetch_columns(row, sizeof *(row), nb, tail)
 
 INLINE void prefetch_columns(const void *row, const int64_t size, const int nb, const int tail) {
@@ -62,12 +64,13 @@ INLINE void prefetch_columns(const void *row, const int64_t size, const int nb, 
 		__builtin_prefetch(p + at);
 	if (tail)
 		__builtin_prefetch(p + ((nb - 1) * VW + tail - 1) * size);
-	else if (nb * VW * size % 64 > 32) // which may lie across one line more
+	else if (nb * VW * size % 64 > 32) // it may lie across one line more
 		__builtin_prefetch(p + nb * VW * size - 1);
 }
 
-// Vector v of a block. A tail that has a vector before it in the block is taken as the row's last whole
-// vector, which overlaps that one: a masked store takes as long as many whole ones.
+// Returns the first column of vector v of a block. A tail that follows another vector is moved back, so that
+// it is the row's last whole vector and overlaps the one before. A masked store takes as long as many whole
+// ones.
 INLINE int64_t block_column(int v, const int nb, const int tail) {
 	return v * VW - (v > 0 && v == nb - 1 ? -tail & (VW - 1) : 0);
 }
@@ -79,8 +82,8 @@ INLINE int64_t block_column(int v, const int nb, const int tail) {
 	((tail) && (nb) == 1 ? store_n((p) + block_column(v, nb, tail), x, tail) \
 	                     : store((p) + block_column(v, nb, tail), x))
 
-// The same of rows whose type is known at run time alone: x = the block from number `at` of p on, and the
-// reverse.
+// The same for rows whose type is known only at run time. load_either: x = the block from number `at` of p
+// on. store_either does the reverse.
 INLINE void load_either(vf *x, const void *p, int type, int64_t at, const int nb, const int tail) {
 	if (type == WEFT_BFLOAT16)
 		for (int v = 0; v < nb; v++)
@@ -99,7 +102,7 @@ INLINE void store_either(void *p, int type, int64_t at, const vf *x, const int n
 			store_block((float *)p + at, x[v], v, nb, tail);
 }
 
-// p += x for the vectors of a block.
+// p += x for the vectors of a block. x becomes the sum.
 INLINE void add_block(float *p, vf *x, const int nb, const int tail) {
 	for (int v = 0; v < nb; v++)
 		x[v] += load_block(p, v, nb, tail);

@@ -1,15 +1,15 @@
-// Rows as they are sent: in floats, bfloat16s, or integers of 8 or 4 bits. An integer is rounded at random,
-// so that its mean is the number: q = floor((x − Z)·(2^b − 1)/R + u) with u uniform in [0, 1), for a row's
-// smallest number Z and its range R (AdaQP; Wan, Zhao and Wu, MLSys 2023).
+// Encoding of rows to be sent, as floats, bfloat16s, or integers of 8 or 4 bits. An integer is rounded at
+// random, so that its mean is the number: q = floor((x − Z)·(2^b − 1)/R + u) with u uniform in [0, 1), for
+// the smallest number Z of a row and its range R (AdaQP; Wan, Zhao and Wu, MLSys 2023).
 
-// A row's Z and R, as they are sent. Z is NaN where a number of the row, or R, is not finite: the row is
-// then NaN for who receives it.
+// Z and R of a row, as they are sent. If a number of the row, or R, is not finite, Z is NaN. Then the
+// receiver decodes the whole row as NaN.
 typedef struct {
 	float least, range;
 } row_range;
 
-// x = n numbers of a row, at most BATCH, from the given one of the encoded on. The last vector is filled up
-// with the first number.
+// x = n numbers of a row, from encoded column `at` on. n is at most BATCH. Copies of the first number fill up
+// the last vector.
 INLINE void read_numbers(float *x, const elem *row, const int32_t *columns, int64_t at, int64_t n) {
 	if (columns)
 		for (int64_t c = 0; c < n; c++)
@@ -23,7 +23,8 @@ INLINE void read_numbers(float *x, const elem *row, const int32_t *columns, int6
 		x[c] = x[0];
 }
 
-// The reverse, for numbers of a type; or adds them.
+// The reverse of read_numbers, for numbers of either type. With accumulate the numbers are added to the
+// row's.
 #define WRITE_NUMBERS(row, columns, at, x, n, accumulate) \
 	if (columns) \
 		for (int64_t c = 0; c < (n); c++) { \
@@ -47,6 +48,7 @@ static inline float largest_lane(vf v) {
 	return v[0];
 }
 
+// Z and R of `count` numbers of a row.
 static inline row_range range_of(const elem *row, const int32_t *columns, int64_t count) {
 	vf least = all(FLT_MAX), most = all(-FLT_MAX), odd = {0};
 	for (int64_t at = 0; at < count; at += BATCH) {
@@ -67,14 +69,14 @@ static inline row_range range_of(const elem *row, const int32_t *columns, int64_
 	return r;
 }
 
-// The codes of one row of x.
+// Encodes one row x as integers of `bits` bits: z = Z and R, and then the codes.
 static __attribute__((noinline)) void encode_integers(uint8_t *z, const elem *x, const weft_encode_args *a,
                                                       uint32_t vertex, int bits) {
 	const row_range r = range_of(x, a->columns, a->count);
 	const float levels = (1 << bits) - 1, scale = levels / r.range;
 	__builtin_memcpy(z, &r, sizeof r);
 	z += sizeof r;
-	if (!(r.range > 0) || scale - scale != 0) { // equal numbers, or almost
+	if (!(r.range > 0) || scale - scale != 0) { // all numbers are equal, or almost equal
 		__builtin_memset(z, 0, (a->count * bits + 7) / 8);
 		return;
 	}
@@ -102,6 +104,7 @@ static __attribute__((noinline)) void encode_integers(uint8_t *z, const elem *x,
 	}
 }
 
+// Decodes one row of integers.
 static __attribute__((noinline)) void decode_integers(elem *z, const uint8_t *x, const weft_decode_args *a,
                                                       int bits) {
 	row_range r;
@@ -129,7 +132,7 @@ static __attribute__((noinline)) void decode_integers(elem *z, const uint8_t *x,
 	}
 }
 
-// Rows in floats or bfloat16s: in the wire's type.
+// Encoding and decoding of a row of floats or bfloat16s. `type` is the type that is sent.
 #define ENCODE_NUMBERS(type) \
 	for (int64_t at = 0; at < a->count; at += BATCH) { \
 		float y[BATCH]; \
@@ -147,9 +150,10 @@ static __attribute__((noinline)) void decode_integers(elem *z, const uint8_t *x,
 		WRITE_NUMBERS(z, a->columns, at, y, n, a->accumulate) \
 	}
 
-// The bytes of a row of integers.
+// The bytes of an encoded row of `count` integers.
 INLINE int64_t coded(int64_t count, const int bits) { return sizeof(row_range) + (count * bits + 7) / 8; }
 
+// Row i of z = the encoded columns of a row of x.
 static void k_encode(const void *args, int64_t lo, int64_t hi) {
 	const weft_encode_args *a = args;
 	for (int64_t i = lo; i < hi; i++) {
@@ -174,6 +178,7 @@ static void k_encode(const void *args, int64_t lo, int64_t hi) {
 	}
 }
 
+// Decodes row i of x into the columns of a row of z, or adds it to them.
 static void k_decode(const void *args, int64_t lo, int64_t hi) {
 	const weft_decode_args *a = args;
 	for (int64_t i = lo; i < hi; i++) {

@@ -12,11 +12,12 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
-// Linux gives a process the registers of tiles when it asks (ARCH_REQ_XCOMP_PERM of XFEATURE_XTILEDATA).
+// Linux lets a process use the tile registers after it asks for them: ARCH_REQ_XCOMP_PERM of
+// XFEATURE_XTILEDATA.
 static int may_use_tiles(void) { return syscall(SYS_arch_prctl, 0x1023, 18) == 0; }
 #endif
 
-// By level and weft_type.
+// tables[level][type of storage]
 static const weft_function *const tables[][2] = {
 	[WEFT_PORTABLE] = {weft_table_portable, weft_table_portable_bfloat16},
 #if defined(__x86_64__)
@@ -95,19 +96,20 @@ void weft_run(int kernel, enum weft_type type, const void *args, int64_t lo, int
 	}
 }
 
-// Where row `partial` of a matrix is its row `row`.
+// Returns an address of which row `row` is row `partial` of m: the kernel that writes row `row` writes there.
 static void *placed(void *m, int64_t partial, int64_t row, int64_t row_bytes) {
 	return m ? (char *)m + (partial - row) * row_bytes : NULL;
 }
 
-// placed for a row that the kernel adds to.
+// Like placed, for a kernel that adds to its result: the row becomes zeros first.
 static void *zeros(void *m, int64_t partial, int64_t row, int64_t row_bytes) {
 	if (m)
 		memset((char *)m + partial * row_bytes, 0, row_bytes);
 	return placed(m, partial, row, row_bytes);
 }
 
-// Makes the segment all that its row has. Returns whether it is the row's last.
+// Changes the edges so that the row of s has the entries of s alone. Returns whether s is the last segment of
+// its row.
 static int only_segment(weft_edges *e, const weft_segment *s) {
 	const int last = s->end == e->indptr[s->row + 1];
 	e->indptr = &s->begin - s->row; // end lies behind begin
@@ -130,7 +132,8 @@ void weft_run_segment(int kernel, enum weft_type type, const void *args, weft_se
 		weft_max_args a = *(const weft_max_args *)args;
 		if (!only_segment(&a.edges, &s))
 			a.loops = NULL;
-		a.z = placed(a.z, partial, s.row, a.cols * (type == WEFT_BFLOAT16 ? sizeof(bfloat16) : sizeof(float)));
+		a.z = placed(a.z, partial, s.row,
+		             a.cols * (type == WEFT_BFLOAT16 ? sizeof(bfloat16) : sizeof(float)));
 		a.arg = placed(a.arg, partial, s.row, a.cols * sizeof *a.arg);
 		active[type][kernel](&a, s.row, s.row + 1);
 		break;

@@ -1,38 +1,40 @@
-// The arguments of kernels over the entries of a sparse matrix, and of those that merge what its segments
-// gave.
+// The arguments of kernels over the entries of a sparse matrix, and of the kernels that merge the partial
+// results of segments.
 #ifndef WEFT_EDGE_ARGS_H
 #define WEFT_EDGE_ARGS_H
 #include "matrices.h"
 #include "workspace.h"
 
-// z_i = [z_i +] row_scale_i · ( Σ_{k in row i} weight_k · col_scale_j · x_j + self_i · own_i ), where j is
-// the column of entry k. The entries of row i are those of numbers indptr[i] … end_i−1. Where a matrix is cut
-// (cut.go), these are some of the row's, x holds the rows that they name, and with extend set the sum goes on
-// from where it was broken off: in z, or in sums where z is not of floats.
+// Sums of neighbours:
+//   z_i = [z_i +] row_scale_i · (Σ_k weight_k · col_scale_j · x_j + self_i · own_i)
+// over the entries k of row i, whose column is j. They have the numbers indptr[i] … end_i−1. If a matrix is
+// cut into blocks of columns (cut.go), these are the row's entries in one block, and x holds the rows of the
+// block. With extend the sum continues the row's sum over earlier blocks. That is in z, or in sums if z is
+// not of floats.
 typedef struct {
 	void *z;                // rows × cols, of z_type
 	const elem *x;          // block rows × cols
-	const elem *own;        // rows × cols: what x holds of the destination rows
+	const elem *own;        // rows × cols: the part of x that belongs to the destination rows
 	int64_t z_stride, x_stride; // between rows of z and own, and of x
 	weft_edges edges;
 	const int64_t *end;     // per row
-	int64_t first;          // of the columns in the block
-	int64_t from;           // the first of z's columns, and of own's, that are worked on
+	int64_t first;          // the first column of the block
+	int64_t from;           // the first column of z, and of own, that is computed
 	const float *weights;   // per edge, may be NULL
 	const float *row_scale; // per destination row, may be NULL
 	const float *col_scale; // per source row, may be NULL
 	const float *self;      // per destination row, may be NULL
 	int64_t cols;
 	int32_t z_type;
-	int32_t cut, extend, accumulate; // cut: x holds the rows of a block only
-	float *sums;                     // of rows from first_sum on × sums_stride; may be NULL
+	int32_t cut, extend, accumulate; // cut: x holds the rows of one block
+	float *sums;                     // sums of the rows from first_sum on, × sums_stride; may be NULL
 	int64_t first_sum, sums_stride;
-	int32_t unfinished;              // the sums are written there, not to z
-	int64_t slice; // columns that a device takes at a time, of all rows; 0: all of them
+	int32_t unfinished;              // the results are written to sums, not to z
+	int64_t slice; // how many columns of all rows a device computes at a time; 0: all columns
 } weft_spmm_args;
 
-// end_i: where row i's entries of columns below `column` end, of those from begin_i on, which are in
-// ascending order. A row that is skipped has none.
+// end_i = the end of row i's entries whose column is below `column`, of the entries from begin_i on. Columns
+// ascend in a row. For a row that is skipped end_i = begin_i.
 typedef struct {
 	int64_t *end;
 	const int64_t *begin;
@@ -40,20 +42,21 @@ typedef struct {
 	int32_t column;
 } weft_ends_args;
 
-// z_ic = max over k of x_jc; arg_ic = the source's id. A row starts with arg −1 and z 0, or where first is
-// not set with what they hold.
+// z_ic = max_k x_jc over the entries k of row i, and arg_ic = the id of the source j that has it. With first
+// set a row begins with arg −1 and z 0, else with the values that it holds.
 typedef struct {
 	elem *z;
 	int32_t *arg;
 	const elem *x;
 	weft_edges edges;
 	const int32_t *source_ids; // may be NULL: the source's row
-	const int32_t *loops;      // > 0 where the row is its own in-neighbour, may be NULL
+	const int32_t *loops;      // > 0 if the row is its own in-neighbour; may be NULL
 	int64_t cols;
 	int32_t first;
 } weft_max_args;
 
-// dx_j += Σ_i g_ic over the out-neighbours i whose arg_ic is j. Runs over the transposed rows.
+// dx_jc += Σ_i g_ic over the out-neighbours i of j with arg_ic = j. Runs over the rows of the transposed
+// matrix.
 typedef struct {
 	void *dx; // of dx_type
 	const elem *g;
@@ -65,7 +68,7 @@ typedef struct {
 	int32_t dx_type;
 } weft_max_back_args;
 
-// Softmax attention over in-edges, heads × width columns; equations in attention.h.
+// Softmax attention over in-edges, with heads × width columns. attention.h has the equations.
 typedef struct {
 	float *maximum;   // destination rows × heads: running maximum; with last set the log-sum-exp
 	// destination rows × heads: Σ exp(s − maximum); may be NULL where first and last are set
@@ -80,27 +83,28 @@ typedef struct {
 	const float *target_score; // destination rows × heads (GATv1)
 	const float *a;            // heads·width (GATv2)
 	weft_edges edges;
-	// per row, how many self loops it has, may be NULL: none. Sources and destinations are then the same
-	// rows.
+	// the number of self loops of each row; NULL: none. With them sources and destinations are the same rows.
 	const int32_t *loops;
 	const int32_t *source_ids;  // may be NULL: the row itself
 	const int32_t *target_ids;
-	// of the edges: entry k has row k, or where feature_rows is not NULL feature_rows_k; NULL: they have none
+	// features of edges: row k is of entry k, or row feature_rows_k if feature_rows is not NULL. NULL: edges
+	// have no features.
 	const elem *features;
 	const int32_t *feature_rows;
-	const elem *loop_features;  // of the self loops, row by row: those of row i from first_loop_i on
-	const int64_t *first_loop;  // NULL: there are none
+	const elem *loop_features;  // of the self loops, row by row: row i's begin at first_loop_i
+	const int64_t *first_loop;  // NULL: there are no self loops with features
 	int64_t feature_columns;
 	const float *edge_vector;   // feature_columns × heads (GATv1)
 	const float *edge_weight;   // feature_columns × heads·width (GATv2, dot products)
 	int64_t heads, width;
-	int64_t first_head, layer_heads; // the first of the heads among the layer's, and how many the layer has
+	// the first of these heads in the layer, and the number of the layer's heads
+	int64_t first_head, layer_heads;
 	float slope;
 	weft_mask mask;
 	int32_t first, last, z_type; // forward only: the state begins, or ends, with these edges
 	// backward only
-	int32_t whole;             // the edges are all that their destinations have
-	// GATv1, over destinations: the rows of one side of LeakyReLU's knee are read alone
+	int32_t whole;             // the edges are all in-edges of their destinations
+	// GATv1, over destinations: only the rows of edges on one side of LeakyReLU's knee are read
 	int32_t picks;
 	const float *log_sum;      // destination rows × heads: maximum + ln sum
 	const elem *g;             // destination rows × heads·width: dLoss/d output
@@ -111,8 +115,8 @@ typedef struct {
 	float *d_source_score;     // GATv1, over sources
 	void *d_source;            // over sources, of d_type
 	int32_t d_type;
-	// Over destinations, sums over a range of sum_rows rows, of which the first has number first_sum; and
-	// scratch zeros. Between two ranges' lie sum_stride numbers.
+	// Over destinations: sums over ranges of sum_rows rows, of which the first has number first_sum. Scratch
+	// is zeros. The sums of two ranges lie sum_stride numbers apart.
 	double *d_a;               // GATv2: heads·width
 	float *da_row;             // scratch of d_a
 	double *d_edge_vector;     // GATv1 with features: feature_columns × heads
@@ -123,8 +127,7 @@ typedef struct {
 	weft_workspaces workspaces;          // of weft_attention_workspace bytes
 } weft_attention_args;
 
-// out_k = values_k masked by (vertex, column); one of row-major or transposed order. Runs over the matrix's
-// rows.
+// out_k = values_k · mask(vertex, column), in row-major or transposed order. Runs over the matrix's rows.
 typedef struct {
 	float *out;
 	const float *values;
@@ -133,7 +136,7 @@ typedef struct {
 	weft_mask mask;
 } weft_sparse_mask_args;
 
-// z_i,indices_k = the sum of the values of entries k of row i in that column, for z of zeros. Runs over rows.
+// z_i,j = the sum of the values of row i's entries in column j. z holds zeros before. Runs over rows.
 typedef struct {
 	elem *z;
 	const float *values; // may be NULL: ones
@@ -141,23 +144,25 @@ typedef struct {
 	int64_t cols;
 } weft_densify_args;
 
-// The end of a running softmax: z becomes the output and maximum the log-sum-exp. Runs over rows.
+// Ends a running softmax: z becomes the output, z / sum, and maximum the log-sum-exp. Runs over rows.
 typedef struct {
 	float *z, *maximum;
 	const float *sum;
 	int64_t heads, width;
 } weft_attend_end_args;
 
-// Merging what segments gave, in their order. Sums: z_i = [z_i +] Σ over i's places. Runs over columns.
+// Merges the partial sums of segments in the order of the segments: z_i = [z_i +] Σ_p partials_p, over the
+// partial results p of row i. Runs over columns.
 typedef struct {
 	void *z;       // rows × cols, of z_type
-	float *partials; // of the segments × cols
+	float *partials; // one row for each partial result, × cols
 	weft_segments segments;
 	int64_t cols;
 	int32_t z_type, accumulate;
 } weft_merge_sums_args;
 
-// Maxima and their sources, which extend what z and arg hold where first is not set. Runs over columns.
+// Merges partial maxima and their sources. If first is not set, they extend the values in z and arg. Runs
+// over columns.
 typedef struct {
 	elem *z;
 	int32_t *arg;
@@ -168,7 +173,7 @@ typedef struct {
 	int32_t first;
 } weft_merge_maxima_args;
 
-// States of attention: as in weft_attention_args. Runs over heads.
+// Merges the partial states of attention, with the fields of weft_attention_args. Runs over heads.
 typedef struct {
 	float *maximum, *sum;
 	void *z; // of z_type

@@ -1,46 +1,47 @@
-// The edges of a range of rows, in batches. What an edge has per head (scores, coefficients) lies in small
-// arrays where edge e of the batch and head h of the group have place e·P + h: P is the number of heads,
-// rounded up to a power of two that divides VW. The edges of a row begin at a multiple of VW places. So such
-// an array is worked on as whole vectors, each of them of one row, and loops run over a batch's vectors
-// without a branch that depends on a row's degree.
+// The edges of a range of rows, in batches. The values of each edge and head, as scores and coefficients, lie
+// in small arrays: edge e of the batch and head h of the group have place e·P + h. P is the number of heads,
+// rounded up to a power of two that divides VW. The edges of a row begin at a multiple of VW places. So
+// kernels process such an array in whole vectors, each of which belongs to one row. Loops run over the
+// vectors of a batch, without a branch that depends on a row's degree.
 
 enum {
 	PLACES = 1024,
 	VECTORS = PLACES / VW,
-	SPARE = 16 // that may be written behind the last row's
+	PADDING = 16 // entries behind the last row's, which may be overwritten
 };
 
 typedef struct {
 	const weft_attention_args *a;
-	int transposed;       // rows are sources and the other ends are destinations
-	int P, shift;         // a vector has the places of 1 << shift edges
+	int transposed;       // rows are sources, and the other ends are destinations
+	int P, shift;         // places of an edge; a vector has the places of 1 << shift edges
 	int most_edges, most_runs;
-	int most_of_row;      // edges: a row of more is taken in parts
+	int most_of_row;      // a row of more edges is taken in parts
 	int64_t row, end;     // where the next batch begins, and the end of the range
-	int64_t done;         // edges of the row that were in earlier batches
-	int64_t same;         // where in the row the equal edges begin that the last one belongs to
+	int64_t done;         // how many edges of the row were in earlier batches
+	int64_t same;         // where in the row the run of equal edges begins to which the last one belongs
 	int64_t last;         // the length of indices
-	int runs, edges, vectors; // edges: with those that fill up vectors
+	int runs, edges, vectors; // edges: including those that only fill up vectors
 	run run[VECTORS];
-	int32_t run_of[VECTORS + SPARE];   // of each vector
-	int32_t lanes_of[VECTORS + SPARE]; // how many of its lanes are places of edges
-	int32_t begins_at[VECTORS + SPARE]; // −1 where it is the first of its run, else 0
-	// whether to ask for what is read of the next batch's other ends: no cache of this core holds all
+	int32_t run_of[VECTORS + PADDING];   // the run of each vector
+	int32_t lanes_of[VECTORS + PADDING]; // how many lanes of each vector are places of edges
+	int32_t begins_at[VECTORS + PADDING]; // −1 if the vector is the first of its run, else 0
+	// whether to prefetch the values at the other ends of the next batch's edges: this core's caches do not
+	// hold all
 	int fetches;
-	// the indices behind the batch's, as many as it has; NULL where there are not so many, or fetches is 0
+	// the indices that follow the batch's, as many as the batch has; NULL if there are fewer, or fetches is 0
 	const int32_t *soon;
-	// the row at the edge's other end; behind a row's edges its last one again, behind the batch's the next
-	// ones
+	// the row at the other end of each edge. Behind a row's edges its last one is repeated, and behind the
+	// batch's edges the next ones follow.
 	int32_t other[PLACES + FAR];
-	uint32_t occurrence[PLACES + SPARE];       // of each among equal edges, for the mask
+	uint32_t occurrence[PLACES + PADDING];       // the number of each edge among equal edges, for the mask
 } batch;
 
-// How many runs a batch may have for so many bytes of each to stay in the cache.
+// The most runs of a batch, if `bytes` bytes of each run are to stay in the first-level cache.
 static inline int most_runs(int64_t bytes) {
 	return CACHE / bytes < 1 ? 1 : CACHE / bytes < VECTORS ? CACHE / bytes : VECTORS;
 }
 
-// The places of an edge with so many heads.
+// The places of an edge: the number of heads, rounded up to a power of two.
 static inline int places_of(int heads) {
 	int P = 1;
 	while (P < heads)
@@ -48,10 +49,10 @@ static inline int places_of(int heads) {
 	return P;
 }
 
-// The edges of a vector's places.
+// The number of edges whose places fill a vector.
 INLINE int edges_of_vector(const int P) { return VW >> __builtin_ctz(P); }
 
-// How many edges a batch may have, where `again` bytes of each are to stay in the second cache.
+// The most edges of a batch, if `again` bytes of each edge are to stay in the second-level cache.
 static inline int most_edges(int P, int64_t again) {
 	const int most = PLACES / P;
 	if (again && most > CACHE2 / again)
@@ -59,9 +60,10 @@ static inline int most_edges(int P, int64_t again) {
 	return most;
 }
 
-// The batches of rows lo … hi−1; next_batch takes the first. soon is how many bytes of each edge's other end
-// are read before its row is, again how many are read more than once and should be in the second cache then,
-// and scratch how many there are for each run.
+// Prepares the batches of rows lo … hi−1; next_batch takes the first one. The sizes are in bytes:
+//   soon     of each edge's other end, read before its row is
+//   again    of each edge, read more than once, which should stay in the second-level cache meanwhile
+//   scratch  of each run
 static void batches_of(batch *b, const weft_attention_args *a, int64_t lo, int64_t hi, int transposed, int P,
                        int64_t soon, int64_t again, int64_t scratch) {
 	b->a = a;
@@ -79,7 +81,8 @@ static void batches_of(batch *b, const weft_attention_args *a, int64_t lo, int64
 
 static inline void store_index(int32_t *to, vi index) { store((float *)to, (vf)index); }
 
-// May write 2·LANES numbers whatever n is: most rows have fewer, and take no branch that depends on how many.
+// Copies n indices. It may write 2·LANES numbers whatever n is: most rows have fewer edges, and then no
+// branch depends on their number. It reads no more than `readable` numbers.
 static inline void copy_indices(int32_t *to, const int32_t *from, int64_t n, int64_t readable) {
 	int64_t whole = 2 * LANES;
 	if (n > whole)
@@ -92,7 +95,8 @@ static inline void copy_indices(int32_t *to, const int32_t *from, int64_t n, int
 		store_index(to + whole, (vi)load_n((const float *)from + whole, n - whole));
 }
 
-// Writes of a run's vectors that r is their run, how many lanes they have, and which is the first.
+// Describes the next vectors of the batch: r is their run, and the first one begins it. All lanes are places
+// of edges, but in the last vector only lanes_of_last.
 static inline void describe_vectors(batch *b, int r, int vectors, int lanes_of_last) {
 	for (int v = 0; v < vectors; v += VW) {
 		store_index(b->run_of + b->vectors + v, r - (vi){0});
@@ -105,9 +109,9 @@ static inline void describe_vectors(batch *b, int r, int vectors, int lanes_of_l
 	}
 }
 
-// Takes the edges of the rows that come next; self loops are the last of a row. A row of more than
-// most_of_row edges is taken in parts of so many, each a run. Rows without edges have a run where empty is
-// set. Returns 0 after the last row.
+// Takes the edges of the next rows. Self loops are a row's last edges. A row of more than most_of_row edges
+// is taken in parts of that many edges, each of which is a run. With `empty` set, a row without edges has a
+// run of its own. Returns 0 after the last row.
 static int next_batch(batch *b, int empty) {
 	const weft_attention_args *a = b->a;
 	b->runs = b->edges = b->vectors = 0;
@@ -163,7 +167,7 @@ static int next_batch(batch *b, int empty) {
 	return b->runs;
 }
 
-// The features of edge e of a run.
+// The features of edge e of a run: feature_columns numbers.
 static inline const elem *features_of(const weft_attention_args *a, const run *r, int e) {
 	if (e >= r->stored)
 		return a->loop_features + (r->loop + e - r->stored) * a->feature_columns;
@@ -175,7 +179,8 @@ static inline const elem *features_of(const weft_attention_args *a, const run *r
 	return a->features + a->feature_rows[k] * a->feature_columns;
 }
 
-// keep: attention dropout, keyed by both ends, the occurrence number of a duplicate edge, and the head.
+// keep = the mask of attention dropout, for each edge and head. Its random bits depend on both ends, on the
+// number of the edge among equal edges, and on the head.
 static __attribute__((noinline)) void edge_masks(float *keep, const batch *b, int64_t head, int heads) {
 	const weft_attention_args *a = b->a;
 	head += a->mask.first;
@@ -192,7 +197,7 @@ static __attribute__((noinline)) void edge_masks(float *keep, const batch *b, in
 					counter[0][e] = a->source_ids ? a->source_ids[s] : s;
 					counter[1][e] = a->target_ids ? a->target_ids[t] : t;
 					counter[2][e] = b->occurrence[from + e];
-					counter[3][e] = 0x80000000u | (uint32_t)group; // apart from the counters of vertices
+					counter[3][e] = 0x80000000u | (uint32_t)group; // differs from the counters of vertices
 				}
 				counters c;
 				__builtin_memcpy(&c, counter, sizeof c);

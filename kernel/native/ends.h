@@ -1,4 +1,5 @@
-// Where a block of columns ends in each row of a matrix that is cut (cut.go).
+// The end of a block of columns in each row of a matrix that is cut (cut.go): end_i is the number of the
+// first entry of row i, from begin_i on, whose column is not below `column`.
 
 static void k_ends(const void *args, int64_t lo, int64_t hi) {
 	const weft_ends_args *a = args;

@@ -1,9 +1,10 @@
-// Expressions: a small program over registers, each of which holds one number for each element of a tile. A
-// tile is whole rows where these are short, else a part of one, so that its registers stay in the first-level
-// caches. What is behind a tile's numbers in the last vector of a register has no meaning.
+// The interpreter of expressions. An expression is a small program over registers. A register holds one
+// number for each element of a tile. A tile has whole rows if these are short, else a part of one row, so
+// that its registers stay in the first-level caches. In the last vector of a register, the
+// numbers behind the tile's have no meaning.
 
 typedef struct {
-	const float *in[WEFT_OPERANDS]; // the numbers of an input
+	const float *in[WEFT_OPERANDS]; // the numbers of each input
 	float *registers;
 	int inputs;
 } register_file;
@@ -12,7 +13,7 @@ static inline const float *read_register(const register_file *r, int k) {
 	return k < r->inputs ? r->in[k] : r->registers + k * WEFT_REGISTER;
 }
 
-// Runs instructions over n numbers.
+// Runs `count` instructions over n numbers of each register.
 static void run_code(const weft_instruction *code, int count, const register_file *r, int64_t n) {
 	for (const weft_instruction *q = code; q < code + count; q++) {
 		const float *a = read_register(r, q->a), *b = read_register(r, q->b), *c = read_register(r, q->c);
@@ -42,7 +43,7 @@ static void run_code(const weft_instruction *code, int count, const register_fil
 	}
 }
 
-// Copies n numbers of either type.
+// z = x for n numbers, each of either type.
 INLINE void copy_numbers(void *z, int z_type, const void *x, int x_type, int64_t n) {
 #define COPY(to, from) \
 	for (int64_t p = 0; p < n; p += VW) { \
@@ -59,7 +60,7 @@ INLINE void copy_numbers(void *z, int z_type, const void *x, int x_type, int64_t
 #undef COPY
 }
 
-// The numbers at places of x.
+// z_p = x_{places_p} for n numbers.
 static void pick_numbers(float *z, const void *x, int type, const int32_t *places, int64_t n) {
 	if (type == WEFT_BFLOAT16)
 		for (int64_t p = 0; p < n; p++)
@@ -80,8 +81,9 @@ typedef struct {
 	int64_t row, rows, first, width;
 } element_tile;
 
-// The numbers of an input: where they are, if a register's vectors may be loaded there, else copied to it.
-// Those of the same row for all are copied for the first tile of short rows, which has the most.
+// Returns the numbers of an input for a tile. If whole vectors may be loaded from the input itself, it
+// returns their address there. Else it copies them to `to`. An input with one row for all rows is copied
+// once: for the first tile of short rows, which has the most rows.
 static const float *read_input(const weft_pointwise_args *a, const weft_operand *o, float *to,
                                int32_t *places, element_tile t, int is_first) {
 	const int whole = a->cols <= WEFT_REGISTER;
@@ -108,6 +110,7 @@ static const float *read_input(const weft_pointwise_args *a, const weft_operand 
 	return to;
 }
 
+// Evaluates the expression for rows lo … hi−1, tile by tile.
 static void k_pointwise(const void *args, int64_t lo, int64_t hi) {
 	const weft_pointwise_args *a = args;
 	float *const registers = weft_take_workspace(&a->workspaces);
@@ -124,7 +127,7 @@ static void k_pointwise(const void *args, int64_t lo, int64_t hi) {
 					r.in[k] = read_input(a, &a->x[k], registers + k * WEFT_REGISTER,
 					                     places + k * WEFT_REGISTER, t, t.row == lo);
 			run_code(a->code + a->constants, a->instructions - a->constants, &r, t.rows * t.width);
-			// results that are inputs come first, as another may take an input's place
+			// results that are inputs come first, as another result may be written over an input
 			for (int j = 0; j < 2 * a->outputs; j++) {
 				const int k = j % a->outputs;
 				if ((a->results[k] < a->inputs) != (j < a->outputs))
@@ -140,6 +143,7 @@ static void k_pointwise(const void *args, int64_t lo, int64_t hi) {
 }
 
 #if defined(GATHER)
+// z_ic = weight_c · x_i,column_c for floats, a vector at a time.
 static void select_columns(const weft_map_columns_args *a, int64_t lo, int64_t hi) {
 	for (int64_t i = lo; i < hi; i++) {
 		float *z = (float *)a->z + i * a->z_cols;
@@ -169,6 +173,7 @@ static void select_columns(const weft_map_columns_args *a, int64_t lo, int64_t h
 		} \
 	}
 
+// z_ic = Σ_k weight_k · x_i,column_k, summed in double precision.
 static void k_map_columns(const void *args, int64_t lo, int64_t hi) {
 	const weft_map_columns_args *a = args;
 #if defined(GATHER)

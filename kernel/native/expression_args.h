@@ -1,12 +1,13 @@
-// The operations of an expression, and the arguments of kernels that message functions are made of.
+// The operations of an expression, and the arguments of the kernels that compute message functions.
 #ifndef WEFT_EXPRESSION_ARGS_H
 #define WEFT_EXPRESSION_ARGS_H
 #include "matrices.h"
 #include "workspace.h"
 
-// The operations of an expression, in the order of package kernel's: the name, and the value. It is made of
-// functions.h's functions of the registers x, y and w, as many as an operation has, and of the instruction's
-// value. SINGLE operations are functions of floats, also where the others are of vectors.
+// The operations of an expression, in the order of package kernel's constants: a name, and the equation of
+// its value. The equation is a C expression of the registers x, y and w, of which an operation reads the
+// first ones, and of the instruction's value. It calls the functions of functions.h. A VECTOR operation is
+// computed for whole vectors. A SINGLE operation calls a function of the C library for each float.
 #define WEFT_OPERATIONS(VECTOR, SINGLE) \
 	VECTOR(constant, all(value)) \
 	VECTOR(neg, -x) \
@@ -65,25 +66,27 @@ enum weft_operation {
 #undef X
 };
 
-// Register z becomes the operation's result of registers a, b and c, as many as it has, and of value.
+// register_z = operation(register_a, register_b, register_c; value). An operation reads as many registers as
+// it has operands.
 typedef struct {
 	int32_t operation, z, a, b, c;
 	float value;
 } weft_instruction;
 
-enum { WEFT_OPERANDS = 32 }; // at most so many inputs, and results
+enum { WEFT_OPERANDS = 32 }; // the most inputs, and the most results
 
-// An input of an expression, of a type: it has as many rows as the results, or with stride 0 one row for all.
+// An input of an expression. It has as many rows as the results, or with stride 0 one row, which all rows of
+// the results share.
 typedef struct {
 	const void *x;
-	const int32_t *columns; // which column of x is the results' column c; may be NULL: column c
+	const int32_t *columns; // column c of the results reads column columns_c of x; may be NULL: column c
 	int64_t stride;         // between x's rows
 	int32_t type;
 } weft_operand;
 
-// z_k = register results_k, of z_types_k, for rows × cols numbers. The inputs are the first registers; the
-// first `constants` of the instructions set registers that no other one does. A z may be an input without
-// columns that has its shape and type.
+// z_k = register results_k, for k < outputs. Each z_k has rows × cols numbers, of type z_types_k. The first
+// registers are the inputs. The first `constants` of the instructions set registers that no other instruction
+// sets. A z may be the matrix of an input, if that has no columns listed, and the same shape and type.
 typedef struct {
 	void *z[WEFT_OPERANDS];
 	weft_operand x[WEFT_OPERANDS];
@@ -94,7 +97,8 @@ typedef struct {
 	weft_workspaces workspaces; // of weft_pointwise_workspace bytes
 } weft_pointwise_args;
 
-// z_ic = Σ over k of column c of weight_k · x_i,column_k, for the k from begin_c to begin_c+1.
+// z_ic = Σ_k weight_k · x_i,column_k for the k from begin_c to begin_{c+1} − 1. z has z_cols columns, and x
+// has x_cols.
 typedef struct {
 	void *z;       // of z_type
 	const void *x; // of x_type
@@ -102,11 +106,12 @@ typedef struct {
 	const float *weights;
 	int64_t z_cols, x_cols;
 	int32_t z_type, x_type;
-	int32_t single; // each column is one of x's
+	int32_t single; // each column of z is one column of x: entry k is that of column k
 } weft_map_columns_args;
 
-// A function of each group of `width` columns. A maximum, a minimum and the logarithm of a sum of
-// exponentials are one number for each group. The first ones give their gradient to one number.
+// A function of each group of `width` columns. Softmax and log-softmax give `width` numbers for each group.
+// The others, maximum, minimum and log-sum-exp, give one number. If several columns are the maximum, MAX
+// divides the gradient among them, and FIRST_MAX gives it to the first. MIN and FIRST_MIN do the same.
 enum weft_group_function {
 	WEFT_GROUP_MAX, WEFT_GROUP_MIN, WEFT_GROUP_FIRST_MAX, WEFT_GROUP_FIRST_MIN,
 	WEFT_GROUP_SOFTMAX, WEFT_GROUP_LOG_SOFTMAX, WEFT_GROUP_LOG_SUM_EXP
@@ -119,8 +124,8 @@ typedef struct {
 	int32_t function;
 } weft_groups_args;
 
-// dx from dLoss/dz and the output z; dx may be g, where that has as many columns. Those of equal largest, or
-// smallest, numbers have equal parts of g, or the first one has it.
+// dx = dLoss/dx from g = dLoss/dz, the input x and the output z. x and dx have groups × width columns. z and
+// g have the columns of the function's result. dx may be g if they have as many columns.
 typedef struct {
 	elem *dx;
 	const elem *g, *x, *z;
@@ -128,8 +133,9 @@ typedef struct {
 	int32_t function;
 } weft_groups_back_args;
 
-// Products of the matrices that each row has, group after group: z = x·y, rows × inner times inner × cols. A
-// factor that is transposed has its columns as rows; one of them at most is.
+// Products of small matrices. A row of x, y and z holds `groups` matrices, one behind the other: z = x·y for
+// x of rows × inner, y of inner × cols and z of rows × cols numbers. x_transposed: x is stored as inner ×
+// rows, and so on for y. At most one of the two is transposed.
 typedef struct {
 	elem *z;
 	const elem *x, *y;

@@ -1,13 +1,13 @@
-// Functions over all numbers, with PyTorch's values at the ends, each within a few units in the last place.
-// On a CPU vf and vi are vectors of floats and of whole numbers, and on a card one of each
-// (device/kernels/functions.cuh): both give the same bits. FUSED(a, b, c) is a·b + c, which is rounded once
-// where a processor can.
+// Mathematical functions that are defined for all numbers, NaN and infinity included, as PyTorch defines
+// them. Each is exact to a few units in the last place. On a CPU, vf and vi are vectors of floats and of
+// integers. On a card they are one number each (device/kernels/functions.cuh). Both give the same bits.
+// FUSED(a, b, c) is a·b + c, which is rounded once where the processor has such an instruction.
 
-// x = n·ln2 + r with |r| ≤ ln2/2, and e^r − 1 (Cephes' polynomial). Adding 1.5·2^23 rounds to a whole number,
-// which is then in the low bits.
+// The parts of e^x: x = n·ln2 + r with |r| ≤ ln2/2. rest is e^r − 1, by Cephes' polynomial. Adding 1.5·2^23
+// rounds x/ln2 to an integer, which then stands in the low bits.
 typedef struct {
 	vf n, rest;
-	vi power; // 2^n, to be added to a number's bits
+	vi power; // to be added to the bits of a number, which multiplies it by 2^n
 } exponent;
 
 static inline exponent reduce(vf x) {
@@ -22,19 +22,19 @@ static inline exponent reduce(vf x) {
 	return e;
 }
 
-// e^x within 2 units in the last place, 0 below the normal numbers.
+// e^x within 2 units in the last place. It is 0 below the normal numbers.
 static inline vf vexp(vf x) {
 	const exponent e = reduce(-larger(all(-88.3762f), -x)); // in this order NaN stays NaN
 	return choose(x < all(-87.3365f), all(0), OF_BITS(BITS(e.rest + 1.0f) + e.power));
 }
 
-// e^x − 1, exact also where x is small.
+// e^x − 1, exact also for small x.
 static inline vf vexpm1(vf x) {
 	const exponent e = reduce(-larger(all(-88.3762f), -larger(all(-87.3365f), x)));
 	return choose(e.n == 0, e.rest, OF_BITS(BITS(e.rest + 1.0f) + e.power) - 1.0f);
 }
 
-// ln x of normal numbers (Cephes' polynomial): x = 2^n·f with √½ ≤ f < √2. NaN and infinity give NaN.
+// ln x for normal numbers, by Cephes' polynomial: x = 2^n·f with √½ ≤ f < √2. It is NaN for NaN and infinity.
 static inline vf vlog(vf x) {
 	const vi up = (BITS(x) - 0x3f3504f3) >> 23; // floor of the exponent of x/√½
 	const vf n = FLOATS(up), f = OF_BITS(BITS(x) - (up << 23)) - 1.0f, f2 = f * f;
@@ -51,10 +51,11 @@ static inline vf vlog(vf x) {
 }
 
 static inline vf magnitude(vf x) { return OF_BITS(BITS(x) & 0x7fffffff); }
-static inline vf signed_as(vf y, vf x) { return OF_BITS(BITS(y) | (BITS(x) & BITS(all(-0.0f)))); } // y ≥ 0
+// y ≥ 0 with the sign of x
+static inline vf signed_as(vf y, vf x) { return OF_BITS(BITS(y) | (BITS(x) & BITS(all(-0.0f)))); }
 static inline vf power_of_two(vi n) { return OF_BITS((n + 127) << 23); }
 
-// e^x, also below the normal numbers, and infinity beyond the largest.
+// e^x, with subnormal results, and infinity beyond the largest float.
 static inline vf full_exp(vf x) {
 	const exponent e = reduce(-larger(all(-89.0f), -larger(all(-104.0f), x))); // in this order NaN stays NaN
 	const vi n = WHOLE(e.n), half = n >> 1;
@@ -68,6 +69,7 @@ static inline vf full_expm1(vf x) {
 	return choose(e.n == 0, e.rest, 2.0f * FUSED(half, e.rest, half - 0.5f));
 }
 
+// ln x for all numbers: −∞ for 0, NaN for negative numbers.
 static inline vf full_log(vf x) {
 	const vi below = x < 0x1p-126f;
 	const vf y = vlog(choose(below, x * 0x1p23f, x)) - choose(below, all(15.9423847f), all(0));
@@ -75,12 +77,13 @@ static inline vf full_log(vf x) {
 	return choose((x <= 0) | (x == INFINITY), end, y);
 }
 
-// ln u for u = 1 + x as it is rounded, and the part of x that rounding took.
+// ln(1 + x) = ln u + rest: u is 1 + x rounded, and rest corrects for the part of x that the rounding lost.
 static inline vf vlog1p(vf x) {
 	const vf u = 1.0f + x, rest = (x - (u - 1.0f)) / u;
 	return full_log(u) + choose(rest == rest, rest, all(0));
 }
 
+// tanh |x| = −e/(2 + e) for e = e^(−2·|x|) − 1, with the sign of x.
 static inline vf vtanh(vf x) {
 	const vf e = full_expm1(-2.0f * magnitude(x));
 	return signed_as(-e / (2.0f + e), x);
@@ -88,7 +91,7 @@ static inline vf vtanh(vf x) {
 
 static inline vf full_sigmoid(vf x) { return 1.0f / (1.0f + full_exp(-x)); }
 
-// Polynomials for small x, and for ln(1 − |erf x|).
+// The error function: a polynomial for small x, and else 1 − e^q, where the polynomial q is ln(1 − |erf x|).
 static inline vf verf(vf x) {
 	const vf t = magnitude(x), s = x * x;
 	vf p = all(-5.96761703e-4f);
@@ -104,11 +107,12 @@ static inline vf verf(vf x) {
 	q = FUSED(q, t, -6.34846687e-1f);
 	q = FUSED(q, t, -1.28717512e-1f);
 	q = FUSED(q, t, -t);
-	// beyond 4 it is 1, where the polynomial overflows
+	// beyond 4, where the polynomial overflows, the result is 1
 	return choose(t > 0.927734375f, signed_as(choose(t > 4.0f, all(1.0f), 1.0f - full_exp(q)), x),
 	              FUSED(p, x, x));
 }
 
+// Rounds to the nearest integer, and ties to even.
 static inline vf vround(vf x) {
 	const vf t = magnitude(x), whole = all(0x1p23f);
 	return choose(t < whole, signed_as(t + whole - whole, x), x);
@@ -122,12 +126,15 @@ static inline vf vfloor(vf x) {
 static inline vf vceil(vf x) { return -vfloor(-x); }
 
 #define SQRT_HALF 0.707106781f
+// GELU x·Φ(x), and its approximation by tanh.
 static inline vf vgelu(vf x) { return 0.5f * x * (1.0f + verf(x * SQRT_HALF)); }
 static inline vf vgelu_tanh(vf x) {
 	return 0.5f * x * (1.0f + vtanh(0.797884561f * FUSED(0.044715f * x * x, x, x)));
 }
 #undef SQRT_HALF
 
+// SELU, softplus ln(1 + e^x), and log-sigmoid min(x, 0) − ln(1 + e^−|x|). Softplus is x above 20, as in
+// PyTorch.
 static inline vf vselu(vf x) { return choose(x > 0, 1.05070099f * x, 1.75809934f * full_expm1(x)); }
 static inline vf vsoftplus(vf x) { return choose(x > 20.0f, x, vlog1p(full_exp(x))); }
 static inline vf vlogsigmoid(vf x) { return choose(x < 0, x, all(0)) - vlog1p(full_exp(-magnitude(x))); }

@@ -1,6 +1,6 @@
-// Functions of groups of columns, and products of the matrices that rows are.
+// Functions of groups of columns, and products of small matrices that are stored in rows.
 
-// The largest of n numbers times sign; NaN where one is NaN.
+// max_c sign·x_c over n numbers; NaN if one of them is NaN.
 static float group_extreme(const elem *x, int64_t n, float sign) {
 	vf most = all(-INFINITY);
 	for (int64_t c = 0; c < n; c += VW) {
@@ -26,6 +26,7 @@ static float group_sum_exp(const elem *x, int64_t n, float m) {
 
 static inline float log_of(float x) { return full_log(all(x))[0]; }
 
+// The functions of weft_group_function: z_k for each group k, or softmax and log-softmax of each column.
 static void k_groups(const void *args, int64_t lo, int64_t hi) {
 	const weft_groups_args *a = args;
 	const int64_t n = a->width;
@@ -51,7 +52,7 @@ static void k_groups(const void *args, int64_t lo, int64_t hi) {
 	}
 }
 
-// g for the first of n numbers that is z, or NaN as z is, and 0 for the others.
+// dx = g for the first of n numbers that equals z, or that is NaN if z is. dx is 0 for the others.
 static void group_first_back(elem *dx, const elem *x, int64_t n, float z, float g) {
 	int64_t first = 0;
 	while (first < n - 1 && number(x + first) != z && !(z != z && number(x + first) != number(x + first)))
@@ -61,6 +62,11 @@ static void group_first_back(elem *dx, const elem *x, int64_t n, float z, float 
 	put(dx + first, all(g), 1);
 }
 
+// The gradients of these functions, with sums over the columns of a group:
+//   softmax      dx = z·(g − Σ g·z)
+//   log-softmax  dx = g − e^z·Σ g
+//   log-sum-exp  dx = g·e^(x − z)
+//   max, min     dx = g·[x = z] / the number of columns with x = z
 static void k_groups_back(const void *args, int64_t lo, int64_t hi) {
 	const weft_groups_back_args *a = args;
 	const int64_t n = a->width;
@@ -100,12 +106,13 @@ static void k_groups_back(const void *args, int64_t lo, int64_t hi) {
 			else if (a->function == WEFT_GROUP_LOG_SUM_EXP)
 				d = g * full_exp(part(a->x + at + c, left) - z);
 			else
-				d = choose(part(a->x + at + c, left) == z, g, (vf){0}) / total; // of NaN, 0/0
+				d = choose(part(a->x + at + c, left) == z, g, (vf){0}) / total; // 0/0 if z is NaN
 			put(a->dx + at + c, d, left);
 		}
 	}
 }
 
+// z_pq = Σ_r x_pr · y_rq for each group of each row.
 static void k_row_product(const void *args, int64_t lo, int64_t hi) {
 	const weft_row_product_args *a = args;
 	const int64_t rows = a->rows, inner = a->inner, cols = a->cols;

@@ -1,37 +1,40 @@
-// Work on rows whose columns are those of a group of heads, one head after another: sums of gathered rows
-// with a coefficient for each edge and head, and dot products with them. The loops over a run's edges are
-// inside, so that sums stay in registers.
+// Kernels over the columns of a group of heads, one head after another: sums of gathered rows with a
+// coefficient for each edge and head, and dot products with gathered rows. The loop over a run's edges is the
+// inner one, so that sums stay in registers.
 
-// A group of at most VW heads; its columns as vectors, the last of them of `tail` lanes where VW does not
-// divide them. A layer's groups have VW heads, but for the last one. Heads that are some of a layer's are
-// grouped as they are there.
+// A group of at most VW heads, whose columns are taken as vectors. If VW does not divide the number of
+// columns, the last vector has `tail` lanes. The groups of a layer have VW heads, but for the last one. A
+// kernel that computes some heads of a layer groups them as the layer does.
 typedef struct {
 	int64_t head, from, width; // first head, first column, columns of a head
 	int heads, vectors, tail;
-	int layer_heads, layer_places; // of the layer's group: its heads, and the places that its edges take
-	const int32_t *head_of; // of each column, its head in the group; 0 behind the last
-	float *scratch;      // a row for each run of a batch, in CACHE bytes or one row
+	int layer_heads, layer_places; // of the layer's group: its heads, and the places of an edge
+	const int32_t *head_of; // the head of each column, within the group; 0 behind the last
+	float *scratch;      // a row for each run of a batch, in CACHE bytes, or one row
 	float *open, *open2; // a row each
-	float *of_edges;     // a row for each edge of a batch, from their features; where there is an edge_weight
+	// a row for each edge of a batch, computed from its features; only if there is an edge_weight
+	float *of_edges;
 } group;
 
 static inline int64_t vectors_of_heads(int64_t heads, int64_t width) { return (heads * width + VW - 1) / VW; }
 
-// Of a row of floats, and of elements.
+// The bytes of a row of floats, and of a row of elements.
 static inline int64_t row_bytes(const group *g) { return g->vectors * sizeof(vf); }
 static inline int64_t elem_bytes(int64_t vectors) { return vectors * VW * sizeof(elem); }
 
-// From the group's first column on.
+// The place of the group's sums in z, from the group's first column on.
 static inline sum_place place_of(void *z, int type, const group *g) {
 	return (sum_place){type == WEFT_BFLOAT16 ? (void *)((bfloat16 *)z + g->from) : (float *)z + g->from, type,
 	                   g->open};
 }
 
-// What an edge takes of the second cache, for batches with of_edges, which fill a quarter of it.
+// The bytes of the second-level cache that an edge takes: `rows` rows of elements, and its row in of_edges. A
+// batch with of_edges fills a quarter of that cache.
 static inline int64_t bytes_of_edge(const weft_attention_args *a, int64_t vectors, int rows) {
 	return rows * elem_bytes(vectors) + (a->edge_weight ? 4 * vectors * (int64_t)sizeof(vf) : 0);
 }
 
+// Prepares g for next_group. It takes a workspace.
 static inline void first_group(group *g, const weft_attention_args *a) {
 	const int64_t width = a->width, most = a->heads < VW ? a->heads : VW,
 	              columns = weft_group_columns(a->heads, width);
@@ -43,14 +46,14 @@ static inline void first_group(group *g, const weft_attention_args *a) {
 	             .of_edges = (float *)((char *)head_of + weft_attention_workspace(a->heads, width, 0))};
 }
 
-// Returns 0 after the last group, and has left the first one's workspace then.
+// Moves g to the next group of heads. After the last group it leaves the workspace and returns 0.
 static inline int next_group(group *g, const weft_attention_args *a) {
 	g->head += g->heads;
 	if (g->head >= a->heads) {
 		weft_leave_workspace(&a->workspaces, g->head_of);
 		return 0;
 	}
-	// in the layer, where the group's first head is and where the layer's group begins
+	// the group's first head, and the first head of the layer's group, counted in the layer
 	const int64_t at = a->first_head + g->head, begin = at / VW * VW;
 	g->layer_heads = a->layer_heads - begin < VW ? a->layer_heads - begin : VW;
 	g->layer_places = places_of(g->layer_heads);
@@ -67,7 +70,7 @@ static inline row_runs runs_of(const batch *b, const group *g) {
 	return (row_runs){b->run, b->runs, b->P, b->other, g->heads, g->width, g->head_of};
 }
 
-// The batch's rows of_edges: Σ_f features_ef · edge_weight_fc.
+// Computes the rows of_edges of a batch: of_edges_ec = Σ_f features_ef · edge_weight_fc.
 INLINE void edge_rows_block(const batch *b, const group *g, int64_t v0, const int nb, const int tail) {
 	const weft_attention_args *a = b->a;
 	const int64_t cols = a->heads * g->width;
@@ -91,7 +94,7 @@ static __attribute__((noinline, noclone)) void edge_rows(const batch *b, const g
 	EACH_BLOCK(g->vectors, g->tail, edge_rows_block, b, g)
 }
 
-// sums_fc += features_f · d_c for one edge's d, a block; rows of sums are cols apart.
+// sums_fc += features_f · d_c for one edge and a block of columns. Rows of sums are cols apart.
 INLINE void add_outer(float *sums, int64_t cols, const elem *features, int64_t count, const vf *d,
                       const int nb, const int tail) {
 	for (int64_t f = 0; f < count; f++, sums += cols) {
@@ -102,11 +105,11 @@ INLINE void add_outer(float *sums, int64_t cols, const elem *features, int64_t c
 	}
 }
 
-// The sums of GATv2's backward pass, z for each run and z2 over all of them, with t = row + fixed:
+// Sums of GATv2's backward pass. z has a row for each run, and z2 has one row over all runs:
 //   z_c  += a_c · Σ_e coef_e,head · LeakyReLU'(t_ec)
-//   z2_c += Σ_e coef_e,head · LeakyReLU(t_ec)
-// With d = coef·LeakyReLU'(t) the second is taken as Σ d·row + fixed·Σ d, one product for each run: it loses
-// what cancels where row and fixed are far larger than t. No run is empty.
+//   z2_c += Σ_e coef_e,head · LeakyReLU(t_ec),  t_ec = row_ec + fixed_c
+// With d = coef·LeakyReLU'(t) the second sum is computed as Σ d·row + fixed·Σ d, which takes one product for
+// each run. It loses digits if row and fixed are far larger than t. No run is empty.
 typedef struct {
 	const batch *b;
 	const elem *rows;  // of the other ends
@@ -114,21 +117,22 @@ typedef struct {
 	const float *a;
 	int64_t cols;
 	float slope;
-	const float *coef; // of the batch's first edge
+	const float *coef; // from the batch's first edge on
 	sum_place z;       // of the runs' rows
-	const float *more; // of each run, a row of the group's vectors that is added to z besides; may be NULL
+	const float *more; // for each run a row of the group's vectors, which is also added to z; may be NULL
 	float *z2;         // one row, may be NULL
-	// with features: a row of the group's vectors for each of the batch's edges, which is added to t, else
-	// NULL
+	// with features: a row of the group's vectors for each edge of the batch, which is added to t. Else NULL.
 	const float *of_edges;
-	float *weight;     // where features_ef · coef_e,head · LeakyReLU'(t_ec) are added up, may be NULL
+	// features_ef · coef_e,head · LeakyReLU'(t_ec) is added here, over all edges; may be NULL
+	float *weight;
 } slope_sum;
 
-// The batch's row of edge e of a run, at a block.
+// The row of of_edges of edge e of a run, from the block's first column on.
 INLINE const float *edge_row(const float *of_edges, const group *g, const run *r, int64_t e, int64_t v0) {
 	return of_edges + ((r->at + e) * g->vectors + v0) * VW;
 }
 
+// sum_slopes over the block of columns that begins with vector v0.
 INLINE void slope_block(const slope_sum *s, const group *g, const int two, int64_t v0, const int nb,
                         const int tail) {
 	const batch *b = s->b;
@@ -142,7 +146,7 @@ INLINE void slope_block(const slope_sum *s, const group *g, const int two, int64
 	for (const run *r = b->run; r < b->run + b->runs; r++) {
 		const elem *fixed = s->fixed + r->row * s->cols + v0 * VW;
 		const float *coef = s->coef + r->at * P;
-		vf acc[BLOCK], slopes[BLOCK], below[BLOCK]; // t > 0 where the row is above −fixed
+		vf acc[BLOCK], slopes[BLOCK], below[BLOCK]; // t > 0 if the row is above −fixed
 		for (int v = 0; v < nb; v++) {
 			acc[v] = (vf){0};
 			below[v] = -load_block(fixed, v, nb, tail);
@@ -193,13 +197,13 @@ static __attribute__((noinline, noclone)) void sum_slopes(const slope_sum *s, co
 	}
 }
 
-// Products, per head, of the rows of the other ends with the runs' rows, both kinds in one pass where both
-// are asked for:
+// Products, for each head, of the rows at the other ends with the rows of the runs. Both kinds are computed
+// in one pass if both are wanted:
 //   score_e = Σ_c a_c · LeakyReLU(row_ec + target_c)
 //   dot_e   = Σ_c row_ec · factor_c
-// (If the rows are those of targets, target stands for the source: the sum is the same.) With features of
-// edges each edge has a row of its own, which is added to row_ec in a score; and in a dot product to row_ec,
-// or to factor_c if that is the source's.
+// If the rows are those of targets, `target` stands for the source: the sum is the same. With features, each
+// edge has a row of its own. In a score it is added to row_ec. In a dot product it is added to row_ec, or to
+// factor_c if that is the source's.
 enum edge_rows { NO_EDGE_ROWS, WITH_ROWS, WITH_FACTOR };
 typedef struct {
 	const batch *b;
@@ -207,27 +211,27 @@ typedef struct {
 	int64_t cols;
 	const float *a;
 	float slope;
-	float *score, *dot; // of the batch's first edge; one of them may be NULL, and is with rows of edges
+	float *score, *dot; // from the batch's first edge on; one may be NULL, and is with rows of edges
 	enum edge_rows edge;
 } dot_rows;
 
-// What a run's edges have in common, of a vector's columns.
+// The values that the edges of a run share, for the columns of a vector.
 typedef struct {
 	vf a, target, factor;
 } fixed_part;
 
-// What is computed for an edge, and of which columns: heads of `full` whole vectors, and of `tail` columns
-// more. With pairs two heads of half a vector are taken for one. What an edge reads besides its row stays in
-// registers where one head has few vectors.
+// The variant of the loop over edges: which products are computed, and of which columns. A head has `full`
+// whole vectors, and `tail` more columns. With pairs, two heads of half a vector each are taken as one. With
+// few, one head has few vectors, and the values in `fixed` stay in registers.
 typedef struct {
 	int score, dot, few, pairs;
 	enum edge_rows edge;
-	int places;               // of an edge's heads, or pairs of heads
+	int places;               // places of an edge: its heads, or pairs of heads
 	int heads, full, tail;
 	int64_t vectors, ahead;
-	const elem *target, *factor;  // the run's
-	const int32_t *other, *far;   // and its edges'
-	const float *of_edges;        // of the run's first edge
+	const elem *target, *factor;  // the run's rows
+	const int32_t *other, *far;   // the run's other ends
+	const float *of_edges;        // from the run's first edge on
 	fixed_part fixed[3];
 } products;
 
@@ -242,6 +246,7 @@ INLINE fixed_part fixed_at(const dot_rows *d, const products *p, int64_t c, cons
 	return f;
 }
 
+// Adds the products of `lanes` columns from c on to *score and *dot.
 INLINE void add_products(vf *score, vf *dot, const dot_rows *d, const products *p, const elem *row,
                          const float *of_edge, int64_t c, fixed_part f, const int lanes) {
 	vf x = part(row + c, lanes);
@@ -255,6 +260,8 @@ INLINE void add_products(vf *score, vf *dot, const dot_rows *d, const products *
 		*dot += x * f.factor;
 }
 
+// The products of edge e of a run. score[h] and dot[h] become vectors, whose lanes add up to the products of
+// head h.
 INLINE void edge_products(vf *score, vf *dot, const dot_rows *d, const products *p, int64_t e) {
 	const elem *row = d->rows + p->other[e] * d->cols, *later = d->rows + p->far[e + p->ahead] * d->cols;
 	const float *of_edge = p->of_edges + e * p->vectors * VW;
@@ -278,18 +285,18 @@ INLINE void edge_products(vf *score, vf *dot, const dot_rows *d, const products 
 	}
 }
 
-// Edges are taken together until their heads fill a vector, of which every lane is the sum of the lanes of
-// one head's products: four of these at a time are added up as far as they go.
+// Several edges are taken together, so that their heads fill a vector. Each lane of that vector is the sum
+// over the lanes of one head's products. Four such sums are made at a time where possible.
 INLINE void dots_of(const dot_rows *d, const group *g, products p) {
 	const batch *b = d->b;
-	// edges whose products are added up together, and those of them that make up four vectors
+	// edges_per_vector: edges whose products are added up together; at_once: how many of them have four sums
 	const int P = p.pairs ? 2 * p.places : p.places, edges_per_vector = edges_of_vector(P),
 	          at_once = p.places < 4 ? 4 / p.places : 1;
-	vf s[VW] = {{0}}, t[VW] = {{0}};                // zero in places of no head
-	// left as they were for places of no edge, which nobody reads
+	vf s[VW] = {{0}}, t[VW] = {{0}};                // stays zero in places of no head
+	// places of no edge keep earlier values, which nobody reads
 	vf score[VW / 4] = {{0}}, dot[VW / 4] = {{0}};
 	p.ahead = ahead_of(elem_bytes(p.vectors));
-	// wide rows come from memory a tenth sooner if they are asked for twice as early as for sums
+	// wide rows come from memory a tenth sooner if they are prefetched twice as early as for sums
 	if (p.ahead < 32)
 		p.ahead = 2 * p.ahead < 32 ? 2 * p.ahead : 32;
 	for (const run *r = b->run; r < b->run + b->runs; r++) {
@@ -306,7 +313,8 @@ INLINE void dots_of(const dot_rows *d, const group *g, products p) {
 		}
 		for (int64_t e = 0; e < r->edges; e += edges_per_vector) {
 			const int edges = lesser(edges_per_vector, r->edges - e);
-			for (int i = 0; i < edges; i += at_once) { // behind a row's last edge it is there again
+			// behind the last edge of a row the last one is repeated
+			for (int i = 0; i < edges; i += at_once) {
 				for (int j = 0; j < at_once; j++)
 					edge_products(s + j * p.places, t + j * p.places, d, &p, e + i + j);
 				for (int k = 0; k < at_once * p.places; k += 4) {
@@ -324,8 +332,9 @@ INLINE void dots_of(const dot_rows *d, const group *g, products p) {
 	}
 }
 
-// The number of a head's vectors is a constant for the common widths, and that of heads where it is one or
-// four: "attention v2" of widths 64, 128 and 256 takes between a half and twice longer without.
+// The number of vectors of a head is a constant for the common widths. The number of heads is a constant if
+// it is one or four. Without these constants "attention v2" of widths 64, 128 and 256 takes between a half
+// and twice longer.
 INLINE void dots_without_edges(const dot_rows *d, const group *g, const int score, const int dot) {
 	const int P = d->b->P, heads = g->heads, full = g->width / VW, tail = g->width % VW;
 	const int64_t vectors = g->vectors;

@@ -1,7 +1,11 @@
-// Every kernel at one SIMD level. The level's file defines the vector type vf of VW floats with load_float,
-// store_float and their forms for the first n lanes, the sums of lanes sums_of_four, across and
-// across_halves, REGISTERS, how many accumulators fit beside the operands, and NARROWER, the kernels for
-// narrow rows of 1, 2, … columns of floats, where it has any.
+// All kernels at one SIMD level. The file of the level includes this one. Before that it defines:
+//   vf            the vector type, of VW floats
+//   load_float, store_float, load_n_float, store_n_float
+//                 a whole vector, or its first n lanes
+//   sums_of_four, across, across_halves
+//                 sums over the lanes of several vectors
+//   REGISTERS     how many accumulators fit into registers beside the operands
+//   NARROWER      the kernels for rows of 1, 2, … columns, narrower than a vector; some levels have none
 #include "take.h"
 #include "vector.h"
 #include <float.h>
@@ -9,8 +13,8 @@
 #include <stddef.h>
 #include <stdlib.h>
 
-// Has a vector be loaded once and then stay in a register, where the compiler would use it from memory again
-// and again.
+// Keeps a vector in a register after one load. Without this the compiler may use it from memory again and
+// again.
 #if defined(__SSE2__)
 #define IN_REGISTER(vector) __asm__("" : "+v"(vector))
 #else
@@ -21,18 +25,19 @@ typedef uint64_t v64 __attribute__((vector_size(sizeof(vf))));
 typedef double vd __attribute__((vector_size(sizeof(vf))));
 typedef float hf __attribute__((vector_size(sizeof(vf) / 2)));
 
-static inline vf positive(vf t, vf a, vf b) { return where_greater(t, (vf){0}, a, b); } // t > 0 ? a : b
+// t > 0 ? a : b, lane by lane
+static inline vf positive(vf t, vf a, vf b) { return where_greater(t, (vf){0}, a, b); }
 
-static inline vf leaky_v(vf t, vf slope) { return larger(t * slope, t); } // slope ≤ 1
+static inline vf leaky_v(vf t, vf slope) { return larger(t * slope, t); } // LeakyReLU, for slope ≤ 1
 
-// from, from + 1, … in the lanes, for from ≤ VW.
+// The numbers from, from + 1, … in the lanes, for from ≤ VW.
 static inline vi numbers(int from) {
 	static const int32_t all_numbers[32] = {0,  1,  2,  3,  4,  5,  6,  7,  8,  9,  10, 11, 12, 13, 14, 15,
 	                                        16, 17, 18, 19, 20, 21, 22, 23, 24, 25, 26, 27, 28, 29, 30, 31};
 	return (vi)load((const float *)all_numbers + from);
 }
 
-// The lanes from w on, and then those before.
+// Rotates the lanes by w: the lanes from w on come first, and the lanes before w follow.
 static inline vf rotate(vf v, const int w) {
 	return __builtin_shuffle(v, numbers(w) & (VW - 1));
 }
@@ -45,11 +50,11 @@ static inline vf lane_sums(const vf *v) {
 	return across(u);
 }
 
-// Whether P heads of so many columns are taken two in a vector, which has halves of at least four lanes.
+// Whether two heads of `width` columns share a vector. A half of a vector then has at least four lanes.
 static inline int in_pairs(int P, int64_t width) { return VW > 4 && P > 1 && 2 * width == VW; }
 
-// Puts what across_halves has made of sums_of_four in order: lanes 2i and 2i+1 are of the lower and the upper
-// half of vector i.
+// Reorders the result of across_halves(sums_of_four): lanes 2i and 2i+1 become the sums of the lower and the
+// upper half of vector i.
 static inline vf in_order(vf sums) {
 	vi order;
 	for (int l = 0; l < VW; l++)
@@ -65,7 +70,7 @@ static inline vf half_sums(const vf *v) {
 	return in_order(across_halves(u));
 }
 
-// The first n of a vector's lanes; where n is the constant VW, nothing is masked.
+// Load and store the first n lanes of a vector. If n is the constant VW, nothing is masked.
 #define part(p, n) ((n) == VW ? load(p) : load_n(p, n))
 #define put(p, v, n) ((n) == VW ? store(p, v) : store_n(p, v, n))
 
@@ -78,9 +83,9 @@ static inline vf first_lanes(vf x, int n, vf fill) {
 // v with zeros behind its first n lanes.
 INLINE vf only(vf v, int n) { return n == VW ? v : first_lanes(v, n, (vf){0}); }
 
-// VW/2 numbers in double precision.
+// Converts VW/2 floats to double precision.
 static inline vd wide(const float *p) {
-#if defined(WIDE) // GCC makes two vectors and joins them
+#if defined(WIDE) // one instruction, where GCC makes two vectors and joins them
 	return (vd)WIDE(p);
 #endif
 	hf v;
@@ -88,7 +93,8 @@ static inline vd wide(const float *p) {
 	return __builtin_convertvector(v, vd);
 }
 
-// Each lane gets the sum of the lanes that are a multiple of P away, added in halves.
+// Each lane becomes the sum of the lanes whose distance from it is a multiple of P. The lanes are added in
+// halves.
 INLINE vf sum_of_edges(vf v, const int P) {
 	for (int w = VW / 2; w >= P; w /= 2)
 		v += rotate(v, w);
@@ -97,7 +103,7 @@ INLINE vf sum_of_edges(vf v, const int P) {
 
 static inline float lane_sum(vf v) { return sum_of_edges(v, 1)[0]; }
 
-// What functions.h takes of vectors.
+// The operations that functions.h needs, on vectors.
 static inline vf choose(vi mask, vf a, vf b) { return (vf)(((vi)a & mask) | ((vi)b & ~mask)); }
 static inline vf truth(vi mask) { return (vf)((vi)all(1.0f) & mask); }
 #define BITS(x) ((vi)(x))
@@ -109,7 +115,7 @@ static inline float sine(float x) { return sinf(x); }
 static inline float cosine(float x) { return cosf(x); }
 #include "functions.h"
 
-// A vector whose lanes add up to the dot product.
+// Returns a vector whose lanes add up to ⟨a, b⟩, for n numbers each.
 static inline vf dot_lanes(const elem *a, const float *b, int64_t n) {
 	vf s[4] = {{0}};
 	int64_t i = 0;
@@ -123,8 +129,9 @@ static inline vf dot_lanes(const elem *a, const float *b, int64_t n) {
 	return (s[0] + s[1]) + (s[2] + s[3]);
 }
 
-// y += c·x. What is left over after whole vectors is stored with the whole vector that ends it, where there
-// is one: the next load would wait for a masked store beside it.
+// y += c·x, for n numbers. The columns that follow the last whole vector are stored together with those
+// before them, as the whole vector that ends the row. A masked store would delay the next load beside it.
+// Only a row that is shorter than a vector has a masked store.
 static inline void axpy(elem *y, float c, const float *x, int64_t n) {
 	const int64_t end = n < VW ? 0 : n - VW;
 	const int lanes = n < VW ? n : VW;
@@ -134,7 +141,8 @@ static inline void axpy(elem *y, float c, const float *x, int64_t n) {
 	put(y + end, last, lanes);
 }
 
-// The kernels for rows of so many columns, where a vector has more lanes; else NULL.
+// Returns the kernels for rows of `cols` columns, if a vector of this level has more lanes. Else it returns
+// NULL.
 static inline const weft_narrow *narrower(int64_t cols) {
 #if defined(NARROWER) && !defined(WEFT_OF_BFLOAT16)
 	static const weft_narrow *const from[] = {NARROWER};

@@ -1,5 +1,5 @@
-// Elsewhere this is the only level. On x86 it runs where AVX2 is not there, which is rare: what it gains by
-// more of the compiler's time is not worth that time in every build.
+// On processors other than x86 this is the only level. On x86 it runs where AVX2 is missing, which is rare.
+// There its gain from optimisation is not worth the compiler's time in every build.
 #if defined(__x86_64__)
 #pragma GCC optimize("O1")
 #endif
@@ -35,7 +35,7 @@ static inline vf larger(vf a, vf b) { return (vf)(((vu)a & (vu)(a > b)) | ((vu)b
 static inline vf where_greater(vf x, vf y, vf a, vf b) {
 	return (vf)(((vu)a & (vu)(x > y)) | ((vu)b & ~(vu)(x > y)));
 }
-// Whether a lane of v is not 0; lanes are all ones or 0.
+// Whether any lane of v is not 0. The bits of a lane are all ones, or all 0.
 static inline int any_bit(vf v) {
 	vu bits = (vu)v;
 	return (bits[0] | bits[1] | bits[2] | bits[3]) != 0;
@@ -43,7 +43,7 @@ static inline int any_bit(vf v) {
 typedef uint64_t v64 __attribute__((vector_size(16)));
 // The products of the lower halves of each 64 bits.
 static inline vu multiply(vu a, vu b) { return (vu)(((v64)a & 0xffffffffu) * ((v64)b & 0xffffffffu)); }
-// Of four vectors: lane i of each 128 bits is the sum of these 128 bits of v[i].
+// Lane i of the result is the sum of v[i], for four vectors.
 static inline vf sums_of_four(const vf *v) {
 	vf s;
 	for (int i = 0; i < VW; i++)
@@ -51,8 +51,9 @@ static inline vf sums_of_four(const vf *v) {
 	return s;
 }
 static inline vf across(const vf u[1]) { return u[0]; }
-static inline vf across_halves(const vf u[1]) { return u[0]; } // a half has no four lanes: not asked for
-// Of 64 numbers, which are above 0 and which below.
+// never called, as a half has fewer than four lanes
+static inline vf across_halves(const vf u[1]) { return u[0]; }
+// Bit i of above and of below says whether x[i] is above 0, and below 0, for 64 numbers.
 static inline void signs(const float *x, uint64_t *above, uint64_t *below) {
 	*above = *below = 0;
 	for (int i = 0; i < 64; i++) {

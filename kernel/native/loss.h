@@ -1,7 +1,7 @@
-// Losses. A tile's loss is summed in double precision; the gradient is scaled by one over the number of
-// terms.
+// Losses over a list of rows. The loss of a tile is summed in double precision. Gradients are multiplied by
+// scale, which is 1 / the number of terms.
 
-// The largest of at least one number; NaN may be passed over.
+// The largest of n ≥ 1 numbers. It may ignore NaN.
 static inline float largest(const float *x, int64_t n) {
 	vf tops = all(x[0]);
 	int64_t i = 0;
@@ -16,7 +16,8 @@ static inline float largest(const float *x, int64_t n) {
 	return top;
 }
 
-// Cross-entropy of softmax: ℓ_i = ln Σ_c exp(x_ic) − x_i,label ; dℓ/dx_ic = softmax_c − [c = label]
+// Cross-entropy of softmax:
+//   ℓ_i = ln Σ_c exp(x_ic) − x_i,label ; dℓ/dx_ic = softmax_c − [c = label]
 static void k_cross_entropy(const void *args, int64_t lo, int64_t hi) {
 	const weft_loss_args *a = args;
 	int64_t cols = a->cols;
@@ -50,7 +51,7 @@ static void k_cross_entropy(const void *args, int64_t lo, int64_t hi) {
 	}
 }
 
-// Σ ln(1 + p) over the lanes, which become zero.
+// Σ ln(1 + p) over the lanes. The lanes become zero.
 static inline double log_factors(vd p[2]) {
 	double sum = 0;
 	for (int h = 0; h < 2; h++) {
@@ -61,9 +62,10 @@ static inline double log_factors(vd p[2]) {
 	return sum;
 }
 
-// Binary cross-entropy of logits, summed over the columns: ℓ = max(x, 0) − x·y + ln(1 + e^−|x|) ; dℓ/dx =
-// σ(x) − y. A logarithm is taken of a product, Π(1 + e) = 1 + p with p ← p + e + p·e: no small e is lost, and
-// 512 factors are at most 2^512.
+// Binary cross-entropy of logits, summed over the columns:
+//   ℓ = max(x, 0) − x·y + ln(1 + e^−|x|) ; dℓ/dx = σ(x) − y
+// One logarithm is taken of a product of many factors, Π(1 + e) = 1 + p with p ← p + e + p·e. In this form no
+// small e is lost. 512 factors are at most 2^512. A target of NaN is no term.
 static void k_binary_cross_entropy(const void *args, int64_t lo, int64_t hi) {
 	const weft_loss_args *a = args;
 	int64_t cols = a->cols;
@@ -99,8 +101,8 @@ static void k_binary_cross_entropy(const void *args, int64_t lo, int64_t hi) {
 	}
 }
 
-// How many rows have their largest logit at the label. Of equal ones the first is taken; NaN is passed over,
-// but for a row's first, which is taken.
+// The number of rows whose largest logit is that of the label. Of equal logits the first is the largest. NaN
+// is ignored, unless it is the row's first logit, which is then the largest.
 static void k_hits(const void *args, int64_t lo, int64_t hi) {
 	const weft_loss_args *a = args;
 	for (int64_t t = lo; t < hi; t++) {

@@ -1,7 +1,8 @@
-// Aggregation by the largest value, with the source that gave it. NaN is larger than any number, so that it
-// never goes unseen, and the smallest id wins a tie.
+// Maximum over neighbours, and the source that has it: z_ic = max_j x_jc, arg_ic = the id of that j. NaN is
+// larger than any number, so that it is never hidden. Of equal values the one with the smallest id wins.
 
-// Extends z and arg by x and its ids, element by element; an arg of −1 stands for no value yet.
+// z = max(z, x) and arg = the id of the larger one, element by element. An arg of −1 says that there is no
+// value yet.
 INLINE void merge_max(elem *z, int32_t *arg, vf x, vi id, int v, const int nb, const int tail) {
 	vf old = load_block(z, v, nb, tail);
 	vi at = (vi)load_block((const float *)arg, v, nb, tail), first = id < at;
@@ -15,6 +16,7 @@ static inline vi id_of(const int32_t *source_ids, int64_t j) {
 	return (source_ids ? source_ids[j] : (int32_t)j) - (vi){0};
 }
 
+// z = 0 and arg = −1.
 INLINE void begin_max(elem *z, int32_t *arg, const int nb, const int tail) {
 	for (int v = 0; v < nb; v++) {
 		store_block(z, (vf){0}, v, nb, tail);
@@ -22,9 +24,9 @@ INLINE void begin_max(elem *z, int32_t *arg, const int nb, const int tail) {
 	}
 }
 
-// Rows lo … hi−1. A row's edges come in ascending order of the source's row, so that the first of equal
-// values wins where ids are rows (any_order not set). A row with a number that is NaN, or infinite, is gone
-// over again edge by edge.
+// Rows lo … hi−1. The edges of a row ascend by the source's row. So if ids are rows, the first of equal
+// values wins without a comparison of ids; any_order is not set then. A row that has NaN or infinity is
+// computed once more, edge by edge.
 INLINE void max_block(const weft_max_args *a, int64_t lo, int64_t hi, int64_t v0, const int nb,
                       const int tail) {
 	int64_t cols = a->cols, last = a->edges.entries;
@@ -42,7 +44,7 @@ INLINE void max_block(const weft_max_args *a, int64_t lo, int64_t hi, int64_t v0
 		if (k == end && a->first)
 			begin_max(z, arg, nb, tail);
 		if (k < end) {
-			vf top[BLOCK], finite[BLOCK]; // finite: 0, or NaN where a number was NaN or infinite
+			vf top[BLOCK], finite[BLOCK]; // finite: 0, or NaN if a number was NaN or infinite
 			vi from[BLOCK], any = {0};
 			int32_t j = a->edges.indices[k];
 			prefetch_block(x + a->edges.indices[k + ahead] * cols, nb, tail);
@@ -107,14 +109,13 @@ static void k_max(const void *args, int64_t lo, int64_t hi) {
 	EACH_BLOCK(vectors, tail, max_block, a, lo, hi)
 }
 
-// acc += g where arg is the id.
+// acc_c += g_c for the columns whose arg is the id.
 INLINE void max_back_add(vf *acc, const elem *g, const float *arg, vi id, const int nb, const int tail) {
 	for (int v = 0; v < nb; v++)
 		acc[v] += (vf)((vi)load_block(g, v, nb, tail) & ((vi)load_block(arg, v, nb, tail) == id));
 }
 
-// Sources lo … hi−1: adds what each destination that it is the maximum of passes back. A duplicate edge
-// counts once.
+// Sources lo … hi−1: dx_jc += Σ g_ic over the destinations i whose arg_ic is j. A duplicate edge counts once.
 INLINE void max_back_block(const weft_max_back_args *a, int64_t lo, int64_t hi, int64_t v0, const int nb,
                            const int tail) {
 	int64_t cols = a->cols, last = a->edges.entries;

@@ -1,14 +1,15 @@
-// The kernels over rows that are narrower than a level's vectors: the same code at vectors of VW = 1, 2, 4
-// or 8 lanes, so that a row of VW … 2·VW − 1 columns is one vector, or two that overlap. Nothing beside the
-// row is read: a part of a wider vector takes as long as all of it, which mostly lies across two cache
-// lines, and rows from memory then take twice as long. Sums have the bits of the wider vectors', as each
-// lane is a column.
+// The kernels for rows that are narrower than a level's vectors. They are the same code with vectors of 1, 2,
+// 4 or 8 lanes (VW). A row of VW … 2·VW − 1 columns is one vector, or two that overlap. So nothing beside the
+// row is read. A masked part of a wider vector would take as long as the whole vector. That mostly lies
+// across two cache lines, so that rows from memory would take twice as long. Each lane is a column, so that
+// sums have the same bits as those of the wider vectors.
 #include <stddef.h>
 #include <stdint.h>
 
 #define NARROW
 
-// One lane has three idle ones: compilers make poor code of vectors of one.
+// A vector of one lane has three lanes that are not used, as compilers make poor code of vectors of one
+// float.
 typedef float vf __attribute__((vector_size(VW == 1 ? 16 : 4 * VW)));
 
 enum { REGISTERS = 4 };
@@ -27,7 +28,7 @@ static inline vf larger(vf a, vf b) { return (vf)(((vi)a & (a > b)) | ((vi)b & ~
 static inline vf where_greater(vf x, vf y, vf a, vf b) {
 	return (vf)(((vi)a & (x > y)) | ((vi)b & ~(x > y)));
 }
-// Whether a lane of v is not 0; lanes are all ones or 0.
+// Whether any lane of v is not 0. The bits of a lane are all ones, or all 0.
 static inline int any_bit(vf v) {
 	int32_t bits = 0;
 	for (int i = 0; i < VW; i++)
@@ -37,7 +38,7 @@ static inline int any_bit(vf v) {
 
 #define IN_REGISTER(vector)
 
-// and no narrower kernels.
+// There are no narrower kernels.
 static inline const weft_narrow *narrower(int64_t cols) { return NULL; }
 
 #include "block.h"

@@ -1,8 +1,8 @@
-// Normalisation, with the activation and the dropout after it: z = mask(act(y)), y = γ·x̂ + β, x̂ = (x −
-// mean)·rstd. The backward kernels compute y and the mask again, so that nobody reads z, and g' = dLoss/dy =
-// g·mask·act'(y) takes the place of g.
+// Batch norm and layer norm, with the activation and the dropout that follow: z = mask(act(y)), y = γ·x̂ + β,
+// x̂ = (x − mean)·rstd. The backward kernels compute y and the mask again, so that they need not read z. They
+// write g' = dLoss/dy = g·mask·act'(y) over g.
 
-// dLoss/dy from g = dLoss/dz
+// g' = dLoss/dy from g = dLoss/dz, for n lanes.
 INLINE vf before(vf g, vf y, const float *keep, int n, const int activation) {
 	if (activation == WEFT_RELU || activation == WEFT_LEAKY_RELU) // y has the sign of act(y)
 		g *= derivative(y, activation);
@@ -16,10 +16,11 @@ INLINE vf before(vf g, vf y, const float *keep, int n, const int activation) {
 // Batch norm (Ioffe & Szegedy 2015): mean and rstd belong to the column.
 //   dx = γ·rstd·(g' − mean(g') − x̂·mean(g'·x̂))
 
-// A tile's means and sums of squared deviations, which Chan's formula joins (merge_moments). They are made of
-// sums of d = x − x_0, where x_0 is the median of three rows of the tile: near the mean, so that little is
-// lost when (Σd)²/n is taken from Σd². Even an x_0 that is far from all other rows adds itself to the result,
-// which Σd² then exceeds at most as many times as the tile has rows.
+// The means and the sums of squared deviations of a tile, which Chan's formula joins (merge_moments). They
+// are computed from sums of d = x − x_0, where x_0 is the median of three rows of the tile. It is near the
+// mean, so that little is lost when (Σd)²/n is subtracted from Σd². Even if x_0 is far from all other rows,
+// it is one of them and adds itself to the result. So Σd² exceeds the result at most by a factor of the
+// number of rows.
 static inline float median(float a, float b, float c) {
 	float low = a < b ? a : b, high = a < b ? b : a;
 	return c < low ? low : c > high ? high : c;
@@ -29,6 +30,7 @@ typedef struct {
 	piece_buffer middle, d1, d2;
 } moments_piece;
 
+// Adds d and d² of n lanes of each piece to the sums at place `at`. Pieces are `apart` numbers apart.
 INLINE void moments_at(moments_piece *m, int64_t at, const elem *x, int64_t apart, const int pieces, int n) {
 	vf middle = part(m->middle + at, n), sum = {0}, squares = {0};
 	for (int k = 0; k < pieces; k++) {
@@ -41,7 +43,7 @@ INLINE void moments_at(moments_piece *m, int64_t at, const elem *x, int64_t apar
 	store(m->d2 + at, load(m->d2 + at) + squares);
 }
 
-// So many pieces of n numbers.
+// Adds `pieces` pieces of n numbers each.
 INLINE void moments_pieces(moments_piece *m, const elem *x, int64_t apart, const int pieces, int64_t n) {
 	int64_t p = 0;
 	for (; p + VW <= n; p += VW)
@@ -50,6 +52,7 @@ INLINE void moments_pieces(moments_piece *m, const elem *x, int64_t apart, const
 		moments_at(m, p, x, apart, pieces, n - p);
 }
 
+// The mean and m2 of each column over each tile.
 static void k_moments(const void *args, int64_t lo, int64_t hi) {
 	const weft_moments_args *a = args;
 	int64_t cols = a->cols, rows = piece_rows(cols);
@@ -84,11 +87,12 @@ static void k_moments(const void *args, int64_t lo, int64_t hi) {
 		}
 }
 
-// What batch norm knows of the columns of a piece: y = (x − mean)·scale + β.
+// The vectors of batch norm, repeated for the rows of a piece: y = (x − mean)·scale + β with scale = γ·rstd.
 typedef struct {
 	piece_buffer mean, scale, beta;
 } norm_piece;
 
+// Repeats the vectors of batch norm for columns from … from+width−1 and `rows` rows.
 static inline void norm_columns(norm_piece *p, const weft_normalization *s, int64_t from, int64_t width,
                                 int64_t rows) {
 	repeat(p->mean, s->mean + from, width, rows);
@@ -98,10 +102,12 @@ static inline void norm_columns(norm_piece *p, const weft_normalization *s, int6
 	repeat(p->scale, p->scale, width, rows);
 }
 
+// y for n lanes of a piece from place `at` on.
 INLINE vf norm_part(const norm_piece *p, int64_t at, vf x, int n) {
 	return (x - part(p->mean + at, n)) * part(p->scale + at, n) + part(p->beta + at, n);
 }
 
+// Batch norm of rows lo … hi−1.
 INLINE void normalize_rows(const weft_normalize_args *a, int64_t lo, int64_t hi, const int activation) {
 	int64_t cols = a->cols, rows = piece_rows(cols);
 	piece_buffer drawn;
@@ -130,13 +136,14 @@ static void k_normalize(const void *args, int64_t lo, int64_t hi) {
 	EACH_ACTIVATION(normalize_rows, a, lo, hi)
 }
 
-// For a tile's Σ g' and Σ g'·x̂: the second is made of g'·(x − mean). g' is written over g where it is
-// another.
+// The sums Σ g' and Σ g'·x̂ of a tile. The second is computed from Σ g'·(x − mean). If g' differs from g, it
+// is written over g.
 typedef struct {
 	norm_piece norm;
 	piece_buffer s1, s2, drawn;
 } sums_piece;
 
+// Adds g' and g'·(x − mean) of n lanes to the sums at place `at`.
 INLINE void sums_at(sums_piece *s, int64_t at, elem *g, const elem *x, const float *keep, int n,
                     const int activation) {
 	__builtin_prefetch(x + at + FETCH);
@@ -150,6 +157,7 @@ INLINE void sums_at(sums_piece *s, int64_t at, elem *g, const elem *x, const flo
 	store(s->s2 + at, load(s->s2 + at) + v * d);
 }
 
+// Σ g' and Σ g'·x̂ of each column over tiles lo … hi−1.
 INLINE void normalize_sums_tiles(const weft_normalize_sums_args *a, int64_t lo, int64_t hi,
                                  const int activation) {
 	int64_t cols = a->cols, rows = piece_rows(cols);
@@ -187,6 +195,7 @@ static void k_normalize_sums(const void *args, int64_t lo, int64_t hi) {
 	EACH_ACTIVATION(normalize_sums_tiles, a, lo, hi)
 }
 
+// dx = scale·(g' − mean(g') − (x − mean)·slope) with scale = γ·rstd.
 static void k_normalize_back(const void *args, int64_t lo, int64_t hi) {
 	const weft_normalize_back_args *a = args;
 	int64_t cols = a->cols, rows = piece_rows(cols);
@@ -213,13 +222,13 @@ static void k_normalize_back(const void *args, int64_t lo, int64_t hi) {
 	}
 }
 
-// Layer norm (Ba et al. 2016): the same with the mean and rstd of the row over its columns, which are kept. A
-// batch of rows stays in the first-level cache between the sweeps over it, while the next one is fetched; VW
-// of its rows end in one sum over lanes.
+// Layer norm (Ba et al. 2016): the same equations with the mean and rstd of a row over its columns. Both are
+// kept for the backward pass. A batch of rows stays in the first-level cache between the passes over it,
+// while the next batch is prefetched. The sums of VW rows are added over the lanes together.
 
 enum { BATCHED = 32 };
 
-// The rows of a batch: whole vectors of at most WEFT_KEPT numbers, or as few as go.
+// The rows of a batch: BATCHED, or fewer if they would have more than WEFT_KEPT numbers, but at least VW.
 static inline int64_t batch_rows(int64_t cols) {
 	int64_t rows = BATCHED;
 	while (rows > VW && rows * cols > WEFT_KEPT)
@@ -227,9 +236,9 @@ static inline int64_t batch_rows(int64_t cols) {
 	return rows;
 }
 
-// The columns of a row: nb whole vectors, and one that ends it where more columns are left. It reaches back
-// into the one before where there is one, because a load waits for a masked store beside it. Its fresh lanes
-// are those not yet seen.
+// The columns of a row: nb whole vectors, and one more for the columns that are left. That one reaches back
+// into the vector before, if there is one, because a load waits for a masked store beside it. Its fresh lanes
+// are the columns that no other vector has.
 typedef struct {
 	int64_t nb, end;
 	int more, n; // n lanes at column `end`
@@ -246,14 +255,14 @@ static inline row_vectors vectors_of(int64_t cols) {
 
 static inline vf among(vf v, vi lanes) { return (vf)((vi)v & lanes); }
 
-// The numbers of a batch that is gone over several times, as floats: elements that are floats themselves, and
-// of others copies, which are rounded when all is done.
+// The numbers of a batch as floats, for several passes. Storage of floats is used itself. Other storage is
+// copied to floats, and the result is rounded at the end.
 #if defined(WEFT_OF_BFLOAT16)
 typedef float *copies;
 
 static inline copies workspace_for_copies(const weft_workspaces *r) { return weft_take_workspace(r); }
 
-// Those of a second operand.
+// The copies of a second operand.
 static inline copies beside(copies first, int64_t cols) {
 	return first + weft_layer_norm_workspace(cols) / 2 / sizeof(float);
 }
@@ -281,7 +290,7 @@ static inline float *floats_for(copies to, elem *z) { return z; }
 static inline void round_floats(elem *z, const float *x, int64_t n) {}
 #endif
 
-// z = x·mask for so many rows, of which the first is number `row` of the mask's.
+// z = x·mask for `rows` rows. The first of them is number `row` of the mask.
 static __attribute__((noinline)) void drop_rows(float *z, const float *x, const weft_mask *m, int64_t row,
                                                 int64_t rows, int64_t cols) {
 	piece_buffer drawn;
@@ -294,7 +303,7 @@ static __attribute__((noinline)) void drop_rows(float *z, const float *x, const 
 		}
 }
 
-// The mean and rstd of a batch's rows, from i on. The rows of z are fetched.
+// The mean and rstd of rows i … i+here−1, which are a batch. The rows of z are prefetched.
 static void layer_norm_moments(const weft_layer_norm_args *a, const float *x, const float *z, int64_t i,
                                int64_t here, row_vectors v) {
 	const int64_t cols = a->cols;
@@ -333,13 +342,14 @@ static void layer_norm_moments(const weft_layer_norm_args *a, const float *x, co
 	}
 	for (int64_t r = 0; r < here; r += VW) {
 		int n = lesser(VW, here - r);
-		vf off = lane_sums(s1 + r) * each; // what rounding left of the mean
+		vf off = lane_sums(s1 + r) * each; // the error of the mean that rounding left
 		vf variance = activate(lane_sums(s2 + r) * each - off * off, WEFT_RELU);
 		put(mean + r, part(mean + r, n) + off, n);
 		put(rstd + r, 1.0f / vsqrt(variance + a->epsilon), n);
 	}
 }
 
+// Layer norm of rows lo … hi−1, batch by batch.
 INLINE void layer_norm_rows(const weft_layer_norm_args *a, int64_t lo, int64_t hi, const int activation) {
 	const int64_t cols = a->cols, batch = batch_rows(cols);
 	const float *gamma = a->gamma, *beta = a->beta;
@@ -379,29 +389,31 @@ static void k_layer_norm(const void *args, int64_t lo, int64_t hi) {
 	EACH_ACTIVATION(layer_norm_rows, a, lo, hi)
 }
 
-// dx = rstd·(γ·g' − mean(γ·g') − x̂·mean(γ·g'·x̂)), and the tile's sums for dβ = Σ g' and dγ = Σ g'·x̂. The
-// first sweep over a batch makes all sums and puts γ·g' into dx, the second the rest. ABREAST rows go side by
-// side, so that what belongs to a column is loaded and stored once for them.
+// The backward pass of layer norm, and the tile's sums for dβ = Σ g' and dγ = Σ g'·x̂:
+//   dx = rstd·(γ·g' − mean(γ·g') − x̂·mean(γ·g'·x̂))
+// The first pass over a batch computes all sums and writes γ·g' to dx. The second pass computes dx. ABREAST
+// rows are taken together, so that the values of a column are loaded and stored once for them.
 enum { ABREAST = 4 };
 
 typedef struct {
 	const weft_layer_back_args *args;
-	// a batch's rows; g before the norm, but for the activation, may be dx
+	// the rows of a batch; g is multiplied by the mask already, but not by act', and may be dx
 	const float *x, *g;
 	float *dx;
-	const elem *later_x, *later_g;         // the rows that are fetched; NULL: none are
-	vf s1[BATCHED], s2[BATCHED];           // γ·g' and γ·g'·x̂ of a batch's rows, not yet added over the lanes
-	float first[BATCHED], second[BATCHED]; // rstd times the mean of γ·g', rstd² times that of γ·g'·x̂
-	// of the columns of a part; the vector that ends a row has places of its own
+	const elem *later_x, *later_g;         // the rows that are prefetched; NULL: none
+	vf s1[BATCHED], s2[BATCHED];           // γ·g' and γ·g'·x̂ of each row, not yet added over the lanes
+	float first[BATCHED], second[BATCHED]; // rstd·mean(γ·g') and rstd²·mean(γ·g'·x̂) of each row
+	// sums for the columns of a part; the vector that ends a row has places of its own
 	piece_buffer g_sums, gx_sums;
 } layer_back;
 
-// What the first sweep knows of the rows it is at.
+// The values of the current rows in the first pass.
 typedef struct {
 	vf minus_mean[ABREAST], rstd[ABREAST], s1[ABREAST], s2[ABREAST];
 } rows_abreast;
 
-// g of each row becomes γ·g'; only the fresh lanes count, if given. The columns' sums are at place.
+// Replaces g of each row by γ·g', and adds to the sums. If `fresh` is given, only its lanes count. The sums
+// of the columns are at `place`.
 INLINE void layer_back_at(layer_back *l, rows_abreast *of, vf *g, const float *x, const float *gammas,
                           const float *betas, int64_t place, const int rows, int64_t cols, int n,
                           const vi *fresh, const int activation) {
@@ -423,7 +435,7 @@ INLINE void layer_back_at(layer_back *l, rows_abreast *of, vf *g, const float *x
 	store(l->gx_sums + place, load(l->gx_sums + place) + sum_x);
 }
 
-// The first sweep over columns c0 … c0 + width of rows i …, of which the first is number at of its batch.
+// The first pass over columns c0 … c0+width−1 of rows i … i+rows−1. Row i is number `at` of its batch.
 INLINE void layer_back_sums(layer_back *l, int64_t i, int64_t at, const int rows, int64_t c0, int64_t width,
                             const int activation) {
 	const weft_layer_back_args *a = l->args;
@@ -472,7 +484,7 @@ static __attribute__((noinline)) void layer_back_row_sums(layer_back *l, int64_t
 	layer_back_sums(l, i, at, 1, c0, width, l->args->activation);
 }
 
-// The second sweep over a batch's rows, from i on.
+// The second pass over the rows of a batch, from row i on.
 static void layer_back_rest(layer_back *l, int64_t i, int64_t here) {
 	const weft_layer_back_args *a = l->args;
 	const int64_t cols = a->cols;
@@ -500,6 +512,7 @@ static void layer_back_rest(layer_back *l, int64_t i, int64_t here) {
 	}
 }
 
+// fold for one row of places, whose last vector may overlap the one before.
 static void fold_vectors(double *sum, float *places, int64_t width) {
 	const row_vectors v = vectors_of(width);
 	fold(sum, places, v.nb * VW, 1);
@@ -507,6 +520,7 @@ static void fold_vectors(double *sum, float *places, int64_t width) {
 		fold(sum + v.end, places + v.nb * VW, v.n, 1);
 }
 
+// The backward pass of layer norm over tiles lo … hi−1.
 INLINE void layer_back_tiles(const weft_layer_back_args *a, int64_t lo, int64_t hi, const int activation) {
 	int64_t cols = a->cols, batch = batch_rows(cols);
 	const copies x_copies = workspace_for_copies(&a->workspaces), g_copies = beside(x_copies, cols);

@@ -1,8 +1,8 @@
-// Pairs of rows, each of a relation: score_k = Σ_c x_sc · w_rc · x_tc for source s, target t and relation r
-// (DistMult, Yang et al. 2015), with w = 1 where there is none. Sums are in the order of columns, or of
-// pairs, at every level.
+// Scores of pairs of rows, each of a relation: score_k = Σ_c x_sc · w_rc · x_tc for source s, target t and
+// relation r (DistMult, Yang et al. 2015). w is 1 if there is none. Sums are in the order of columns, or of
+// pairs, at every SIMD level.
 
-// The scores of n pairs from k on, side by side.
+// The scores of pairs k … k+n−1, whose sums are computed side by side.
 INLINE void pair_scores_of(const weft_pairs_args *a, int64_t k, const int n, const int weighted) {
 	const float *s[4], *t[4], *w[4];
 	float sum[4] = {0};
@@ -33,7 +33,7 @@ static void k_pair_scores(const void *args, int64_t lo, int64_t hi) {
 		pair_scores_within(a, lo, hi, 0);
 }
 
-// dx_r = Σ g_k · w_relation · x_other, over the pairs k of row r.
+// dx_rc = Σ_k g_k · w_relation,c · x_other,c over the pairs k of row r. `other` is the pair's other row.
 static void k_pair_rows(const void *args, int64_t lo, int64_t hi) {
 	const weft_pairs_args *a = args;
 	for (int64_t r = lo; r < hi; r++)
@@ -56,7 +56,7 @@ static void k_pair_rows(const void *args, int64_t lo, int64_t hi) {
 		}
 }
 
-// dw_r += Σ g_k · x_s · x_t over the pairs of relation r, in double precision.
+// dw_rc += Σ_k g_k · x_sc · x_tc over the pairs k of relation r, in double precision.
 static void k_pair_weights(const void *args, int64_t lo, int64_t hi) {
 	const weft_pairs_args *a = args;
 	for (int64_t k = 0; k < a->n; k++) {
@@ -67,8 +67,8 @@ static void k_pair_weights(const void *args, int64_t lo, int64_t hi) {
 	}
 }
 
-// Adds how many of the rows of x have a number above each score, and one equal to it, in the columns of four
-// vectors, of which the matrix may have fewer.
+// For each column, adds to `over` the number of rows of x above the column's score, and to `equal` the number
+// of rows equal to it. The columns are those of four vectors. With whole not set, the matrix has fewer.
 INLINE void count_above(vi over[4], vi equal[4], const float *x, const vf score[4], int64_t rows,
                         int64_t stride, int64_t cols, const int whole) {
 	for (int64_t i = 0; i < rows; i++, x += stride)
@@ -79,6 +79,7 @@ INLINE void count_above(vi over[4], vi equal[4], const float *x, const vf score[
 		}
 }
 
+// Counts the rows of a tile above, and equal to, the score of each column.
 static void k_above(const void *args, int64_t lo, int64_t hi) {
 	const weft_above_args *a = args;
 	for (int64_t t = lo; t < hi; t++) {

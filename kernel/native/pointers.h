@@ -1,9 +1,10 @@
-// Which fields of the kernels' arguments are addresses of elements. A kernel reads, or also writes, what
-// they point to. A backend that keeps matrices elsewhere puts its own addresses in their place.
+// The fields of the kernels' arguments that are addresses of elements, and whether the kernel only reads, or
+// also writes, the elements. A backend that keeps matrices in other memory replaces these addresses by its
+// own.
 #ifndef WEFT_POINTERS_H
 #define WEFT_POINTERS_H
 
-// The arguments of each kernel.
+// The type of the arguments of each kernel.
 #define WEFT_ARGUMENTS(X) \
 	X(spmm, weft_spmm_args) \
 	X(max, weft_max_args) \
@@ -56,7 +57,7 @@
 	X(product_pack, weft_product_pack_args) \
 	X(product, weft_product_args)
 
-// R: read alone; W: written, and read where the kernel extends what is there.
+// R: the kernel only reads. W: the kernel writes, and may read.
 #define POINTERS_OF_weft_spmm_args(S, R, W) \
 	W(S, z) R(S, x) R(S, own) R(S, edges.indptr) R(S, edges.indices) R(S, end) R(S, weights) \
 	R(S, row_scale) R(S, col_scale) R(S, self) W(S, sums)

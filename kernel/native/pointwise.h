@@ -1,7 +1,8 @@
-// Row-wise and element-wise work.
+// Row-wise and element-wise kernels. row_args.h has their equations.
 
 static inline vf sigmoid(vf x) { return 1.0f / (1.0f + vexp(-x)); }
 
+// act(x).
 INLINE vf activate(vf x, int activation) {
 	const vf zero = {0};
 	switch (activation) {
@@ -21,7 +22,7 @@ INLINE vf activate(vf x, int activation) {
 	return x;
 }
 
-// The derivative, from the output y.
+// act'(x) from the output y = act(x).
 INLINE vf derivative(vf y, int activation) {
 	const vf one = all(1.0f);
 	switch (activation) {
@@ -64,7 +65,8 @@ INLINE void finish_rows(const weft_finish_args *a, int64_t lo, int64_t hi, const
 	}
 }
 
-// Those that most models have are constants to the compiler. The others take longer than the branch.
+// Calls f with the activation as a constant, for those that most models have. The others take longer than the
+// branch on them.
 #define EACH_ACTIVATION(f, ...) \
 	if (a->activation == WEFT_RELU) \
 		f(__VA_ARGS__, WEFT_RELU); \
@@ -78,8 +80,9 @@ static void k_finish(const void *args, int64_t lo, int64_t hi) {
 	EACH_ACTIVATION(finish_rows, a, lo, hi)
 }
 
-// With ReLU the output is positive exactly where the element was kept and active, so its sign is the mask and
-// no random number is drawn again. The other activations undo the scale to find the activation's own output.
+// dx = g·mask·act'. With ReLU the output is positive exactly where the element was kept and active. So its
+// sign is the mask, and no random number is drawn again. The other activations divide by the scale to find
+// the output of the activation itself.
 INLINE void finish_back_rows(const weft_finish_back_args *a, int64_t lo, int64_t hi, const int activation) {
 	int64_t cols = a->cols, rows = piece_rows(cols);
 	piece_buffer drawn;
@@ -133,7 +136,7 @@ static void k_combine(const void *args, int64_t lo, int64_t hi) {
 		combine(a, lo, hi, 0, 0);
 }
 
-// The places' sums, of x or of products with y.
+// Adds n lanes of each piece, of x or of x·y, to the sums at place `at`. Pieces are `apart` numbers apart.
 INLINE void column_sum_at(float *places, int64_t at, const elem *x, const elem *y, int64_t apart,
                           const int pieces, int n) {
 	vf sum = {0};
@@ -147,7 +150,7 @@ INLINE void column_sum_at(float *places, int64_t at, const elem *x, const elem *
 	store(places + at, load(places + at) + sum);
 }
 
-// So many pieces of n numbers.
+// Adds `pieces` pieces of n numbers each.
 INLINE void column_sum_pieces(float *places, const elem *x, const elem *y, int64_t apart, const int pieces,
                               int64_t n) {
 	int64_t p = 0;
@@ -157,6 +160,7 @@ INLINE void column_sum_pieces(float *places, const elem *x, const elem *y, int64
 		column_sum_at(places, p, x, y, apart, pieces, n - p);
 }
 
+// Σ x, or Σ x·y, of each column over tiles lo … hi−1.
 INLINE void column_sum_tiles(const weft_column_sum_args *a, int64_t lo, int64_t hi, const elem *y) {
 	int64_t cols = a->cols, rows = piece_rows(cols);
 	piece_buffer places = {0};
@@ -186,6 +190,7 @@ static void k_column_sum(const void *args, int64_t lo, int64_t hi) {
 		column_sum_tiles(a, lo, hi, NULL);
 }
 
+// Σ (x − x) of each tile: 0, or NaN if an element is NaN or infinite.
 static void k_finite(const void *args, int64_t lo, int64_t hi) {
 	const weft_column_sum_args *a = args;
 	for (int64_t t = lo; t < hi; t++) {
@@ -199,8 +204,8 @@ static void k_finite(const void *args, int64_t lo, int64_t hi) {
 	}
 }
 
-// out_k = ⟨z_k, a_k⟩ for k from lo to hi, where a has `heads` vectors and starts again after the last, or
-// ⟨z_k, y_k⟩. VW dots end in one sum over lanes.
+// out_k = ⟨z_k, a_{k mod heads}⟩ for k = lo … hi−1, or ⟨z_k, y_k⟩ with with_y. VW dot products are added over
+// the lanes together.
 INLINE void dot_each(const weft_head_dot_args *a, int64_t lo, int64_t hi, const int with_y) {
 	const int64_t width = a->width;
 	for (int64_t k = lo; k < hi; k += VW) {
@@ -238,8 +243,8 @@ static void k_head_outer(const void *args, int64_t lo, int64_t hi) {
 			axpy(a->z + (i * a->heads + h) * a->width, a->s[i * a->heads + h], a->a + h * a->width, a->width);
 }
 
-// So many rows at a time, whose sums of a column meet in a register while these rows, and those ahead that
-// are fetched, stay in the first-level cache.
+// Sums of s_ih · z_ihc over the rows of tiles. `rows` rows at a time are added in a register. These rows, and
+// the rows ahead that are prefetched, stay in the first-level cache.
 INLINE void head_outer_back_tiles(const weft_head_outer_back_args *a, int64_t lo, int64_t hi, const int rows,
                                   const int ahead) {
 	int64_t heads = a->heads, width = a->width, cols = heads * width;

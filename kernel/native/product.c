@@ -1,4 +1,4 @@
-// Dense products through oneDNN, each on the thread that asks for it.
+// Dense products z = x·w [+ z] by oneDNN. Each runs on the thread that calls it.
 #include "weft.h"
 #include <dnnl.h>
 #include <omp.h>
@@ -16,7 +16,7 @@
 _Static_assert((int)WEFT_ONEDNN_MEMORY == (int)dnnl_out_of_memory,
                "the status of a product that lacks memory");
 
-// Leaves the function unless the call succeeds.
+// Returns from the function if the call fails.
 #define TRY(call) \
 	do { \
 		dnnl_status_t status_of_call = (call); \
@@ -44,15 +44,15 @@ void weft_onednn_without_tiles(void) {
 		dnnl_set_max_cpu_isa(dnnl_cpu_isa_avx512_core_bf16);
 }
 
-// The setting belongs to the calling thread; without it every thread that ever multiplies keeps a team of its
-// own.
+// Limits OpenMP to the calling thread. The setting is one thread's: without it each thread that ever
+// multiplies would keep a team of its own.
 static void alone(void) { omp_set_num_threads(1); }
 
 struct weft_onednn {
-	int status; // of the first call that failed
+	int status; // of a call that failed; 0: all succeeded
 	int64_t rows, in, out;
 	int accumulate;
-	enum weft_type x_type, z_type; // that oneDNN reads and writes
+	enum weft_type x_type, z_type; // the types that oneDNN reads and writes
 	dnnl_memory_desc_t x, w, packed, z, scratch;
 	dnnl_primitive_attr_t attributes;
 	dnnl_primitive_desc_t multiply_description, pack_description;
@@ -60,9 +60,10 @@ struct weft_onednn {
 };
 
 static pthread_once_t started = PTHREAD_ONCE_INIT;
-static dnnl_engine_t cpu; // NULL where oneDNN has none, which it says when something is asked of it
+static dnnl_engine_t cpu; // NULL if oneDNN has none: then each function that takes it returns an error
 static void start(void) { dnnl_engine_create(&cpu, dnnl_cpu, 0); }
 
+// Describes a matrix of rows × cols numbers.
 static dnnl_status_t describe(dnnl_memory_desc_t *d, int64_t rows, int64_t cols, enum weft_type type,
                               dnnl_format_tag_t layout) {
 	return dnnl_memory_desc_init_by_tag(d, 2, (dnnl_dims_t){rows, cols},
@@ -70,7 +71,8 @@ static dnnl_status_t describe(dnnl_memory_desc_t *d, int64_t rows, int64_t cols,
 }
 
 static dnnl_status_t set_attributes(dnnl_primitive_attr_t a, int accumulate) {
-	TRY(dnnl_primitive_attr_set_scratchpad_mode(a, dnnl_scratchpad_mode_user)); // one for each thread
+	// each thread has its own scratch
+	TRY(dnnl_primitive_attr_set_scratchpad_mode(a, dnnl_scratchpad_mode_user));
 	if (!accumulate)
 		return dnnl_success;
 	dnnl_post_ops_t sum;
@@ -82,7 +84,7 @@ static dnnl_status_t set_attributes(dnnl_primitive_attr_t a, int accumulate) {
 	return status;
 }
 
-// Primitives are made once in a process for each shape: oneDNN keeps them.
+// Creates the primitives of p. oneDNN caches them, so that a process makes those of a shape once.
 static dnnl_status_t make_primitives(weft_onednn *p, int transposed) {
 	dnnl_memory_desc_t any;
 	dnnl_matmul_desc_t d;
@@ -97,7 +99,7 @@ static dnnl_status_t make_primitives(weft_onednn *p, int transposed) {
 	TRY(dnnl_primitive_create(&p->multiply, p->multiply_description));
 	p->packed = *dnnl_primitive_desc_query_md(p->multiply_description, dnnl_query_weights_md, 0);
 	p->scratch = *dnnl_primitive_desc_query_md(p->multiply_description, dnnl_query_scratchpad_md, 0);
-	// needs no scratch
+	// this primitive needs no scratch
 	TRY(dnnl_reorder_primitive_desc_create(&p->pack_description, &p->w, cpu, &p->packed, cpu, NULL));
 	return dnnl_primitive_create(&p->pack, p->pack_description);
 }
@@ -131,7 +133,7 @@ void weft_onednn_free(weft_onednn *p) {
 	free(p);
 }
 
-// A primitive's run: its stream, and its arguments as memories of oneDNN's.
+// A run of a primitive: its stream, and its arguments as oneDNN's memories.
 enum { ARGUMENTS = 4 };
 
 typedef struct {
@@ -169,7 +171,7 @@ static dnnl_status_t pack(const weft_onednn *p, const float *w, void *packed, ex
 
 int weft_onednn_status(weft_onednn *p) { return __atomic_exchange_n(&p->status, 0, __ATOMIC_RELAXED); }
 
-// Keeps the status of a call that failed for who asks afterwards.
+// Keeps the status of a call that failed, until weft_onednn_status returns it.
 static void tell(weft_onednn *p, int status) {
 	if (status)
 		__atomic_store_n(&p->status, status, __ATOMIC_RELAXED);
@@ -182,7 +184,8 @@ void weft_product_pack_run(const void *args, int64_t lo, int64_t hi) {
 	tell(a->product, end(&e, pack(a->product, a->w, a->packed, &e)));
 }
 
-// z = x for n numbers, in whole lines that are not read before they are written.
+// z = x for n numbers. Whole cache lines are written past the caches, which would read each line before it is
+// written.
 static void copy_past_caches(float *z, const float *x, int64_t n) {
 	int64_t i = 0;
 #if defined(__SSE2__)
@@ -196,7 +199,7 @@ static void copy_past_caches(float *z, const float *x, int64_t n) {
 	memcpy(z + i, x + i, (n - i) * sizeof *z);
 }
 
-// Where number k of x lies.
+// Returns the address of number k of x.
 static void *number_at(const void *x, enum weft_type type, int64_t k) {
 	return (char *)x + k * (type == WEFT_BFLOAT16 ? sizeof(bfloat16) : sizeof(float));
 }
@@ -209,8 +212,9 @@ static void convert(void *z, enum weft_type z_type, const void *x, enum weft_typ
 	convert_kernel(&(weft_convert_args){z, x, z_type, x_type}, 0, n);
 }
 
-// What a call's x and z are where they are not the operands themselves; of as many rows as a call has, so
-// that they stay in the second cache. As oneDNN's scratch, they are not charged to a meter.
+// Buffers for x and z of one block, for operands whose types are not the product's, and for a z that is
+// written past the caches. A buffer has the rows of one block, so that it stays in the second-level cache.
+// Like oneDNN's scratch, buffers are not charged to a meter.
 typedef struct {
 	float *x, *z;
 } tiles;
@@ -242,6 +246,7 @@ static dnnl_status_t run(const weft_onednn *p, const void *packed, const void *x
 	return dnnl_success;
 }
 
+// Multiplies `calls` blocks of p->rows rows each, which follow each other in x and z.
 static int multiply(const weft_product_args *a, const void *x, enum weft_type x_type, void *z,
                     enum weft_type z_type, int64_t calls) {
 	const weft_onednn *p = a->product;
@@ -258,7 +263,8 @@ static int multiply(const weft_product_args *a, const void *x, enum weft_type x_
 	return status;
 }
 
-// The last block, of so many rows from row on.
+// The last block, which has fewer rows than the product: rows row … row+rows−1. It is copied to full_x and
+// filled up with zeros.
 static int multiply_rest(const weft_product_args *a, int64_t row, int64_t rows) {
 	const weft_onednn *p = a->product;
 	const void *x = number_at(a->x, a->x_type, row * p->in);

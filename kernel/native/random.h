@@ -1,17 +1,18 @@
-// Counter-based randomness: Philox 4×32 with 10 rounds (Salmon et al., SC'11). One call turns a 128-bit
-// counter and a 64-bit key into 128 random bits, so that a mask can be computed again anywhere instead of
-// being kept.
+// Counter-based random bits: Philox 4×32 with 10 rounds (Salmon et al., SC'11). One call turns a 128-bit
+// counter and a 64-bit key into 128 random bits. So a mask can be computed again anywhere, and need not be
+// kept.
 
-// a batch of columns takes LANES counters of 8 16-bit words each
+// A batch of BATCH columns takes LANES counters. Each counter gives 8 words of 16 bits.
 enum { LANES = 16, BATCH = 8 * LANES, PARTS = LANES / VW };
 
-// LANES counters at once: word w of lane i is lane i of counter[w].
+// LANES counters. Word w of counter i is number i of part[w].
 typedef struct {
 	v32 part[4][PARTS];
 } counters;
 
-// Even and odd lanes are worked on apart, each in the lower halves of 64 bits: a product then has both of its
-// words in place, and what stands in an upper half is never read.
+// Replaces the counters by their random bits. Even and odd lanes are computed apart, each in the lower halves
+// of 64 bits. A product then has both of its words in one lane. The upper halves of the operands are never
+// read.
 INLINE void philox(counters *c, uint64_t key) {
 	const vu m0 = all_u(0xD2511F53u), m1 = all_u(0xCD9E8D57u);
 	for (int p = 0; p < PARTS; p++) {
@@ -36,8 +37,9 @@ INLINE void philox(counters *c, uint64_t key) {
 	}
 }
 
-// The bits of columns batch·128 … +127 of a vertex's row: column c has lane c mod 16 of its batch's
-// counters, and of that counter's eight 16-bit words number (c mod 128) / 16. Streams of one key are apart.
+// The random bits of columns batch·128 … batch·128 + 127 of a vertex's row. Column c has lane c mod 16 of the
+// counters of its batch. Of the eight 16-bit words of that counter it has number (c mod 128) / 16. Different
+// streams of one key have different bits.
 static inline void random_bits(counters *c, uint64_t key, uint32_t vertex, int64_t batch, uint32_t stream) {
 	for (int p = 0; p < PARTS; p++) {
 		c->part[0][p] = (v32)all_u(vertex);
@@ -49,12 +51,12 @@ static inline void random_bits(counters *c, uint64_t key, uint32_t vertex, int64
 	philox(c, key);
 }
 
-// 16-bit word number `word` (0…7) of the bits in the p-th vector of lanes.
+// 16-bit word number `word` (0…7) of each counter in the p-th vector of lanes.
 static inline v32 word_of(const counters *c, int word, int p) {
 	return word % 2 ? c->part[word / 2][p] >> 16 : c->part[word / 2][p] & 0xffffu;
 }
 
-// keep[i] = scale or 0 by a 16-bit word of each lane's bits
+// keep[i] = scale or 0, by a 16-bit word of counter i.
 static inline void keep_lanes(float keep[LANES], const counters *c, int word, const weft_mask *m) {
 	for (int p = 0; p < PARTS; p++) {
 		vi stays = (vi)(word_of(c, word, p) >= (v32)all_u(m->threshold));
@@ -62,8 +64,8 @@ static inline void keep_lanes(float keep[LANES], const counters *c, int word, co
 	}
 }
 
-// keep[0…127] = scale or 0 for columns batch·128 … +127 of a row, wherever the slice begins. Columns from n
-// on are left alone, but for the rest of n's lanes.
+// keep[0…127] = scale or 0 for columns batch·128 … batch·128 + 127 of a row of the whole matrix, wherever a
+// slice begins. It computes only the first n columns, rounded up to whole lanes.
 static inline void mask_row(float keep[BATCH], const weft_mask *m, int64_t row, int64_t batch, int64_t n) {
 	counters c;
 	random_bits(&c, m->key, m->ids ? (uint32_t)m->ids[row] : (uint32_t)row, batch, 0);
@@ -71,7 +73,7 @@ static inline void mask_row(float keep[BATCH], const weft_mask *m, int64_t row, 
 		keep_lanes(keep + w * LANES, &c, w, m);
 }
 
-// One element of the same mask; column is that of the slice.
+// One element of the same mask. column counts within the slice.
 static inline float mask_one(const weft_mask *m, uint32_t vertex, uint32_t column) {
 	column += (uint32_t)m->first;
 	uint32_t in = column % BATCH, word = in / LANES, k0 = (uint32_t)m->key, k1 = (uint32_t)(m->key >> 32);
@@ -86,6 +88,7 @@ static inline float mask_one(const weft_mask *m, uint32_t vertex, uint32_t colum
 	return (uint16_t)(c[word / 2] >> (word % 2 * 16)) >= m->threshold ? m->scale : 0.0f;
 }
 
+// out_k = values_k · mask for each entry k.
 static void k_sparse_mask(const void *args, int64_t lo, int64_t hi) {
 	const weft_sparse_mask_args *a = args;
 	const int32_t *ids = a->mask.ids;

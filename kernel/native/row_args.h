@@ -1,10 +1,11 @@
-// The arguments of kernels over rows, tiles of them, columns, or elements.
+// The arguments of kernels over rows, tiles of rows, columns, or elements. A kernel runs over rows unless its
+// comment says otherwise. z_ihc is column c of head h in row i: a row has heads × width columns.
 #ifndef WEFT_ROW_ARGS_H
 #define WEFT_ROW_ARGS_H
 #include "matrices.h"
 #include "workspace.h"
 
-// out_ih = Σ_c z_ihc · a_hc, or with a row of y for each row of z in place of a
+// head_dot: out_ih = Σ_c z_ihc · a_hc, for a of heads × width. row_dots: out_ih = Σ_c z_ihc · y_ihc.
 typedef struct {
 	float *out;
 	const elem *z, *y;
@@ -12,14 +13,14 @@ typedef struct {
 	int64_t heads, width;
 } weft_head_dot_args;
 
-// z_ihc += s_ih · a_hc
+// z_ihc += s_ih · a_hc, for s of rows × heads.
 typedef struct {
 	elem *z;
 	const float *s, *a;
 	int64_t heads, width;
 } weft_head_outer_args;
 
-// da_hc = Σ_i s_ih · z_ihc per tile
+// tiles_t,hc = Σ_i s_ih · z_ihc over the rows i of tile t: the parts of ∂a. Runs over tiles.
 typedef struct {
 	const elem *z;
 	const float *s;
@@ -27,14 +28,14 @@ typedef struct {
 	int64_t rows, heads, width;
 } weft_head_outer_back_args;
 
-// out_ic = mean over heads of z_ihc; backward spreads g.
+// head_mean: out_ic = 1/heads · Σ_h in_ihc. head_mean_back: out_ihc = in_ic / heads.
 typedef struct {
 	elem *out;
 	const elem *in;
 	int64_t heads, width;
 } weft_head_mean_args;
 
-// z = mask(act(x + bias)); z may be x.
+// z = mask(act(x + bias)), with the activation and dropout's mask. z may be x.
 typedef struct {
 	elem *z;
 	const elem *x;
@@ -44,7 +45,7 @@ typedef struct {
 	weft_mask mask;
 } weft_finish_args;
 
-// dx = g · mask · act'(·), with act' from the output z; dx may be g.
+// dx = g · mask · act'(·), where act' is computed from the output z. dx may be g.
 typedef struct {
 	elem *dx;
 	const elem *g, *z;
@@ -53,8 +54,8 @@ typedef struct {
 	weft_mask mask;
 } weft_finish_back_args;
 
-// Element-wise: z = alpha·x + beta·y (y may be NULL), or z = alpha·x·y with multiply set. Runs over elements,
-// as functions of x, or of x and y, do.
+// z = alpha·x + beta·y, where y may be NULL, or with multiply set z = alpha·x·y. Runs over elements. The
+// other functions of one or two matrices, as exp and gelu_back, have these arguments, too.
 typedef struct {
 	elem *z;
 	const elem *x, *y;
@@ -62,29 +63,31 @@ typedef struct {
 	int32_t multiply;
 } weft_combine_args;
 
-// tiles_tc = Σ over the tile's rows of x_ic (times y_ic where y is given). finite: tiles_t = Σ x − x over the
-// tile's rows, which is NaN where an element is NaN or an infinity, and else 0. Runs over tiles.
+// column_sum: tiles_tc = Σ_i x_ic over the rows i of tile t, or Σ_i x_ic · y_ic if y is given. finite:
+// tiles_t = Σ (x − x) over the tile, which is 0, or NaN if an element is NaN or infinite. sum_squares:
+// tiles_t = Σ x². Runs over tiles.
 typedef struct {
 	double *tiles;
 	const elem *x, *y;
 	int64_t rows, cols;
 } weft_column_sum_args;
 
-// Each column's mean over the tile's rows, and the sum of squared deviations from it. Runs over tiles.
+// The mean of each column over the rows of a tile, and m2, the sum of the squared deviations from it. Runs
+// over tiles.
 typedef struct {
 	double *tile_mean, *tile_m2; // tiles × cols
 	const elem *x;
 	int64_t rows, cols;
 } weft_moments_args;
 
-// What batch norm knows of all rows, from each tile's mean and m2, which are joined in the order of the tiles
-// by the formula of Chan, Golub & LeVeque (1979). Those of all rows replace the first tile's. Runs over
-// columns.
+// The statistics of batch norm over all rows. The mean and m2 of the tiles are joined in the order of the
+// tiles, by the formula of Chan, Golub & LeVeque (1979). The result replaces the values of the first tile.
+// Runs over columns.
 typedef struct {
 	double *tile_mean, *tile_m2; // tiles × cols
 	float *mean, *rstd;          // 1/√(variance + ε) of the biased variance; both may be NULL
 	double *batch;               // 2 × cols: the mean of x + added, and the unbiased variance; may be NULL
-	const float *added;          // to each row of x; NULL: nothing
+	const float *added;          // is added to each row of x; NULL: nothing
 	int64_t rows, cols;
 	double epsilon;
 } weft_merge_moments_args;
@@ -103,12 +106,12 @@ typedef struct {
 	double epsilon;
 } weft_running_args;
 
-// y = γ·(x − mean)·rstd + β, each with one number for each column.
+// y = γ·(x − mean)·rstd + β. Each of the four vectors has one number for each column.
 typedef struct {
 	const float *mean, *rstd, *gamma, *beta;
 } weft_normalization;
 
-// z = mask(act(y)) of batch norm; z may be x. Equations in norm.h.
+// Batch norm: z = mask(act(y)). z may be x. norm.h has the equations.
 typedef struct {
 	elem *z;
 	const elem *x;
@@ -118,8 +121,8 @@ typedef struct {
 	weft_mask mask;
 } weft_normalize_args;
 
-// Σ g' and Σ g'·x̂ over the tile's rows, for g' = dLoss/dy, which is written over g = dLoss/dz. Runs over
-// tiles.
+// tile_g = Σ g' and tile_gx = Σ g'·x̂ over the rows of a tile, for g' = dLoss/dy. g is dLoss/dz, and g' is
+// written over it. Runs over tiles.
 typedef struct {
 	double *tile_g, *tile_gx; // tiles × cols
 	elem *g;
@@ -130,7 +133,7 @@ typedef struct {
 	weft_mask mask;
 } weft_normalize_sums_args;
 
-// dx, from g' and the means of g' and g'·x̂ over all rows; dx may be g.
+// dx of batch norm from g', and from the means of g' and g'·x̂ over all rows. dx may be g.
 typedef struct {
 	elem *dx;
 	const elem *g, *x;
@@ -139,7 +142,7 @@ typedef struct {
 	int64_t cols;
 } weft_normalize_back_args;
 
-// z = mask(act(y)) of layer norm, and the mean and rstd of each row.
+// Layer norm: z = mask(act(y)), and the mean and rstd of each row.
 typedef struct {
 	elem *z;
 	float *mean, *rstd;
@@ -152,7 +155,7 @@ typedef struct {
 	weft_workspaces workspaces; // of weft_layer_norm_workspace bytes, where elem is not float
 } weft_layer_norm_args;
 
-// dx, and Σ g' and Σ g'·x̂ over the tile's rows; dx may be g. Runs over tiles.
+// dx of layer norm, and Σ g' and Σ g'·x̂ over the rows of a tile. dx may be g. Runs over tiles.
 typedef struct {
 	elem *dx;
 	double *tile_g, *tile_gx; // tiles × cols
@@ -164,9 +167,9 @@ typedef struct {
 	weft_workspaces workspaces; // as in weft_layer_norm_args
 } weft_layer_back_args;
 
-// Losses over a list of rows, and hits; equations in loss.h. Runs over tiles of the list.
+// Losses over a list of rows, and the number of hits. loss.h has the equations. Runs over tiles of the list.
 typedef struct {
-	float *grad;           // like logits, rows of the list are written, may be NULL
+	float *grad;           // like logits: the rows of the list are written; may be NULL
 	const float *logits;
 	const int32_t *rows;
 	const int32_t *labels; // per vertex (cross-entropy, hits)
@@ -176,30 +179,30 @@ typedef struct {
 	float scale;           // of the gradient
 } weft_loss_args;
 
-// Scores of pairs of rows of x, and their gradients; equations in pairs.h. pair_scores runs over pairs,
+// Scores of pairs of rows of x, and their gradients. pairs.h has the equations. pair_scores runs over pairs,
 // pair_rows over rows of x, and pair_weights over columns.
 typedef struct {
-	float *scores;        // n: pair_scores
-	float *dx;            // like x: pair_rows
+	float *scores;        // n: pair_scores writes them
+	float *dx;            // like x: pair_rows writes it
 	double *dw;           // relations × cols, to which pair_weights adds
 	const float *x, *w;   // rows × cols, relations × cols; w may be NULL: 1
 	const float *g;       // n: gradients of the scores
 	const int32_t *pairs; // n × 3: relation, source and target of each
-	// The pairs of row r are ends_e / 2 for begin_r ≤ e < begin_{r+1}; r is the source for an even ends_e,
-	// and the target for an odd one.
+	// Row r takes part in the pairs ends_e / 2, for begin_r ≤ e < begin_{r+1}. It is the pair's source if
+	// ends_e is even, and its target if ends_e is odd.
 	const int32_t *begin, *ends;
 	int64_t n, cols;
 } weft_pairs_args;
 
-// tiles_tc and tiles_t,cols+c: how many rows of the tile have x_ic above score_c, and equal to it, for the
-// first n columns; 0 for others. Runs over tiles.
+// Counts scores, for the rank of an edge: tiles_tc is the number of the tile's rows with x_ic > score_c, and
+// tiles_t,cols+c the number with x_ic = score_c. They are 0 for columns from n on. Runs over tiles.
 typedef struct {
 	double *tiles;
 	const float *x, *score; // rows × cols, n
 	int64_t rows, cols, n;
 } weft_above_args;
 
-// One optimizer step over elements; equations in step.h.
+// Steps of optimizers. step.h has the equations. Both run over elements.
 typedef struct {
 	float *w, *m, *v;
 	const float *g;
@@ -214,9 +217,8 @@ typedef struct {
 	int32_t first;
 } weft_sgd_args;
 
-// z_ic = a number of [0, 1) that is drawn for the row's vertex and column: 24 random bits, of which a
-// bfloat16 keeps the first 8 that count. ids (may be NULL: the row itself) gives the row's vertex. Runs over
-// rows.
+// z_ic = a random number of [0, 1) for the vertex of row i and column c. It has 24 random bits. A bfloat16
+// keeps its first 8 significant bits. ids_i is the vertex of row i; NULL: i itself.
 typedef struct {
 	elem *z;
 	const int32_t *ids;
@@ -224,9 +226,9 @@ typedef struct {
 	int64_t cols;
 } weft_uniform_args;
 
-// gather: z_i = x_{rows_i}; scatter: z_{rows_i} = x_i, and scatter_add: z_{rows_i} += x_i, for rows that
-// differ from each other. Runs over the list. Elements of type float may be any 32-bit words but for
-// scatter_add, whose z alone may be of another type than x.
+// gather: z_i = x_{rows_i}. scatter: z_{rows_i} = x_i. scatter_add: z_{rows_i} += x_i. The rows of a scatter
+// differ from each other. Runs over the list. gather and scatter also move elements that are any 32-bit
+// words. In scatter_add z may have another type than x.
 typedef struct {
 	void *z; // of z_type
 	const elem *x;
@@ -235,9 +237,9 @@ typedef struct {
 	int32_t z_type;
 } weft_rows_args;
 
-// z_i,from_z+c = [the same +] x_i,from_x+c for c = 0 … count−1; z_rows_i in place of i, and x_rows_i, where
-// rows are listed. Runs over rows, or the list, whose rows of z differ from each other. What is added to may
-// be of another type than x.
+// z_i,from_z+c = [z_i,from_z+c +] x_i,from_x+c for c = 0 … count−1. If z_rows or x_rows are listed, row
+// z_rows_i or x_rows_i stands for row i. The listed rows of z differ from each other. Runs over rows, or over
+// the list. With accumulate z may have another type than x.
 typedef struct {
 	void *z; // of z_type
 	const elem *x;
@@ -246,14 +248,14 @@ typedef struct {
 	int32_t z_type, accumulate;
 } weft_columns_args;
 
-// How the numbers of a row are encoded to be sent. A row of integers begins with two floats, its smallest
-// number Z and its range R; the number of code q is Z + q·R/(2^b − 1). Codes of 4 bits lie two in a byte,
-// the even column's in its lower half; an odd one has a byte of its own.
+// The format in which the numbers of a row are sent. A row of integers begins with two floats: its smallest
+// number Z and its range R. Code q of b bits means Z + q·R/(2^b − 1). Two codes of 4 bits share a byte: the
+// even column has the lower half. The last of an odd number of columns has a byte of its own.
 enum weft_format { WEFT_FORMAT_FLOAT32, WEFT_FORMAT_BFLOAT16, WEFT_FORMAT_INT8, WEFT_FORMAT_INT4 };
 
-// Row i of z = the encoded columns of x_i, or of x_{rows_i}: all columns, or count that are listed. Integers
-// are rounded at random by (key, stream, vertex, number of the column among those encoded). Runs over z's
-// rows.
+// Row i of z = the encoded columns of x_i, or of x_{rows_i}. The columns are all, or the count listed ones.
+// Integers are rounded at random by (key, stream, vertex, number of the column among the encoded ones). Runs
+// over the rows of z.
 typedef struct {
 	void *z; // of the format
 	const elem *x;
@@ -265,8 +267,8 @@ typedef struct {
 	int32_t format;
 } weft_encode_args;
 
-// The reverse: the same columns of z_i, or of z_{rows_i}, become row i of x, or it is added to them. Runs
-// over x's rows.
+// The reverse of encode: row i of x is decoded into the columns of z_i, or of z_{rows_i}, or is added to
+// them. Runs over the rows of x.
 typedef struct {
 	elem *z;
 	const void *x;                 // of the format
@@ -275,7 +277,7 @@ typedef struct {
 	int32_t format, accumulate;
 } weft_decode_args;
 
-// z_ihc = x_ihc · s_ih. z may be x.
+// z_ihc = x_ihc · s_ih, for s of rows × heads. z may be x.
 typedef struct {
 	elem *z;
 	const elem *x;
@@ -283,15 +285,16 @@ typedef struct {
 	int64_t heads, width;
 } weft_head_scale_args;
 
-// z = x, of any two types. Runs over elements.
+// z = x, rounded to the type of z. Runs over elements.
 typedef struct {
 	void *z;
 	const void *x;
 	int32_t z_type, x_type;
 } weft_convert_args;
 
-// Partial sums of tiles, in the order of the tiles: tiles_0c = Σ_t tiles_tc, z_c−from += that, and
-// mean_c−from is each times that. Runs over columns.
+// Adds up the partial sums of tiles, in the order of the tiles:
+//   tiles_0c = Σ_t tiles_tc ; z_{c−from} += tiles_0c ; mean_{c−from} = each · tiles_0c
+// Runs over columns.
 typedef struct {
 	float *z, *mean; // may be NULL
 	double *tiles; // count × cols
@@ -299,7 +302,7 @@ typedef struct {
 	double each;
 } weft_merge_tiles_args;
 
-// Sets elements' bits.
+// Sets each element to the given bits. Runs over elements.
 typedef struct {
 	elem *p;
 	uint32_t bits;

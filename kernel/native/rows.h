@@ -1,5 +1,5 @@
-// What message functions are made of: rows picked out of a matrix and added back to it, columns, heads, and
-// single numbers.
+// The steps of message functions: rows that are gathered from a matrix or scattered to it, columns, heads,
+// and single numbers.
 
 enum { ROWS_AHEAD = 16 };
 
@@ -13,7 +13,7 @@ static void k_gather(const void *args, int64_t lo, int64_t hi) {
 	}
 }
 
-// The 24 bits of a number are one 16-bit word of stream 1 and half of one of stream 2: no mask has those.
+// The 24 bits of a number are a 16-bit word of stream 1 and 8 bits of stream 2. Masks use other streams.
 static void k_uniform(const void *args, int64_t lo, int64_t hi) {
 	const weft_uniform_args *a = args;
 	for (int64_t i = lo; i < hi; i++)
@@ -33,6 +33,7 @@ static void k_uniform(const void *args, int64_t lo, int64_t hi) {
 		}
 }
 
+// z_ij = the sum of the values of row i's entries in column j, which follow each other.
 static void k_densify(const void *args, int64_t lo, int64_t hi) {
 	const weft_densify_args *a = args;
 	for (int64_t i = lo; i < hi; i++)
@@ -73,7 +74,7 @@ static void k_scatter_add(const void *args, int64_t lo, int64_t hi) {
 }
 
 #if defined(WEFT_OF_BFLOAT16)
-// Copies, or adds, a row at a time.
+// Copies or adds row after row.
 static void k_columns(const void *args, int64_t lo, int64_t hi) {
 	const weft_columns_args *a = args;
 	for (int64_t i = lo; i < hi; i++) {
@@ -93,7 +94,7 @@ static void k_columns(const void *args, int64_t lo, int64_t hi) {
 	}
 }
 #else
-// Copies n numbers, or adds them to what is there.
+// z = x, or z += x, for n numbers.
 INLINE void move_numbers(float *z, const float *x, const int64_t n, int accumulate) {
 	float v[n];
 	__builtin_memcpy(v, x, n * sizeof *v);
@@ -103,8 +104,8 @@ INLINE void move_numbers(float *z, const float *x, const int64_t n, int accumula
 	__builtin_memcpy(z, v, n * sizeof *v);
 }
 
-// The same for at least a vector. The last whole one overlaps the one before: a masked store is dear.
-// Asks for what is used later on the way.
+// The same for n ≥ VW. The last whole vector overlaps the one before, as a masked store takes long. Rows that
+// are used later are prefetched on the way.
 INLINE void move_vectors(float *z, const float *x, int64_t n, int accumulate, const float *later_z,
                          const float *later_x) {
 	const int64_t end = n - VW;
@@ -128,7 +129,7 @@ INLINE void move_vectors(float *z, const float *x, int64_t n, int accumulate, co
 
 enum { NARROW = 16 };
 
-// n columns: a constant up to NARROW, which may lie across two cache lines.
+// Copies or adds n columns of each row. n is a constant up to NARROW. A row may lie across two cache lines.
 INLINE void move_columns(const weft_columns_args *a, int64_t lo, int64_t hi, const int64_t n) {
 	const int32_t *x_rows = a->x_rows, *z_rows = a->z_rows;
 	float *z = (float *)a->z + a->from_z;
@@ -172,6 +173,7 @@ static void k_columns(const void *args, int64_t lo, int64_t hi) {
 #endif
 #undef ADD_NUMBERS
 
+// z_ihc = s_ih · x_ihc.
 static void k_head_scale(const void *args, int64_t lo, int64_t hi) {
 	const weft_head_scale_args *a = args;
 	for (int64_t k = lo * a->heads; k < hi * a->heads; k++)
@@ -182,7 +184,7 @@ static void k_head_scale(const void *args, int64_t lo, int64_t hi) {
 		}
 }
 
-// Runs over elements, as k_reciprocal.
+// z = e^x. Runs over elements.
 static void k_exp(const void *args, int64_t lo, int64_t hi) {
 	const weft_combine_args *a = args;
 	for (int64_t i = lo; i < hi; i += VW) {
@@ -191,7 +193,7 @@ static void k_exp(const void *args, int64_t lo, int64_t hi) {
 	}
 }
 
-// 1/x, and 0 for 0.
+// z = 1/x, and 0 for x = 0. Runs over elements.
 static void k_reciprocal(const void *args, int64_t lo, int64_t hi) {
 	const weft_combine_args *a = args;
 	for (int64_t i = lo; i < hi; i += VW) {

@@ -1,13 +1,15 @@
-// Partial results are merged in the order of the segments, or tiles, that they are of. What segments gave to
-// a row that goes on is written when the rows before it are merged, as these may have had its place.
+// Merging of partial results, in the order of the segments, or tiles, that they belong to. If a row continues
+// in the next batch of segments, its merged result goes to partial result 0. That is written after the rows
+// before it are merged, as one of these may have used partial result 0.
 
-// One after the other of the rows that segments are of.
+// Goes through the rows to which the segments belong.
 typedef struct {
 	const weft_segments *of;
 	int64_t next;
 	weft_merge m;
 } merges;
 
+// Takes the next row. Returns 0 after the last one.
 INLINE int next_merge(merges *e) {
 	if (e->next == e->of->count)
 		return 0;
@@ -61,6 +63,7 @@ static void k_merge_sums(const void *args, int64_t lo, int64_t hi) {
 		}
 }
 
+// tiles_0c = Σ_t tiles_tc in the order of the tiles, and z and mean from it.
 static void k_merge_tiles(const void *args, int64_t lo, int64_t hi) {
 	const weft_merge_tiles_args *a = args;
 	for (int64_t t = 1; t < a->count; t++)
@@ -72,7 +75,8 @@ static void k_merge_tiles(const void *args, int64_t lo, int64_t hi) {
 		a->mean[c - a->from] = (float)(a->tiles[c] * a->each);
 }
 
-// Milakov & Gimelshein's online softmax over states. One of sum 0 has no score above −∞: its output is 0.
+// Merges states by Milakov & Gimelshein's online softmax. A state of sum 0 has no score above −∞: its output
+// is 0.
 static void k_merge_states(const void *args, int64_t lo, int64_t hi) {
 	const weft_merge_states_args *a = args;
 	EACH_MERGE(m, a)

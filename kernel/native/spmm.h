@@ -1,36 +1,42 @@
-// Aggregation: a destination row is summed in registers across all its edges and written once.
+// Sums of neighbours, or SpMM:
+//   z_i = [z_i +] row_scale_i · (Σ_k weight_k · col_scale_j · x_j + self_i · own_i)
+// The sum of a destination row stays in registers over all its edges, and is written once.
 
-// Where a block of columns of some rows lies: of row i from number i·stride + shift on.
+// A block of columns of some rows: row i of the block begins at number i·stride + shift of `at`.
 typedef struct {
 	void *at;
 	int type;
 	int64_t stride, shift;
 } row_place;
 
-// A block of columns. The arguments are a copy, as the compiler cannot know that z does not lie over the
-// caller's.
+// The work on a block of columns. The arguments are a copy, as the compiler cannot know that z does not
+// overlap the caller's.
 typedef struct {
 	weft_spmm_args a;
 	row_place z, sums;
 	int64_t ahead;  // edges between the prefetch of a row and its use
-	// no prefetch for a row of z that ends after this edge: it would read past the end of the indices
+	// a row of z that ends after this edge has no prefetches: they would read past the end of the indices
 	int64_t quiet;
 } spmm_block;
 
-// What is computed: whether every weight is one, whether x holds some of the rows only, as of a matrix that
-// is cut, and whether rows are asked for: narrow ones that the second cache holds come as soon without. Of
-// rows of one or two vectors these are constants, as a test takes a part of their time. Wider ones do not
-// notice one, nor a product with one, which changes no bit.
+// The variant of the loop:
+//   plain  every weight is one
+//   cut    x holds some of the rows only, as the matrix is cut
+//   asks   rows are prefetched; narrow rows that the second-level cache holds come as soon without
+// For rows of one or two vectors these are constants, as a test would take a noticeable part of their time.
+// Wider rows do not notice a test. They do not notice a multiplication by one either, which changes no bit.
 typedef struct {
 	int plain, cut, asks;
 } spmm_kind;
 
-// The edge whose row is asked for, of a matrix that is cut: its rows' edges do not follow each other.
+// The edge whose row is prefetched next, in a matrix that is cut. There the edges of two rows do not follow
+// each other directly.
 typedef struct {
-	int64_t row, edge, end; // there is none with row = the end of the range
+	int64_t row, edge, end; // with row = the end of the range there is none
 } spmm_cursor;
 
-// The first edge of a row behind the cursor's and before hi. Rows that are skipped have none.
+// Moves the cursor to the first edge of the next row before hi that has edges. Rows that are skipped count as
+// empty.
 INLINE void next_row(spmm_cursor *c, const weft_spmm_args *a, int64_t hi) {
 	while (++c->row < hi) {
 		c->edge = a->edges.indptr[c->row];
@@ -40,6 +46,7 @@ INLINE void next_row(spmm_cursor *c, const weft_spmm_args *a, int64_t hi) {
 	}
 }
 
+// Prefetches the row of the cursor's edge, and moves the cursor to the next edge.
 INLINE void ask_next(spmm_cursor *c, const weft_spmm_args *a, int64_t hi, const int nb, const int tail) {
 	if (c->row < hi) {
 		prefetch_block(a->x + (a->edges.indices[c->edge] - a->first) * a->x_stride, nb, tail);
@@ -48,12 +55,12 @@ INLINE void ask_next(spmm_cursor *c, const weft_spmm_args *a, int64_t hi, const 
 	}
 }
 
-// acc += the sum over edges k … end−1.
+// acc += Σ weight · x_j over edges k … end−1.
 INLINE void spmm_edges(const spmm_block *b, spmm_cursor *c, int64_t hi, vf *acc, int64_t k, int64_t end,
                        const int nb, const int tail, const spmm_kind kind) {
 	const weft_spmm_args *a = &b->a;
 	const int32_t *indices = a->edges.indices;
-	// at the end the rows themselves are asked for again
+	// near the end of the indices the current rows are prefetched once more
 	const int64_t ahead = end <= b->quiet ? b->ahead : 0;
 	for (; k < end; k++) {
 		const elem *row = a->x + (kind.cut ? indices[k] - a->first : indices[k]) * a->x_stride;
@@ -69,7 +76,7 @@ INLINE void spmm_edges(const spmm_block *b, spmm_cursor *c, int64_t hi, vf *acc,
 	}
 }
 
-// Rows lo … hi−1: z = [z +] scale·(sum + self·own).
+// Rows lo … hi−1: z = [z +] row_scale·(sum + self·own).
 INLINE void spmm_rows(const spmm_block *b, int64_t lo, int64_t hi, const int nb, const int tail,
                       const spmm_kind kind) {
 	const weft_spmm_args *a = &b->a;
@@ -136,7 +143,7 @@ INLINE void spmm_rows(const spmm_block *b, int64_t lo, int64_t hi, const int nb,
 		break;
 #endif
 
-// Columns from `column` on, at most REGISTERS vectors.
+// Computes the columns from `column` on, at most REGISTERS vectors of them.
 static void spmm_columns(const weft_spmm_args *a, int64_t lo, int64_t hi, int64_t column) {
 	int64_t left = a->cols - column < REGISTERS * VW ? a->cols - column : REGISTERS * VW;
 	const int nb = (left + VW - 1) / VW, tail = left % VW;

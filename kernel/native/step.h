@@ -1,7 +1,10 @@
-// Optimizer steps, as PyTorch defines them. clip multiplies the gradient.
+// Steps of optimizers, with PyTorch's definitions. They run over elements. The gradient g is multiplied by
+// clip first.
 
-// Adam (Kingma & Ba 2015): m ← β1·m + (1−β1)·g ; v ← β2·v + (1−β2)·g² ; w ← w − lr·(m/c1) / (√(v/c2) + ε), c1
-// = 1−β1^t, c2 = 1−β2^t. Weight decay is added to the gradient, or taken from the weight (decoupled, AdamW).
+// Adam (Kingma & Ba 2015):
+//   m ← β1·m + (1−β1)·g ; v ← β2·v + (1−β2)·g²
+//   w ← w − lr·(m/c1) / (√(v/c2) + ε),  c1 = 1−β1^t, c2 = 1−β2^t
+// Weight decay is added to the gradient. Decoupled decay (AdamW) is subtracted from the weight.
 static void k_adam(const void *args, int64_t lo, int64_t hi) {
 	const weft_adam_args *a = args;
 	float step = a->lr / a->correction1, root = 1.0f / sqrtf(a->correction2);
@@ -18,7 +21,8 @@ static void k_adam(const void *args, int64_t lo, int64_t hi) {
 	}
 }
 
-// SGD with momentum: g ← g + decay·w ; b ← μ·b + g (b = g at the first step) ; w ← w − lr·b
+// SGD with momentum:
+//   g ← g + decay·w ; b ← μ·b + g (b = g at the first step) ; w ← w − lr·b
 static void k_sgd(const void *args, int64_t lo, int64_t hi) {
 	const weft_sgd_args *a = args;
 	for (int64_t i = lo; i < hi; i += VW) {
@@ -33,7 +37,8 @@ static void k_sgd(const void *args, int64_t lo, int64_t hi) {
 	}
 }
 
-// The tile's sum of squares, in VW sums.
+// tiles_t = Σ x² over the tile's elements, in double precision. The lanes of two vectors have VW sums apart,
+// which are added at the end.
 static void k_sum_squares(const void *args, int64_t lo, int64_t hi) {
 	const weft_column_sum_args *a = args;
 	for (int64_t t = lo; t < hi; t++) {

@@ -1,14 +1,16 @@
-// Sums of gathered rows with a coefficient for each edge and head (heads.h).
+// Sums of gathered rows with a coefficient for each edge and head: z_ic = Σ_e coef_e,head(c) · row_ec.
+// heads.h has the groups of heads.
 
-// A row's edges in a batch, or a part of them.
+// A run: the edges of a row in a batch, or a part of them.
 typedef struct {
 	int64_t row;
 	int at, edges;    // the first edge's number in the batch, and how many there are
 	int begins, ends; // whether the row's first and last edges are among them
-	// its other ends again, where those of the rows that follow come right behind them, as far as FAR
+	// its other ends, from which prefetches run ahead by up to FAR edges: the other ends of the next rows
+	// follow directly
 	const int32_t *far;
-	// the first edge's entry in the matrix, how many edges are entries, and the number of the first self loop
-	// behind these among all rows' loops
+	// the number of the first edge's entry in the matrix; how many edges are entries; and the number of the
+	// first self loop that follows them, among the loops of all rows
 	int64_t entry;
 	int stored;
 	int64_t loop;
@@ -19,21 +21,22 @@ enum extension { FROM_ZERO, FROM_ZERO_AT_FIRST, EXTENDED };
 // The runs of a batch, and the heads whose columns are summed.
 typedef struct {
 	const run *run;
-	int64_t runs, P;      // places of an edge
-	const int32_t *other; // of the batch's first edge
+	int64_t runs, P;      // P: places of an edge
+	const int32_t *other; // the other ends, from the batch's first edge on
 	int64_t heads, width;
-	const int32_t *head_of; // of each column; 0 behind the last
+	const int32_t *head_of; // the head of each column; 0 behind the last
 } row_runs;
 
-// Where a sum is kept, for rows from the group's first column on. What is not of floats cannot hold the sum
-// of a row some of whose edges are still to come: that is in `open`, one row of floats.
+// Where a sum is kept. z points to the group's first column. A z of bfloat16s cannot hold the sum of a row
+// some of whose edges are still to come. Such a sum is in `open`, one row of floats.
 typedef struct {
 	void *z;
 	int type;
 	float *open;
 } sum_place;
 
-// x = the block of a run's sum, which is number `at` of z, so far, and the reverse.
+// load_sum: x = the current sum of a run in a block of columns, which begins at number `at` of z and vector
+// v0 of a row. store_sum does the reverse.
 INLINE void load_sum(vf *x, const sum_place *p, const run *r, int64_t at, int64_t v0, const int nb,
                      const int tail) {
 	if (p->type == WEFT_BFLOAT16 && !r->begins)
@@ -50,24 +53,25 @@ INLINE void store_sum(const sum_place *p, const run *r, int64_t at, int64_t v0, 
 		store_either(p->z, p->type, at, x, nb, tail);
 }
 
-// Sums of the rows at the other ends of a batch's edges: z_c = scale_head · ([z_c +] Σ_e coef_e,head ·
-// row_ec) for each run, over the columns of a group of heads. Rows and results are given by the group's
-// first column.
+// Sums of the rows at the other ends of a batch's edges. For each run, over the columns of a group of heads:
+//   z_c = scale_head · ([z_c +] Σ_e coef_e,head · row_ec)
+// Rows and results are given by the address of the group's first column.
 typedef struct row_sum {
 	row_runs of;
 	const elem *rows;
 	int64_t cols;
-	const float *coef; // of the batch's first edge
+	const float *coef; // from the batch's first edge on
 	sum_place z;
 	int64_t stride;           // between the results of two rows, or of two runs
-	int by_run;               // which of them
-	enum extension extension; // whether z is added to: with FROM_ZERO_AT_FIRST by the later parts of a row
-	const float *scale;       // of each run and head; NULL: 1
-	const float *coef2;       // of a second sum, may be NULL
-	float *z2;                // a row of the group's vectors for each run, stride2 behind each other
+	int by_run;               // stride is that of two runs
+	// whether z is added to; with FROM_ZERO_AT_FIRST only by the later parts of a row
+	enum extension extension;
+	const float *scale;       // a factor for each run and head; NULL: 1
+	const float *coef2;       // coefficients of a second sum; may be NULL
+	float *z2;                // the second sums: a row of the group's vectors for each run, stride2 apart
 	int64_t stride2;
-	// a row for each edge of the batch, which is added to the gathered one, behind each other as z2 is; may
-	// be NULL, and is where there is a second sum
+	// a row for each edge of the batch, which is added to the gathered row; edge_stride apart. May be NULL,
+	// and is NULL if there is a second sum.
 	const float *of_edges;
 	int64_t edge_stride;
 } row_sum;
@@ -80,13 +84,13 @@ INLINE vf coefficients(const float *of_edge) { return load(of_edge); }
 INLINE vf spread(vf coefficients, vi head) { return __builtin_shuffle(coefficients, head); }
 #endif
 
-// The heads of the lanes of vector v of a block.
+// The head of each lane of vector v of a block.
 INLINE vi lane_heads(const int32_t *head_of, int64_t v0, int v, const int nb, const int tail) {
 	return (vi)load((const float *)head_of + v0 * VW + block_column(v, nb, tail));
 }
 
-// acc += coef·row, and acc2 with the other coefficients where there are two; `later` is asked for. What is of
-// the edge, or NULL, is added to the row.
+// acc += coef·row, and acc2 += coef2·row if `two` is set. of_edge, if not NULL, is added to the row first.
+// `later` is prefetched.
 INLINE void add_row(vf *acc, vf *acc2, const elem *row, const float *of_edge, const float *coef,
                     const float *coef2, const vi *head, const int two, const int nb, const int tail,
                     const elem *later) {
@@ -106,6 +110,7 @@ INLINE void add_row(vf *acc, vf *acc2, const elem *row, const float *of_edge, co
 	}
 }
 
+// sum_rows over the block of columns that begins with vector v0.
 INLINE void sum_block(const row_sum *s, const int two, const int edge_rows, int64_t v0, const int nb,
                       const int tail) {
 	const elem *rows = s->rows + v0 * VW;

@@ -1,15 +1,15 @@
-// The gradient of a weight of bfloat16s in AMX's tiles: a tile's product is of 16 columns of x with 16 of g,
-// over 32 rows. A tile of g holds 16 words of each column: a word has the numbers of two rows, as above. A
-// tile of x is that transposed.
+// The gradient of a weight of bfloat16s by AMX's tiles. A tile product is of 16 columns of x with 16 columns
+// of g, over 32 rows. A tile of g holds 16 words of each column. A word has the numbers of two rows, as in
+// weight.h. A tile of x is the transpose of that.
 
 enum {
-	TILE = 16,                // columns of a tile, and its words of each
+	TILE = 16,                // columns of a tile, and words of each column
 	TILE_ROWS = 2 * TILE,     // rows of x and g in it
 	TILE_WORDS = TILE * TILE,
 	TILES_DEPTH = (2 * DEPTH) / TILE_ROWS * TILE_ROWS
 };
 
-// Each of the 8 registers is a tile.
+// Configures each of the 8 registers as one tile.
 static void begin_tiles(void) {
 	static const struct {
 		uint8_t palette, start_row, reserved[14];
@@ -19,7 +19,7 @@ static void begin_tiles(void) {
 	_tile_loadconfig(&all);
 }
 
-// Word j of v[i] becomes word i of v[j].
+// Transposes 16 × 16 words: word j of v[i] becomes word i of v[j].
 INLINE void transpose_words(vf *v) {
 	__m512d t[16];
 	for (int i = 0; i < 16; i += 4) { // 4 × 4 words in each 128 bits
@@ -32,7 +32,7 @@ INLINE void transpose_words(vf *v) {
 		t[i + 2] = _mm512_unpacklo_pd(c, d);
 		t[i + 3] = _mm512_unpackhi_pd(c, d);
 	}
-	for (int i = 0; i < 4; i++) { // 4 × 4 of these
+	for (int i = 0; i < 4; i++) { // 4 × 4 of these blocks
 		vf a = _mm512_shuffle_f32x4((vf)t[i], (vf)t[i + 4], 0x88);
 		vf b = _mm512_shuffle_f32x4((vf)t[i + 8], (vf)t[i + 12], 0x88);
 		vf c = _mm512_shuffle_f32x4((vf)t[i], (vf)t[i + 4], 0xdd);
@@ -44,8 +44,8 @@ INLINE void transpose_words(vf *v) {
 	}
 }
 
-// The tiles of 16 columns behind each other, those of the next columns behind them. Zeros fill up the last
-// tiles.
+// Packs x into tiles. The tiles of 16 columns follow each other, and then come those of the next 16 columns.
+// Zeros fill up the last tiles.
 INLINE void pack_tiles(float *tiles, operand x, int64_t columns, int64_t depth, const int transposed) {
 	const int64_t blocks = (depth + TILE_ROWS - 1) / TILE_ROWS;
 	for (int64_t k = 0; k < blocks; k++)
@@ -69,7 +69,7 @@ INLINE void pack_tiles(float *tiles, operand x, int64_t columns, int64_t depth, 
 		}
 }
 
-// The product of so many tiles of x with so many of g, over the rows of the panels.
+// Multiplies `tall` tiles of x by `broad` tiles of g, over the rows of the panels.
 INLINE void multiply_tiles(weight_block *b, int64_t at, const float *x, const float *g, const int tall,
                            const int broad) {
 	const int64_t blocks = b->depth / TILE, stride = b->stride * sizeof(float), next = blocks * TILE_WORDS;
@@ -126,6 +126,7 @@ INLINE void multiply_tiles(weight_block *b, int64_t at, const float *x, const fl
 
 static inline int64_t pairs_of_tiles(int64_t columns) { return (columns + 2 * TILE - 1) / (2 * TILE); }
 
+// Multiplies all tiles of x by all tiles of g, two by two at a time.
 INLINE void multiply_block_of_tiles(weight_block *b, int64_t in, int64_t out) {
 	const int64_t panel = b->depth * TILE;
 	for (int64_t o = 0; o < out; o += 2 * TILE)

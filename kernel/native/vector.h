@@ -1,14 +1,14 @@
-// What is written over a vector type vf of VW floats, be it a level's or a narrower one (narrow.h).
+// Operations on a vector type vf of VW floats, which is a SIMD level's or a narrower one (narrow.h).
 #include "weft.h"
 
-// Passes of the compiler that take a fifth of its time and give the kernels nothing: their loops are over
-// vectors already, and what they are specialised for is said where it is.
+// These passes of the compiler take a fifth of its time, and gain nothing for the kernels. Loops of kernels
+// already are over vectors, and the code itself says for which constants it is specialised.
 #if defined(__GNUC__) && !defined(__clang__)
 #pragma GCC optimize( \
     "no-tree-slp-vectorize,no-tree-pre,no-ipa-cp,no-gcse,no-split-loops,no-split-paths,no-version-loops-for-strides,no-schedule-insns2")
 #endif
 
-// What is given constants is compiled once for each.
+// A function that is called with constants is compiled once for each of them.
 #define INLINE static inline __attribute__((always_inline))
 
 typedef int32_t vi __attribute__((vector_size(sizeof(vf))));
@@ -22,7 +22,8 @@ typedef uint16_t vh __attribute__((vector_size(sizeof(vf) / 2))); // a vector's 
 
 static inline vf widen(vh halves) { return (vf)(WORDS_OF(halves) << 16); }
 
-// To nearest, ties to even. NaN stays NaN, which adding to its bits might not leave it.
+// Rounds to bfloat16: to nearest, ties to even. NaN stays NaN: the addition to its bits could turn it into
+// another number.
 static inline vh rounded(vf v) {
 	v32 bits = (v32)v, up = bits + 0x7fffu + (bits >> 16 & 1), nan = (v32)(v != v);
 	return HALVES_OF(((up & ~nan) | ((bits | 0x400000u) & nan)) >> 16);
@@ -38,7 +39,7 @@ static inline void store_bfloat16(bfloat16 *p, vf v) {
 	__builtin_memcpy(p, &halves, VW * sizeof *p);
 }
 
-// One number.
+// Loads one number.
 static inline float number_float(const float *p) { return *p; }
 static inline float number_bfloat16(const bfloat16 *p) {
 	const uint32_t bits = (uint32_t)p->bits << 16;
@@ -47,7 +48,7 @@ static inline float number_bfloat16(const bfloat16 *p) {
 	return x;
 }
 
-// Loads and stores, of whole vectors and of their first n lanes, by the type of what p points to.
+// Loads and stores of whole vectors, and of their first n lanes. The type of p selects the function.
 #define FOR_TYPE(p, f) \
 	_Generic((p), float *: f##_float, const float *: f##_float, \
 	         bfloat16 *: f##_bfloat16, const bfloat16 *: f##_bfloat16)
@@ -55,11 +56,11 @@ static inline float number_bfloat16(const bfloat16 *p) {
 #define load(p) FOR_TYPE(p, load)(p)
 #define store(p, v) FOR_TYPE(p, store)(p, v)
 
-#if defined(NARROW) // A row is at least a vector: there is no part of one
+#if defined(NARROW) // a row is at least a vector: there are no partial vectors
 #define load_n(p, n) load(p)
 #define store_n(p, v, n) store(p, v)
 #else
-#if !defined(__AVX512F__) // which has instructions for it
+#if !defined(__AVX512F__) // AVX-512 has instructions for it
 typedef uint64_t words __attribute__((vector_size(sizeof(vh))));
 
 static inline vh load_halves(const bfloat16 *p, int n) {
@@ -103,8 +104,8 @@ static inline void store_n_bfloat16(bfloat16 *p, vf v, int n) { store_halves(p, 
 
 struct row_sum;
 
-// Kernels for rows of fewer columns than a level's vectors have lanes, one for each number of lanes that is a
-// power of two; their arguments are those of the level's.
+// The kernels for rows that have fewer columns than a level's vectors have lanes. There is one set for each
+// power of two of lanes. Their arguments are those of the level's kernels.
 typedef struct {
 	weft_function spmm, max, max_back;
 	void (*sum_rows)(const struct row_sum *);

@@ -1,28 +1,28 @@
-// The gradient of a weight, z = xᵀ·g over the rows of a tile: Goto & van de Geijn, "Anatomy of
-// High-Performance Matrix Multiplication" (2008). Both factors have the summed dimension first, so packing
-// them copies runs of columns and transposes nothing. oneDNN's product of a transposed x is slower here
-// because it waits for x and g to come from memory before it multiplies; these come while the rows before
-// them are multiplied. Rows of a tile are added in single precision, and tiles in double precision: the error
-// does not grow with the number of rows.
+// The gradient of a weight: z = xᵀ·g over the rows of a tile, for x of rows × in and g of rows × out. It
+// follows Goto & van de Geijn, "Anatomy of High-Performance Matrix Multiplication" (2008). Both factors have
+// the summed dimension first. So packing copies runs of columns, and transposes nothing. oneDNN's product of
+// a transposed x is slower here, because it waits for x and g to come from memory before it multiplies. Here
+// the next rows of both come while the current ones are multiplied. Rows of a tile are added in single
+// precision, and tiles in double precision, so that the error does not grow with the number of rows.
 //
-// Where both factors are bfloat16s, which are multiplied in pairs, panels hold two rows in one: a word has
-// the numbers of both, the first row's in its lower half.
+// If both factors are bfloat16s that are multiplied in pairs, a panel holds two rows in one. A word then has
+// the numbers of both rows, the first row's in its lower half.
 
 enum {
-	// columns of x in a panel: TALL·BROAD sums and BROAD vectors of g are in registers
+	// columns of x in a panel; TALL·BROAD sums and BROAD vectors of g fit into registers
 	TALL = VW == 4 ? 4 : VW / 4 * 3,
 	BROAD = 2 // vectors of g in a panel
 };
 
-// sum + x·g, of numbers or, with pairs, of two rows in one.
+// sum + x·g. With pairs, x and g hold two rows in one, and both products are added.
 #if defined(DOT_PAIRS)
 #define ADD_PRODUCT(sum, x, g, pairs) ((pairs) ? DOT_PAIRS(sum, x, g) : (vf)((sum) + *(x) * (g)))
 #else
 #define ADD_PRODUCT(sum, x, g, pairs) ((sum) + *(x) * (g))
 #endif
 
-// The product of `tall` columns of x, whose rows lie `stride` apart, with a panel of g of `broad` vectors. It
-// belongs to the numbers from `at` on of the block.
+// Multiplies `tall` columns of x, whose rows are `stride` apart, by a panel of g of `broad` vectors. The
+// result belongs to the numbers of the block from `at` on.
 INLINE void multiply_panels(weight_block *b, int64_t at, const float *x, int64_t stride, const float *g,
                             const int tall, const int broad, const int pairs) {
 	vf sum[VW][BROAD], all_sums[VW][BROAD];
@@ -67,13 +67,13 @@ INLINE void multiply_panels(weight_block *b, int64_t at, const float *x, int64_t
 	for (int i = 0; i < tall; i++)
 		for (int v = 0; v < broad; v++)
 			all_sums[i][v] = sum[i][v];
-#pragma GCC unroll 1 // beside the rows little time goes into what follows, once in a tile
+#pragma GCC unroll 1 // what follows is done once in a tile, and takes little time beside the rows
 	for (int i = 0; i < tall; i++)
 		for (int v = 0; v < broad; v++)
 			add_wide(total + i * b->stride + v * VW, all_sums[i][v], !b->first_tile);
 }
 
-// All panels of x with one of g.
+// Multiplies all panels of x, of `in` columns, by one panel of g.
 INLINE void multiply_column(weight_block *b, int64_t at, const float *g, int64_t in, const int broad,
                             const int pairs) {
 	const float *x = b->x;
@@ -86,8 +86,8 @@ INLINE void multiply_column(weight_block *b, int64_t at, const float *g, int64_t
 			multiply_panels(b, at, x, VW, g, TALL / 3, broad, pairs);
 }
 
-// Panels of `width` columns: whole vectors of each row, those of the next row behind them. Where a panel's
-// width is no whole number of vectors, columns of the next panel fill it up.
+// Packs rows of x into panels of `width` columns. A panel has whole vectors of each row, row after row. If
+// its width is no whole number of vectors, columns of the next panel fill it up.
 #define PACK(type) \
 	for (int64_t r = 0; r < depth; r++) { \
 		const type *row = (const type *)x.at + r * x.stride; \
@@ -102,7 +102,7 @@ INLINE void multiply_column(weight_block *b, int64_t at, const float *g, int64_t
 			} \
 	}
 
-// The same for panels that hold two rows in one. Zeros follow the last row.
+// The same for panels that hold two rows in one. An odd last row is followed by zeros.
 INLINE void pack_pairs(float *panels, operand x, int64_t columns, int64_t depth, const int width) {
 	const int vectors = (width + VW - 1) / VW;
 	const int64_t steps = (depth + 1) / 2;
@@ -135,7 +135,8 @@ INLINE void pack(float *panels, operand x, int64_t columns, int64_t depth, const
 }
 #undef PACK
 
-// A panel of g is packed when it is multiplied, so that it is in the first cache.
+// Multiplies all panels of x by all of g. A panel of g is packed just before it is multiplied, so that it is
+// in the first-level cache.
 INLINE void multiply_block(weight_block *b, int64_t at, operand g, int64_t in, int64_t out, int64_t depth,
                            const int pairs) {
 	for (int64_t c = 0; c < out; c += BROAD * VW, g.at += BROAD * VW * g.size) {
@@ -151,17 +152,18 @@ INLINE void multiply_block(weight_block *b, int64_t at, operand g, int64_t in, i
 enum { TILES_DEPTH = 0 };
 #endif
 
+// Computes the block that begins with column a->i of x and column a->o of g, over rows lo … hi−1.
 INLINE void weight_block_of(const weft_weight_args *a, int64_t lo, int64_t hi, const enum weft_products by) {
 	const int pairs = by == WEFT_OF_PAIRS;
 	const int64_t in = lesser(a->in - a->i, WEFT_WEIGHT_IN), out = lesser(a->out - a->o, WEFT_WEIGHT_OUT);
-	// columns of x that are read once, which is why they are not packed where they are floats
+	// columns of x that are read only once, and so are not packed, if they are floats
 	const int64_t once = out <= VW && a->x_type == WEFT_FLOAT32 ? in / VW * VW : 0;
 	float *x_panels = a->scratch, *g_panels = x_panels + DEPTH * weft_weight_tall(in);
 	weight_block b = {
 	    .x = x_panels, .g = g_panels, .tile = a->tile_sum, .sum = a->sum, .stride = weft_weight_stride(out)};
-	const int64_t of_panel = pairs ? 2 : 1; // rows in one of a panel
+	const int64_t of_panel = pairs ? 2 : 1; // how many rows of x one row of a panel holds
 	const int64_t most = by == WEFT_OF_TILES ? TILES_DEPTH : of_panel * DEPTH;
-	// What nobody has asked for is waited for, so it is little.
+	// The first rows were not prefetched, so that the loop waits for them. So they are few.
 	int64_t next = most / 4, depth;
 	for (int64_t r = lo; r < hi; r += depth) {
 		const operand x = operand_at(a->x, a->x_type, a->in, r, a->i),
@@ -200,6 +202,7 @@ INLINE void weight_block_of(const weft_weight_args *a, int64_t lo, int64_t hi, c
 	}
 }
 
+// sum = xᵀ·g for one block.
 static void k_weight(const void *args, int64_t lo, int64_t hi) {
 	const weft_weight_args *a = args;
 	switch (a->products) {
@@ -227,6 +230,7 @@ static void k_pack_tiles(const void *args, int64_t lo, int64_t hi) {
 #endif
 }
 
+// total = sum + total, and z = total after the last sum, for a block's rows.
 static void k_weight_sum(const void *args, int64_t lo, int64_t hi) {
 	const weft_weight_sum_args *a = args;
 	for (int64_t i = lo; i < hi; i++)

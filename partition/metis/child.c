@@ -1,5 +1,5 @@
-// The child process of Solve. It is this program once more, under the name weft-metis: METIS runs where the
-// loader initialises the program, and the process ends before Go's runtime begins.
+// The child process of Solve. It is this program started again under the name weft-metis. METIS runs while
+// the loader initialises the program, and the process ends before Go's runtime begins.
 #include "child.h"
 
 #include <metis.h>
@@ -19,7 +19,7 @@ enum { shared = 3 }; // the descriptor of the memory
 static int solve(void)
 {
 	struct problem p;
-	// METIS aborts on some inputs: leave no core file.
+	// METIS aborts on some inputs. Then no core file should be left.
 	setrlimit(RLIMIT_CORE, &(struct rlimit){0, 0});
 	if (pread(shared, &p, sizeof p, 0) != sizeof p) {
 		fprintf(stderr, "weft-metis: no graph came with this name\n");
@@ -45,6 +45,6 @@ __attribute__((constructor)) static void child(int argc, char **argv)
 {
 	if (argc != 1 || strcmp(argv[0], "weft-metis") || !getenv("WEFT_RUN_METIS")) return;
 	int status = solve();
-	fflush(NULL); // what METIS printed
+	fflush(NULL); // the output of METIS
 	_exit(status);
 }

@@ -1,7 +1,7 @@
 #include <stdint.h>
 
-// problem is at the beginning of the memory that Solve shares with its child. Each array begins so many words
-// of 4 bytes behind the beginning of the memory; 0: there is none.
+// problem is at the beginning of the memory that Solve shares with its child. The position of each array is
+// counted in words of 4 bytes from there; 0: there is no such array.
 struct problem {
 	int64_t words, indptr, neighbours, edge_weights, vertex_weights, part;
 	int32_t vertices, constraints, parts, seed;

@@ -1,4 +1,5 @@
-// The numbers of abi.h are those of the mpi.h that this is compiled with, Open MPI's or MPICH's.
+// Asserts that the numbers of abi.h equal those of the mpi.h with which this file is compiled, Open MPI's or
+// MPICH's.
 #include <mpi.h>
 #include <stddef.h>
 

@@ -1,4 +1,4 @@
-// Kernels that are wrong, each in one way: oncpu_test.go has what is said of them. Lines count.
+// Wrong kernels. oncpu_test.go has the report on each, which names lines of this file.
 #include "warp.cuh"
 
 #define WRONG(name) KERNEL(name, weft_fill_args)

@@ -1,3 +1,3 @@
-// The kernels whose traffic is counted.
+// The kernels whose traffic tests count.
 #include "attend_back.cuh"
 #include "spmm.cuh"

@@ -1,5 +1,5 @@
-// A library of MPI that counts the bytes of each kind of message that the program hands over, and says them
-// at the end, in the file WEFT_SENT.RANK.
+// A library between the program and MPI. It counts the bytes of each kind of message that the program sends,
+// and writes them at the end to the file WEFT_SENT.RANK.
 #include <mpi.h>
 #include <stdio.h>
 #include <stdlib.h>
