@@ -203,19 +203,19 @@ func (t *Team) Attend(s *AttentionState, a Attention, e *CSR, loops *tensor.Matr
 func (t *Team) attendSegments(r routine, args C.weft_attention_args, e *CSR) {
 	heads, width := int(args.heads), int(args.width)
 	b := t.bySegments(e)
-	places := C.weft_merge_states_args{
+	partials := C.weft_merge_states_args{
 		maximum: args.maximum, sum: args.sum, z: args.z, z_type: args.z_type,
-		partial_maximum: floats(b.places(tensor.Float32, heads)),
-		partial_sum:     floats(b.places(tensor.Float32, heads)),
-		partial_z:       floats(b.places(tensor.Float32, heads*width)),
+		partial_maximum: floats(b.partials(tensor.Float32, heads)),
+		partial_sum:     floats(b.partials(tensor.Float32, heads)),
+		partial_z:       floats(b.partials(tensor.Float32, heads*width)),
 		heads:           args.heads, width: args.width, first: args.first, last: args.last,
 	}
-	args.maximum, args.sum, args.z, args.z_type = places.partial_maximum, places.partial_sum,
-		unsafe.Pointer(places.partial_z), C.WEFT_FLOAT32
+	args.maximum, args.sum, args.z, args.z_type = partials.partial_maximum, partials.partial_sum,
+		unsafe.Pointer(partials.partial_z), C.WEFT_FLOAT32
 	args.first, args.last = 1, 0
 	b.run(r, unsafe.Pointer(&args), func(segments C.weft_segments) {
-		places.segments = segments
-		b.merge(on(C.weft_merge_states), unsafe.Pointer(&places), heads, width)
+		partials.segments = segments
+		b.merge(on(C.weft_merge_states), unsafe.Pointer(&partials), heads, width)
 	})
 }
 

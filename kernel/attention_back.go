@@ -120,7 +120,7 @@ func (a Attention) edgeSums(d AttentionGradients) (sums []*tensor.Matrix) {
 const deviceEdgeRows = 128
 
 // backTargetSums is backTarget's pass over the edges that also adds to sums. It sums up for each tile of
-// rows, and for each place of segments.
+// rows, and for each partial result of segments.
 func (t *Team) backTargetSums(r routine, args, part C.weft_attention_args, b *bySegments, a Attention, e *CSR,
 	sums []*tensor.Matrix,
 ) {
@@ -132,8 +132,8 @@ func (t *Team) backTargetSums(r routine, args, part C.weft_attention_args, b *by
 	for _, m := range sums {
 		columns += m.Len()
 	}
-	// partial has the sums of each tile, and then those of each segment's place. single has the sums of a
-	// row, in single precision. Memory is taken for all places. A plan does not know the segments, so used is
+	// partial has the sums of each tile, and then those of each segment's partial result. single has the sums of a
+	// row, in single precision. Memory is taken for all partial results. A plan does not know the segments, so used is
 	// n there, and the sums of fewer rows are added up.
 	used := n + min(b.count, len(e.Segments))
 	partial := t.scratch(tensor.Float64, n+b.count, columns)

@@ -51,7 +51,7 @@ type launch struct {
 	// by has the rows' entries, if the work grows with them. The kernel skips rows that have segments.
 	by       *CSR
 	segments []C.weft_segment // the kernel runs over these instead of rows
-	places   C.weft_segments  // the segments in a device's memory, and their places
+	partials C.weft_segments  // the segments in a device's memory, and their partial results
 }
 
 // over runs the kernels over rows lo…hi−1, where lo is a multiple of the tile.
@@ -98,7 +98,7 @@ func (c *cpu) run(l launch) {
 	if l.segments != nil {
 		k := l.links[0]
 		c.parallel(len(l.segments), func(i int) {
-			C.weft_run_segment(k.name, k.of, k.args, l.segments[i], l.places.carried+C.int64_t(i))
+			C.weft_run_segment(k.name, k.of, k.args, l.segments[i], l.partials.carried+C.int64_t(i))
 		})
 		return
 	}

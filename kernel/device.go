@@ -210,8 +210,8 @@ func (d *device) launch(l launch) bool {
 	args, all := d.arguments(k), operands(k)
 	segments := len(args) // the word with the segments' address
 	if l.segments != nil {
-		args = append(args, 0, uint64(l.places.count), uint64(l.places.carried))
-		all = append(all, tensor.Operand{Address: unsafe.Pointer(l.places.of)})
+		args = append(args, 0, uint64(l.partials.count), uint64(l.partials.carried))
+		all = append(all, tensor.Operand{Address: unsafe.Pointer(l.partials.of)})
 	} else {
 		first, last := l.rows()
 		args = append(args, uint64(first), uint64(last))

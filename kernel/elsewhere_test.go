@@ -29,7 +29,7 @@ func NewTeamElsewhere(kernels bool) func(threads int, memory *tensor.Meter) *Tea
 			panic(err)
 		}
 		t := NewDeviceTeam(c, threads, memory)
-		t.places = cpuPlaces // as many as the CPU's kernels have
+		t.partials = cpuPartials // as many as the CPU's kernels have
 		if kernels {
 			t.backend.(*device).shapes = everyShape()
 		}
@@ -206,8 +206,8 @@ func (c *elsewhere) Launch(kernel string, _, _ int, args unsafe.Pointer, _ int) 
 		}
 		return nil
 	}
-	valueAt(&l.places, behind)
-	l.segments = sliceAt(l.segments, unsafe.Pointer(l.places.of), int(l.places.count))
+	valueAt(&l.partials, behind)
+	l.segments = sliceAt(l.segments, unsafe.Pointer(l.partials.of), int(l.partials.count))
 	newCPU(1).run(l)
 	return nil
 }

@@ -19,10 +19,10 @@ const (
 	// segmentEntries is the largest number of entries of a segment; equal entries, which stay in one segment,
 	// may exceed it.
 	segmentEntries = C.WEFT_SEGMENT
-	// cpuPlaces is the number of places on a CPU: it works on so many segments before their results are
-	// merged. devicePlaces is the largest number on a device.
-	cpuPlaces    = C.WEFT_PARTIALS
-	devicePlaces = C.WEFT_DEVICE_PARTIALS
+	// cpuPartials is the number of partial results on a CPU: it works on so many segments before their results
+	// are merged. devicePartials is the largest number on a device.
+	cpuPartials    = C.WEFT_PARTIALS
+	devicePartials = C.WEFT_DEVICE_PARTIALS
 )
 
 // Segment is entries Begin … End−1 of a matrix, a part of a long row. After is the number of segments of the
@@ -125,39 +125,39 @@ func (a *CSR) longest() int {
 }
 
 // bySegments runs a kernel over rows that are cut. A kernel works on some segments at a time, and each of
-// them has a place, a row of scratch, for its result. A second kernel then merges the places in the order of
-// the segments. Where a row is cut depends on the row alone, so a result has the same bits for any number of
+// them writes a partial result, in a row of scratch. A second kernel then merges the partial results in the
+// order of the segments. Where a row is cut depends on the row alone, so a result has the same bits for any number of
 // threads.
 type bySegments struct {
 	team  *Team
 	rows  *CSR
-	count int // number of places
+	count int // number of partial results
 	sums  []partialSum
 	taken []*tensor.Matrix
 	bytes []int
 }
 
-// partialSum has places with sums of segments, and the matrix to whose rows they are added.
-type partialSum struct{ of, places *tensor.Matrix }
+// partialSum has the partial sums of segments, and the matrix to whose rows they are added.
+type partialSum struct{ of, partials *tensor.Matrix }
 
-// bySegments prepares work on a's rows that are cut. places and sum take memory for it, and run or runSums
-// does it. The number of places depends on sizes alone, because a plan does not know the segments. On a
-// device there is a place for each segment, up to a limit.
+// bySegments prepares work on a's rows that are cut. partials and sum take memory for it, and run or runSums
+// does it. The number of partial results depends on sizes alone, because a plan does not know the segments.
+// On a device there is one for each segment, up to a limit.
 func (t *Team) bySegments(a *CSR) *bySegments {
-	b := &bySegments{team: t, rows: a, count: cpuPlaces}
+	b := &bySegments{team: t, rows: a, count: cpuPartials}
 	if t.Memory.OnDevice() {
 		b.count = 0
 		if a.list != nil {
 			tensor.Touch(a.list)
-			b.count = min(t.places, a.list.Rows)
+			b.count = min(t.partials, a.list.Rows)
 		}
 	}
 	return b
 }
 
-// places returns scratch with a row for each place. If no row is cut, it returns nil, and the scratch is
+// partials returns scratch with a row for each partial result. If no row is cut, it returns nil, and the scratch is
 // charged all the same.
-func (b *bySegments) places(element tensor.Element, cols int) *tensor.Matrix {
+func (b *bySegments) partials(element tensor.Element, cols int) *tensor.Matrix {
 	if b.count == 0 {
 		return nil
 	}
@@ -170,18 +170,18 @@ func (b *bySegments) places(element tensor.Element, cols int) *tensor.Matrix {
 	return m
 }
 
-// sum takes places for Float32 sums, which runSums adds to the rows of m; nil for nil.
+// sum takes memory for partial Float32 sums, which runSums adds to the rows of m; nil for nil.
 func (b *bySegments) sum(m *tensor.Matrix) *tensor.Matrix {
 	if m == nil {
 		return nil
 	}
-	places := b.places(tensor.Float32, m.Cols)
-	b.sums = append(b.sums, partialSum{m, places})
-	return places
+	partials := b.partials(tensor.Float32, m.Cols)
+	b.sums = append(b.sums, partialSum{m, partials})
+	return partials
 }
 
-// run runs a kernel over the segments, and calls merge when all places are full, and at the end. It then
-// releases the places. The kernel's bytes are counted with the other rows'.
+// run runs a kernel over the segments, and calls merge after as many as there are partial results, and at the
+// end. It then releases these. The kernel's bytes are counted with the other rows'.
 func (b *bySegments) run(r routine, args unsafe.Pointer, merge func(C.weft_segments)) {
 	b.team.Memory.Reserve(b.bytes...)
 	r.bytes = Bytes{}
@@ -191,7 +191,7 @@ func (b *bySegments) run(r routine, args unsafe.Pointer, merge func(C.weft_segme
 		pinned.Pin(&b.rows.Segments[0])
 	}
 	for batch, segments := range b.rows.batches(b.count) {
-		b.team.launch(Shape{len(batch)}, 0, launch{links: one(r, args), segments: batch, places: segments})
+		b.team.launch(Shape{len(batch)}, 0, launch{links: one(r, args), segments: batch, partials: segments})
 		merge(segments)
 	}
 	for _, m := range b.taken {
@@ -199,7 +199,7 @@ func (b *bySegments) run(r routine, args unsafe.Pointer, merge func(C.weft_segme
 	}
 }
 
-// merge runs a kernel that merges the places, column by column or head by head.
+// merge runs a kernel that merges the partial results, column by column or head by head.
 func (b *bySegments) merge(r routine, args unsafe.Pointer, columns, width int) {
 	b.team.launch(Shape{b.count}, 0, launch{links: one(r, args), last: columns, cost: width * b.count})
 }
@@ -209,7 +209,7 @@ func (b *bySegments) runSums(r routine, args unsafe.Pointer, to Output) {
 	b.run(r, args, func(segments C.weft_segments) {
 		for _, s := range b.sums {
 			args := &C.weft_merge_sums_args{
-				z: either(s.of), partials: floats(s.places), cols: C.int64_t(s.of.Cols), segments: segments,
+				z: either(s.of), partials: floats(s.partials), cols: C.int64_t(s.of.Cols), segments: segments,
 				z_type: C.int32_t(typeOf(s.of)), accumulate: boolean(to == Accumulate),
 			}
 			b.merge(on(C.weft_merge_sums), unsafe.Pointer(args), s.of.Cols, 1)
@@ -217,10 +217,10 @@ func (b *bySegments) runSums(r routine, args unsafe.Pointer, to Output) {
 	})
 }
 
-// batches returns the segments that are worked on at a time, in so many places: for the CPU, and in the form
-// of the kernels' arguments. If a row goes on in the next batch, its result so far takes the first place
-// there. On a device, which merges rows in parallel, such a row has batches of its own.
-func (a *CSR) batches(places int) iter.Seq2[[]C.weft_segment, C.weft_segments] {
+// batches returns the segments that are worked on at a time, with so many partial results: for the CPU, and
+// in the form of the kernels' arguments. If a row goes on in the next batch, its result so far is the first
+// partial result there. On a device, which merges rows in parallel, such a row has batches of its own.
+func (a *CSR) batches(partials int) iter.Seq2[[]C.weft_segment, C.weft_segments] {
 	all := unsafe.Slice((*C.weft_segment)(unsafe.Pointer(unsafe.SliceData(a.Segments))), len(a.Segments))
 	goesOn := func(k int) bool { // whether a row goes on from segment k−1 to k
 		return k > 0 && k < len(all) && all[k-1].after > 0
@@ -228,7 +228,7 @@ func (a *CSR) batches(places int) iter.Seq2[[]C.weft_segment, C.weft_segments] {
 	return func(yield func([]C.weft_segment, C.weft_segments) bool) {
 		for k := 0; k < len(all); {
 			carried := int(boolean(goesOn(k)))
-			end := min(k+places-carried, len(all))
+			end := min(k+partials-carried, len(all))
 			if a.list != nil && goesOn(end) {
 				if begin := a.beginOf(end); begin > k {
 					end = begin

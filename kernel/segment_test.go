@@ -65,7 +65,7 @@ func longRows(a *kernel.CSR) (rows []int) {
 	return slices.Compact(rows)
 }
 
-// TestHubOnACard has several hubs, whose segments fit the places of a card, or do not. In both cases
+// TestHubOnACard has several hubs, whose segments fit the partial results of a card, or do not. In both cases
 // aggregations on the card have the CPU's bits, and attention nearly the same numbers. The segments are
 // copied to the card once. Two ranges of rows, which both have hubs, have the bits of all rows.
 func TestHubOnACard(t *testing.T) {
@@ -76,12 +76,12 @@ func TestHubOnACard(t *testing.T) {
 	const n, heads, width = 700, 2, 8
 	const cols = heads * width
 	for storage, tolerance := range map[tensor.Element]float64{tensor.Float32: 1e-4, tensor.BFloat16: 1. / 64} {
-		run := func(places int) map[string][]float64 {
-			device := map[bool]string{true: "cuda"}[places > 0]
+		run := func(partials int) map[string][]float64 {
+			device := map[bool]string{true: "cuda"}[partials > 0]
 			t.Setenv("WEFT_DEVICE", device)
 			team := kerneltest.Team(t, 1, tensor.NewMeter())
 			defer team.Memory.Close()
-			kernel.SetPlaces(team, places)
+			kernel.SetPartials(team, partials)
 			s := &suite{t, team, random(), storage}
 			lists := make([][]int32, n)
 			degrees := map[int]int{3: 40_000, 4: 17_000, 9: 3000, 200: 90_000, n - 1: 20_000}
@@ -107,7 +107,7 @@ func TestHubOnACard(t *testing.T) {
 				team.SpMMRows(ranges, a, x, kernel.Scales{Row: scale, Self: scale}, kernel.Replace, of[0], of[1])
 			}
 			if !same(sum, ranges) {
-				t.Errorf("in %d places, ranges of rows have other bits than all", places)
+				t.Errorf("with %d partial results, ranges of rows have other bits than all", partials)
 			}
 			team.Max(z, arg, a, x, nil, nil, kernel.Replace)
 			got["max"] = values(z)
@@ -133,7 +133,7 @@ func TestHubOnACard(t *testing.T) {
 			}
 			for i, x := range all[name] {
 				if d := math.Abs(few[name][i] - x); d > tolerance*max(1, math.Abs(x)) {
-					t.Fatalf("%s: %v in few places, and %v in places for all", what, few[name][i], x)
+					t.Fatalf("%s: %v with few partial results, and %v with one for each segment", what, few[name][i], x)
 				}
 			}
 		}

@@ -148,9 +148,9 @@ func (t *Team) Max(z, arg *tensor.Matrix, a *CSR, x, ids, loops *tensor.Matrix, 
 	}
 	t.edges(r, unsafe.Pointer(args), a, x.Cols)
 	b := t.bySegments(a)
-	places, sources := b.places(x.Element, x.Cols), b.places(tensor.Int32, x.Cols)
+	partials, sources := b.partials(x.Element, x.Cols), b.partials(tensor.Int32, x.Cols)
 	part := *args
-	part.z, part.arg, part.first = storage(places), ints(sources), 1
+	part.z, part.arg, part.first = storage(partials), ints(sources), 1
 	b.run(r, unsafe.Pointer(&part), func(segments C.weft_segments) {
 		b.merge(on(C.weft_merge_maxima, z), unsafe.Pointer(&C.weft_merge_maxima_args{
 			z: args.z, arg: args.arg, partials: part.z, partial_args: part.arg, segments: segments, cols: args.cols,

@@ -45,8 +45,8 @@ type Team struct {
 	threads int
 	sizes   tileSizes
 	backend backend
-	// places is the largest number of segments that a device works on at a time.
-	places int
+	// partials is the largest number of segments that a device works on at a time.
+	partials int
 }
 
 // NewTeam returns a team of at least one thread. For a team of all cores, it gives Go's scheduler one more
@@ -67,7 +67,7 @@ func NewPlan(threads int, memory *tensor.Meter) *Team {
 }
 
 func newTeam(threads int, memory *tensor.Meter, on backend) *Team {
-	return &Team{Memory: memory, threads: threads, sizes: usualTiles, backend: on, places: devicePlaces}
+	return &Team{Memory: memory, threads: threads, sizes: usualTiles, backend: on, partials: devicePartials}
 }
 
 // In returns the same team with another Meter.

@@ -23,8 +23,8 @@ func (c *noting) Launch(kernel string, _, _ int, _ unsafe.Pointer, _ int) error 
 	return nil
 }
 
-// SetPlaces bounds the number of segments that a team on a device works on at a time.
-func SetPlaces(t *Team, n int) { t.places = n }
+// SetPartials bounds the number of segments that a team on a device works on at a time.
+func SetPartials(t *Team, n int) { t.partials = n }
 
 // degrees returns a matrix whose rows have so many entries, each in another column. It has as many columns as
 // the longest row has entries.
@@ -116,7 +116,7 @@ func TestHubLaunches(t *testing.T) {
 }
 
 // TestPlacesInPlans: a plan on a device has the peak of a run, with hubs, without hubs, and with more
-// segments than places.
+// segments than partial results.
 func TestPlacesInPlans(t *testing.T) {
 	for _, features := range []int{0, 3} {
 		for _, rows := range [][]int{{40, 7}, {5000, 5000, 5000}, {50_000, 9}, {9, 3000, 400_000}} {
@@ -132,7 +132,7 @@ func TestPlacesInPlans(t *testing.T) {
 					require.NoError(t, memory.On(card, 512<<20))
 					team = NewDeviceTeam(card, 1, memory)
 				}
-				team.places = 100
+				team.partials = 100
 				overEdges(team, degrees(team, rows...), features)
 				return memory.DeviceUse().PeakBytes
 			}
