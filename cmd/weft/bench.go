@@ -102,7 +102,8 @@ func setThreads(o *bench.Options) error {
 	return nil
 }
 
-// runProgram measures the program of a file on a graph, and prints its layers; "": on a uniform graph.
+// runProgram measures the program of a file on a graph, and prints its layers. graph is "" for a uniform
+// graph.
 func runProgram(cmd *cobra.Command, o bench.Options, s *train.Options, graph string, asJSON bool) error {
 	flags := cmd.Flags()
 	for _, name := range []string{"only", "device"} {
@@ -157,7 +158,7 @@ func showProgram(show io.Writer, p bench.Program) {
 	}
 }
 
-// runBench measures, and prints each model when it is known. A signal ends it.
+// runBench measures, and prints each model as soon as it is measured. A signal ends it.
 func runBench(cmd *cobra.Command, o bench.Options, only string, asJSON bool) (err error) {
 	if err := setThreads(&o); err != nil {
 		return err

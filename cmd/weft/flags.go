@@ -30,7 +30,7 @@ func flagError(cmd *cobra.Command, err error) error {
 				return r.UnknownFlag(cmd, unknown)
 			}
 			if err := cmd.ValidateArgs(args); err != nil {
-				return err // the flags of a mistyped command are no mistake
+				return err // a mistyped command's flags are no mistake
 			}
 		}
 		return cli.UnknownFlag(cmd, unknown)
@@ -46,7 +46,7 @@ func flagError(cmd *cobra.Command, err error) error {
 	return err
 }
 
-// longOut spells -o as --out. pflag does not know it: it would take -optimizer for -o with a value.
+// longOut spells -o as --out, which pflag does not know: it would take -optimizer for -o with a value.
 func longOut(args []string) []string {
 	args = slices.Clone(args)
 	for k, arg := range args {
@@ -60,8 +60,8 @@ func longOut(args []string) []string {
 	return args
 }
 
-// refuseEmpty refuses an empty name or text, as of an unset variable of a shell: it would be taken for a flag
-// not given. A setting may be empty, to override a file.
+// refuseEmpty refuses an empty name or text, such as an unset variable of a shell, which would be taken for a
+// flag that is not given. A setting may be empty, to override a file.
 func refuseEmpty(flags *pflag.FlagSet) (err error) {
 	flags.Visit(func(f *pflag.Flag) {
 		if err == nil && f.Value.Type() == "string" && f.Value.String() == "" {

@@ -16,8 +16,8 @@ import (
 	"weft/internal/refusal"
 )
 
-// completeCommands makes the commands help and completion of cobra refuse what is no command, and gives help
-// the flag --json.
+// completeCommands makes cobra's commands help and completion refuse a word that is no command, and adds the
+// flag --json to help.
 func completeCommands(root *cobra.Command) {
 	root.InitDefaultHelpCmd()
 	root.InitDefaultCompletionCmd()
@@ -25,7 +25,7 @@ func completeCommands(root *cobra.Command) {
 	for _, cmd := range root.Commands() {
 		made[cmd.Name()] = cmd
 	}
-	if completion := made["completion"]; completion != nil { // a subcommand that is named stands alone
+	if completion := made["completion"]; completion != nil { // a named subcommand stands alone
 		completion.RunE = func(cmd *cobra.Command, _ []string) error { return cmd.Help() }
 	}
 	help := made["help"]
@@ -50,14 +50,14 @@ func completeCommands(root *cobra.Command) {
 	}
 }
 
-// described is a command for programs: the JSON object of `weft help COMMAND --json`.
+// described is a command as programs read it: the JSON object of `weft help COMMAND --json`.
 type described struct {
 	Command string          `json:"command"`
 	Usage   string          `json:"usage"`
 	Flags   []describedFlag `json:"flags"`
 }
 
-// describedFlag is a flag. Kind is the word for its value, as a help text has it.
+// describedFlag is a flag. Kind is the word for its value in a help text.
 type describedFlag struct {
 	Name    string   `json:"name"`
 	Kind    string   `json:"kind"`
@@ -67,7 +67,7 @@ type describedFlag struct {
 	Group   string   `json:"group,omitempty"`
 }
 
-// flagsOf describes a command with all its flags that a user may give.
+// flagsOf describes a command with all flags that a user may give.
 func flagsOf(cmd *cobra.Command) described {
 	d := described{Command: cmd.CommandPath(), Usage: cmd.UseLine(), Flags: []describedFlag{}}
 	add := func(f *pflag.Flag) {
@@ -89,7 +89,8 @@ func flagsOf(cmd *cobra.Command) described {
 	return d
 }
 
-// useTemplates has cobra's help texts list flags under the headings of their groups, and breaks their lines.
+// useTemplates makes cobra's help texts list flags under the headings of their groups, and breaks their
+// lines.
 func useTemplates(root *cobra.Command) {
 	cobra.AddTemplateFunc("flagGroups", flagGroups)
 	cobra.AddTemplateFunc("filled", func(text string) string { return ui.Filled(text, terminalWidth()) })
@@ -99,7 +100,8 @@ func useTemplates(root *cobra.Command) {
 	root.SetUsageTemplate(before + "{{flagGroups .}}{{if .HasHelpSubCommands}}" + after)
 }
 
-// flagGroups lists the flags of a command under their headings, and how many others --help-all lists.
+// flagGroups lists the flags of a command under their headings. It also tells how many others --help-all
+// lists.
 func flagGroups(cmd *cobra.Command) string {
 	groups, headings, others := map[string]*pflag.FlagSet{}, []string{}, 0
 	add := func(f *pflag.Flag) {
@@ -134,7 +136,7 @@ func flagGroups(cmd *cobra.Command) string {
 	return text
 }
 
-// terminalWidth is the number of columns of a terminal, 120 for other files.
+// terminalWidth is the number of columns of a terminal, and 120 for other files.
 func terminalWidth() int {
 	if columns, _, err := term.GetSize(int(os.Stdout.Fd())); err == nil && columns > 40 {
 		return columns
@@ -142,14 +144,14 @@ func terminalWidth() int {
 	return 120
 }
 
-// basic are the flags that most need, of commands that have --help-all.
+// basic are the flags that most users need, for commands that have --help-all.
 var basic = strings.Fields(`task model layers hidden heads dropout normalize-features
 	lr weight-decay epochs patience seed split init
 	max-time device threads memory-limit precision parallel
 	config out resume seeds json explain help
 	vertices-from id label embeddings vertices workers at link per-machine`)
 
-// left reports whether a help text leaves out a flag: one that few need, unless --help-all is given.
+// left reports whether a help text leaves out a flag that few users need. With --help-all it leaves out none.
 func left(cmd *cobra.Command, f *pflag.Flag) bool {
 	all := cmd.Flags().Lookup(cli.HelpAllFlag)
 	if all == nil || all.Value.String() == "true" || f.Changed {

@@ -1,5 +1,5 @@
 // Command weft trains graph neural networks on whole graphs. See weft --help. The commands are in internal/*,
-// by what they are about; this package joins them, and makes one line and an exit status of an error.
+// by subject. This package joins them, and turns an error into one line and an exit status.
 package main
 
 import (
@@ -67,7 +67,7 @@ func execute(root *cobra.Command, started *bool) (status int) {
 	return statusOf(err, *started)
 }
 
-// statusOf is the exit status of an error; started says that a subcommand was running.
+// statusOf is the exit status of an error. started says that a subcommand was running.
 func statusOf(err error, started bool) int {
 	switch {
 	case errors.Is(err, launch.ErrInterrupted):

@@ -13,7 +13,7 @@ import (
 	"weft/internal/refusal"
 )
 
-// newMan writes the manual that `make install` installs, from the help texts.
+// newMan makes the command that writes the manual from the help texts. `make install` installs it.
 func newMan() *cobra.Command {
 	return &cobra.Command{
 		Use:               "man FOLDER",
@@ -28,7 +28,7 @@ func newMan() *cobra.Command {
 			}
 			root := cmd.Root()
 			root.DisableAutoGenTag = true
-			year := time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC) // the same pages on any day
+			year := time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC) // so that the pages are the same on any day
 			if err := doc.GenManTree(root, &doc.GenManHeader{Title: "WEFT", Section: "1", Source: "weft " +
 				version, Date: &year}, args[0]); err != nil {
 				return err

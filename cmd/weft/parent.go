@@ -13,17 +13,17 @@ import (
 	"weft/internal/refusal"
 )
 
-// parentVariable names in the environment the process that started this one, and that it must not outlive, as
-// Python's package does. The kernel then kills this process when the thread that started it ends, however it
-// ends.
+// parentVariable names, in the environment, the process that started this one and that it must not outlive.
+// The Python package sets it. The kernel then kills this process when the thread that started it ends,
+// however that ends.
 const parentVariable = "WEFT_PARENT"
 
-// The main goroutine is on the main thread here, and stays until endWithParent: a request to the kernel lasts
-// as long as the thread that made it, and the main thread lasts as long as the process.
+// The main goroutine is on the main thread here, and stays there until endWithParent. A request to the kernel
+// lasts as long as the thread that made it, and the main thread lasts as long as the process.
 func init() { runtime.LockOSThread() }
 
-// endWithParent makes this process end with its parent where the environment says so. It takes the variable
-// out of the environment, as the processes that this one starts have another parent.
+// endWithParent makes this process end with its parent, if the environment asks for it. It removes the
+// variable from the environment, as the processes that this one starts have another parent.
 func endWithParent() {
 	defer runtime.UnlockOSThread()
 	text := os.Getenv(parentVariable)
@@ -44,7 +44,7 @@ func endWithParent() {
 			parentVariable, text, err))
 		os.Exit(cli.ExitRefused)
 	}
-	if os.Getppid() != pid { // it has ended already
+	if os.Getppid() != pid { // the parent has ended already
 		os.Exit(cli.ExitFailed)
 	}
 }

@@ -15,7 +15,7 @@ import (
 	"weft/device"
 )
 
-// subcommands make those below the root by their names, but for man, which describes all.
+// subcommands make the subcommands by their names, except man, which describes all.
 var subcommands = map[string]func() *cobra.Command{
 	"append": data.NewAppend, "datasets": data.NewDatasets, "generate": data.NewGenerate,
 	"import": data.NewImport, "inspect": data.NewInspect, "partition": data.NewPartition,
@@ -33,8 +33,9 @@ var subcommands = map[string]func() *cobra.Command{
 	"bench": newBench, "calls": calls.New, "version": newVersion,
 }
 
-// newRoot builds the command with its subcommands, only that which the first word names if it names one: all
-// together have hundreds of flags. The flag it returns is set once a subcommand starts to work.
+// newRoot builds the command with its subcommands. If the first word names a subcommand, it builds only that
+// one, as all together have hundreds of flags. The flag that it returns is set once a subcommand starts to
+// work.
 func newRoot(words ...string) (root *cobra.Command, started *bool) {
 	started = new(bool)
 	root = &cobra.Command{
@@ -90,8 +91,8 @@ train writes a run directory with the weights, the predictions and the metrics o
 	return root, started
 }
 
-// keepFlagOrder makes help texts list the flags of a command, and of those below it, as they were added and
-// not by name.
+// keepFlagOrder makes help texts list the flags of a command, and of its subcommands, in the order in which
+// they were added, and not by name.
 func keepFlagOrder(cmd *cobra.Command) {
 	cmd.Flags().SortFlags = false
 	cmd.PersistentFlags().SortFlags = false

@@ -17,10 +17,10 @@ import (
 // The linker sets these.
 var (
 	version = "unknown"
-	commit  = "" // that was built
+	commit  = "" // the commit that was built
 )
 
-// A program that go install made has the version of its module.
+// A program made by go install has the version of its module.
 func init() {
 	if build, ok := debug.ReadBuildInfo(); ok && version == "unknown" &&
 		strings.HasPrefix(build.Main.Version, "v") {
@@ -29,15 +29,15 @@ func init() {
 	cli.Version = version
 }
 
-// versions are what this program is made of: the JSON object of `weft version --json`.
+// versions are the parts of which this program is made: the JSON object of `weft version --json`.
 type versions struct {
 	Weft     string            `json:"weft"`
 	Commit   string            `json:"commit,omitempty"`
 	Go       string            `json:"go"`
 	Platform string            `json:"platform"`
-	SIMD     string            `json:"simd"` // the kernels' instruction set here
+	SIMD     string            `json:"simd"` // the kernels' instruction set on this machine
 	OneDNN   string            `json:"onednn"`
-	MPI      string            `json:"mpi"` // the library that loads, empty where none does
+	MPI      string            `json:"mpi"` // the library that loads; empty: none does
 	Modules  map[string]string `json:"modules"`
 }
 

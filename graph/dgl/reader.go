@@ -122,7 +122,7 @@ func (c *cursor) uint32() uint32 {
 	return binary.LittleEndian.Uint32(b)
 }
 
-// magic takes what a part of that name begins with.
+// magic reads the first bytes of a part of that name.
 func (c *cursor) magic(want uint64, name string) {
 	if got := c.uint64(); c.err == nil && got != want {
 		c.at -= 8

@@ -7,7 +7,7 @@ import (
 	"weft/internal/refusal"
 )
 
-// New makes the command calls, which the package of Python starts.
+// New makes the command calls, which the Python package starts.
 func New() *cobra.Command {
 	var number int
 	cmd := &cobra.Command{

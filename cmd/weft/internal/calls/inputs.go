@@ -9,16 +9,16 @@ import (
 	"weft/train/worker"
 )
 
-// inputsOf reads what passes are given in place of what a graph has.
+// inputsOf reads what passes are given in place of the graph's own data.
 type inputsOf struct {
 	types   []train.VertexType
 	graph   func() (*graph.Graph, error)
-	counts  []int // of the edges of each relation; nil: all
+	counts  []int // how many edges of each relation have values; nil: all
 	lacking []train.Lacking
 	numbers func(memory, count int) ([]float32, error)
 }
 
-// inputsOf are those of a model's passes.
+// inputsOf makes the reader of inputs for a model's passes.
 func (s *server) inputsOf(m *model) *inputsOf {
 	return &inputsOf{m.Types, m.opened.Graph, m.EdgeCounts, m.lacking, s.numbers}
 }
@@ -26,7 +26,7 @@ func (s *server) inputsOf(m *model) *inputsOf {
 // nowhere stands for numbers that a plan does not read.
 func nowhere(int, int) ([]float32, error) { return []float32{}, nil }
 
-// read are features by vertex type, nil if there are none, and what is given of relations.
+// read reads inputs: features by vertex type, nil if there are none, and data of relations.
 func (i *inputsOf) read(inputs []input) (features []worker.Given, edges []worker.Edges, err error) {
 	for _, in := range inputs {
 		if in.Of != "features" {
@@ -49,7 +49,7 @@ func (i *inputsOf) read(inputs []input) (features []worker.Given, edges []worker
 	return features, edges, nil
 }
 
-// edges adds an input to what is given of relations.
+// edges adds an input to the data of relations.
 func (i *inputsOf) edges(given []worker.Edges, in input) ([]worker.Edges, error) {
 	g, err := i.graph()
 	if err != nil {
@@ -86,7 +86,7 @@ func (i *inputsOf) edges(given []worker.Edges, in input) ([]worker.Edges, error)
 	return given, err
 }
 
-// given is an input of so many numbers.
+// given reads an input of count numbers.
 func (i *inputsOf) given(in input, count int) (worker.Given, error) {
 	values, err := i.numbers(in.Memory, count)
 	return worker.Given{Values: values, Differentiable: in.Differentiable}, err

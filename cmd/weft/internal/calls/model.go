@@ -17,16 +17,17 @@ import (
 type model struct {
 	*train.Passes
 	opened  *divided
-	all     []int // vertices of each type, those of other processes, too
+	all     []int // vertices of each type, with those of other processes
 	lacking []train.Lacking
-	// relations are, by output, those whose edges' rows it has; nil: it has rows of vertices
+	// relations are, by output, the relation whose edges' rows it has; nil: it has rows of vertices.
 	relations []*graph.Relation
-	floats    []named // parameters, and then buffers
-	trained   int     // how many of these are parameters
+	floats    []named // parameters, followed by buffers
+	trained   int     // how many of floats are parameters
 	counters  []string
 }
 
-// describe says which tensors the model has, and of how many edges of each relation values are given and got.
+// describe tells which tensors the model has, and for how many edges of each relation values are given and
+// got.
 func (m *model) describe(a *answer) {
 	state, parameters := m.State()
 	for _, name := range parameters {
@@ -46,7 +47,7 @@ func (m *model) describe(a *answer) {
 	a.Parameters, a.Buffers, a.Counters = m.floats[:m.trained], m.floats[m.trained:], m.counters
 }
 
-// readRelations notes which relations the outputs have rows of.
+// readRelations notes of which relations the outputs have rows.
 func (m *model) readRelations() error {
 	for k, of := range m.Outputs {
 		if !of.Edges {
@@ -92,7 +93,7 @@ func (s *server) tensors(of []named, memory int) (nn.State, error) {
 	return state, nil
 }
 
-// blocks are those of the outputs in memory, by sample and by output.
+// blocks are the blocks of the outputs in memory, by sample and by output.
 func (s *server) blocks(m *model, r *request) (samples [][][]worker.Block, err error) {
 	for k, of := range r.Rows {
 		if slices.ContainsFunc(r.Rows[:k], func(before rows) bool { return before.Type == of.Type }) ||
@@ -137,7 +138,7 @@ func (s *server) blocks(m *model, r *request) (samples [][][]worker.Block, err e
 	return samples, nil
 }
 
-// outputOf is the number of the output that a block is of; −1: there is none.
+// outputOf is the number of the output to which a block belongs; −1: there is none.
 func (m *model) outputOf(b block) int {
 	return slices.IndexFunc(m.Outputs, func(of train.Output) bool {
 		return of.Type == b.Type && of.Edges == b.Edges
@@ -160,7 +161,7 @@ func (m *model) size(b block, r *request) int {
 	return m.Types[b.Type].Vertices * b.Columns
 }
 
-// rows are the vertices of each type whose rows are asked for, as worker.Forward has them.
+// rows are, by type, the vertices whose rows are asked for, as in worker.Forward.
 func (s *server) rows(m *model, r *request) (all [][]int32, err error) {
 	if len(r.Rows) == 0 {
 		return nil, nil
@@ -183,7 +184,8 @@ func (s *server) rows(m *model, r *request) (all [][]int32, err error) {
 	return all, nil
 }
 
-// trace records the passes from now on, or writes those that it and others have recorded.
+// trace records the passes from now on. If it has recorded before, it writes what this model and others have
+// recorded.
 func (s *server) trace(m *model, r *request) error {
 	if r.Path == "" {
 		return m.StartTrace()
@@ -192,7 +194,7 @@ func (s *server) trace(m *model, r *request) error {
 	if err != nil {
 		return err
 	}
-	first := recorded != nil // the first process writes what all have done
+	first := recorded != nil // only the first process writes what all have done
 	for _, number := range r.Others {
 		other := s.models[number]
 		if other == nil || other.opened != m.opened {
@@ -223,7 +225,7 @@ func (s *server) forward(m *model, r *request) (a answer, err error) {
 	return answer{Counts: r.Counts}, m.Forward(each...)
 }
 
-// forwardOf reads a pass of each sample.
+// forwardOf reads the forward pass of each sample.
 func (s *server) forwardOf(m *model, r *request) (each []worker.Forward, err error) {
 	if len(r.Counts) != len(m.counters) {
 		return nil, refusal.Errorf("%d counts for a model of %d", len(r.Counts), len(m.counters))
@@ -254,7 +256,7 @@ func (s *server) forwardOf(m *model, r *request) (each []worker.Forward, err err
 	return each, nil
 }
 
-// inputsOf are those of a sample.
+// inputsOf are the inputs of a sample.
 func (r *request) inputsOf(sample int) []input {
 	return slices.DeleteFunc(slices.Clone(r.Inputs), func(in input) bool { return in.Sample != sample })
 }
@@ -268,7 +270,7 @@ func (s *server) backward(m *model, r *request) error {
 	return m.Backward(each...)
 }
 
-// backwardOf reads what a backward pass is given of each sample.
+// backwardOf reads what the backward pass of each sample is given.
 func (s *server) backwardOf(m *model, r *request) (each []worker.Backward, err error) {
 	b := worker.Backward{Pass: r.Pass, Again: r.Again}
 	samples, err := s.blocks(m, r)

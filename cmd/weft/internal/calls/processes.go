@@ -9,7 +9,7 @@ import (
 // mostColumns bounds the columns of rows that processes exchange.
 const mostColumns = 1 << 24
 
-// collective does what all processes of a launcher ask for at once, other than passes.
+// collective answers requests, other than passes, that all processes of a launcher make at once.
 func (s *server) collective(m *model, r *request) error {
 	do, err := s.asked(m, r)
 	if err != nil {
@@ -84,7 +84,7 @@ func (s *server) edgesInto(m *model, r *request) (do func() error, err error) {
 	}, err
 }
 
-// integers are the first count of a memory of whole numbers.
+// integers are the first count numbers of a memory of whole numbers.
 func (s *server) integers(memory, count int) ([]int32, error) {
 	numbers, err := s.numbers(memory, count)
 	if err != nil {

@@ -1,12 +1,12 @@
-// Package calls answers a process that calls models as its own functions: the package of Python, whose
-// weft.compile makes a module of a model on a divided graph. The process starts one program, and asks for the
-// passes of all its models.
+// Package calls answers a process that calls models as its own functions: the Python package, whose
+// weft.compile makes a module of a model on a divided graph. The process starts one program, and asks it for
+// the passes of all its models.
 //
 // # Protocol, version 10
 //
-// The two are connected by a stream socket of Unix. The process sends a request, and waits for the program's
-// answer. Each is a JSON object that follows its length: 4 bytes, the lowest first. A request has at most 64
-// MiB. The program ends when the process closes its end.
+// A Unix stream socket connects the two. The process sends a request, and waits for the program's answer.
+// Each is a JSON object after its length: 4 bytes, the lowest first. A request has at most 64 MiB. The
+// program ends when the process closes its end.
 //
 //	ask       what the program does                    request, and → answer
 //	check     refuses settings that make no sense      version, arguments
@@ -34,12 +34,12 @@
 //	close     ends a model                             model
 //
 // Each request has id and ask, and may have drop: a list of [model, pass]. These passes end before anything
-// else. The answer repeats the id. It has refused, a line, where the request makes no sense, failed, a line,
-// where the work failed, else warnings, lines, and what the table says. After a pass has failed its model has
-// ended.
+// else. The answer repeats the id. It has refused, a line, if the request makes no sense, or failed, a line,
+// if the work failed. Otherwise it has warnings, a list of lines, and what the table says. When a pass has
+// failed, its model has ended.
 //
 // The process chooses the numbers of models, passes and memory. Memory has float32 numbers, which both read
-// and write. Tensors stand in it one behind the other, each in the order of its rows.
+// and write. Tensors follow each other in it, each in the order of its rows.
 //
 //	arguments   words of weft train's command line: settings, and the graph. Of a plan they may be the
 //	            counts of a graph that is not there, as weft plan has them.
@@ -105,10 +105,10 @@ import (
 	"weft/train/worker"
 )
 
-// version is that of the protocol.
+// version is the protocol's version.
 const version = 10
 
-// mostBytes is the size of a request at most.
+// mostBytes is the largest size of a request.
 const mostBytes = 64 << 20
 
 // request is what the process asks for. Fields that a request does not have are zero.
@@ -119,78 +119,78 @@ type request struct {
 
 	Model int `json:"model"`
 
-	// of check, open and plan
+	// For check, open and plan:
 	Version   int             `json:"version"`
 	Arguments []string        `json:"arguments"`
-	Divided   int             `json:"divided"` // 0: the model has its graph alone
+	Divided   int             `json:"divided"` // 0: only this model has its graph
 	Apart     bool            `json:"apart"`
 	Lacking   []train.Lacking `json:"lacking"`
 	Loop      loop            `json:"loop"`
 
-	// of map and unmap
+	// For map and unmap:
 	Memory int   `json:"memory"`
 	Bytes  int64 `json:"bytes"`
-	file   int   // that came with the request; -1: none
+	file   int   // the file that came with the request; -1: none
 
-	// of forward and backward
+	// For forward and backward:
 	Pass   int     `json:"pass"`
 	Values int     `json:"values"` // memory
 	Inputs []input `json:"inputs"`
 	Output int     `json:"output"` // memory
 	Blocks []block `json:"blocks"`
-	Rows   []rows  `json:"rows"` // of the types of which a pass has not all
+	Rows   []rows  `json:"rows"` // of the types of which the pass lacks some rows
 
-	// of forward
+	// For forward:
 	Counts    []int64  `json:"counts"`
 	Seeds     []uint64 `json:"seeds"` // by group of workers
 	Training  bool     `json:"training"`
 	Recording bool     `json:"recording"`
 
-	// of vertices, edges, sum, first, fetch and return
+	// For vertices, edges, sum, first, fetch and return:
 	Type     int `json:"type"` // the number of the vertex type, or of the relation
 	Columns  int `json:"columns"`
-	Vertices int `json:"vertices"` // memory; of edges, too
-	Listed   int `json:"listed"`   // how many numbers, or vertices
+	Vertices int `json:"vertices"` // memory; for edges, too
+	Listed   int `json:"listed"`   // how many numbers or vertices there are
 
-	// of sum
+	// For sum:
 	OfGroup bool `json:"of_group"` // over the processes of each group of workers
 
-	// of backward
+	// For backward:
 	Again bool `json:"again"`
 
-	// of trace
+	// For trace:
 	Path   string `json:"path"`   // "": none
 	Others []int  `json:"others"` // models
 }
 
-// rows are the vertices of a type whose rows the blocks have.
+// rows are the vertices of a type whose rows are in the blocks.
 type rows struct {
 	Type   int `json:"type"`   // the number of the vertex type
 	Memory int `json:"memory"` // of their numbers
 	Listed int `json:"listed"` // how many
 }
 
-// input is what a pass is given in place of what the graph has.
+// input is what a pass is given in place of data of the graph.
 type input struct {
-	Of             string `json:"of"`   // what it is: features, edges, edge_weight or edge_features
+	Of             string `json:"of"`   // features, edges, edge_weight or edge_features
 	Type           int    `json:"type"` // the number of the vertex type or relation
 	Memory         int    `json:"memory"`
 	Differentiable bool   `json:"differentiable"`
-	Sample         int    `json:"sample"` // of those that a pass of the process takes
+	Sample         int    `json:"sample"` // the number of the sample, among those of the process's pass
 }
 
-// loop is a loop of passes, of which so many live at a time.
+// loop is a loop of passes. It says how many of them live at a time.
 type loop struct {
 	Passes int     `json:"passes"`
-	Inputs []input `json:"inputs"` // of each pass
+	Inputs []input `json:"inputs"` // the inputs of each pass
 }
 
-// block is some of an output's columns, which follow those of the block before of that output.
+// block is some of an output's columns. They follow the columns of the output's block before.
 type block struct {
 	Type    int  `json:"type"`  // the number of the output's vertex type, or of its relation
-	Edges   bool `json:"edges"` // it is of a relation
+	Edges   bool `json:"edges"` // the output is a relation's, not a vertex type's
 	Columns int  `json:"columns"`
-	Whole   bool `json:"whole"` // the same for all vertices
+	Whole   bool `json:"whole"` // all vertices have the same row
 }
 
 // answer is what the program says. Fields that an answer does not have are left out.
@@ -207,8 +207,8 @@ type answer struct {
 	Edges      []int              `json:"edges,omitempty"`
 	Process    int                `json:"process,omitempty"`
 	Processes  int                `json:"processes,omitempty"`
-	Group      int                `json:"group,omitempty"`  // of workers
-	Groups     int                `json:"groups,omitempty"` // of open and plan
+	Group      int                `json:"group,omitempty"`  // the number of the group of workers
+	Groups     int                `json:"groups,omitempty"` // for open and plan
 
 	Counts []int64 `json:"counts,omitempty"`
 
@@ -231,7 +231,7 @@ type named struct {
 	Shape []int  `json:"shape"`
 }
 
-// size is the number of its elements.
+// size is the number of the tensor's elements.
 func (n named) size() int {
 	size := 1
 	for _, of := range n.Shape {
@@ -240,7 +240,7 @@ func (n named) size() int {
 	return size
 }
 
-// receive reads a request. io.EOF: the process has closed its end.
+// receive reads a request. io.EOF says that the process has closed its end.
 func receive(from *net.UnixConn) (r request, err error) {
 	r.file = -1
 	head, room := make([]byte, 4), make([]byte, unix.CmsgSpace(4))
@@ -277,7 +277,7 @@ func rest(from io.Reader, into []byte) error {
 	return err
 }
 
-// fileIn is the descriptor in a control message, −1 if there is none.
+// fileIn is the descriptor in a control message; −1: there is none.
 func fileIn(control []byte) (int, error) {
 	messages, err := unix.ParseSocketControlMessage(control)
 	if err != nil || len(messages) == 0 {
@@ -301,7 +301,7 @@ func send(to *net.UnixConn, a answer) error {
 	return err
 }
 
-// socket is the end of a socket that a descriptor is.
+// socket makes the end of a socket from a descriptor.
 func socket(number int) (*net.UnixConn, error) {
 	f := os.NewFile(uintptr(number), "socket")
 	if f == nil {

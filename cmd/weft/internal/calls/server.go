@@ -40,8 +40,8 @@ import (
 // server is the program's side of the socket.
 type server struct {
 	cmd     *cobra.Command
-	ranks   cli.Ranks   // the processes of a launcher that have joined; alone: none have
-	joined  atomic.Bool // they have
+	ranks   cli.Ranks   // the processes of a launcher that have joined; before that, this process alone
+	joined  atomic.Bool // whether processes have joined
 	show    io.Writer   // progress
 	models  map[int]*model
 	memory  map[int][]byte
@@ -49,7 +49,7 @@ type server struct {
 }
 
 // serve answers requests until the process closes its end. The program then ends, whatever it is doing: what
-// it has belongs to the process. Where it has joined others and has not left them, a launcher ends these.
+// it has belongs to the process. If it has joined other processes and not left them, a launcher ends these.
 func serve(cmd *cobra.Command, c *net.UnixConn) error {
 	s := &server{
 		cmd: cmd, ranks: cli.Alone(), show: cmd.ErrOrStderr(),
@@ -86,8 +86,8 @@ func serve(cmd *cobra.Command, c *net.UnixConn) error {
 	return nil
 }
 
-// join joins the processes of the launcher that has started this one, where the mesh is one of several
-// workers. It refuses settings that are not the same for all.
+// join joins the processes of the launcher that has started this one, if the mesh is one of several workers.
+// It refuses settings that differ between processes.
 func (s *server) join(o *setting.Resolved, apart bool) error {
 	if o.Workers == 1 || mpi.Launched() && mpi.Ranks() == 1 {
 		return nil
@@ -103,7 +103,7 @@ func (s *server) join(o *setting.Resolved, apart bool) error {
 	}
 	if !s.joined.Load() {
 		ranks, err := cli.Connect(s.cmd, o, string(text), nil)
-		if ranks.Comm.Size() > 1 { // which is so once, also where the settings are refused
+		if ranks.Comm.Size() > 1 { // this happens only once, even if the settings are refused
 			s.ranks, s.show = ranks, s.cmd.ErrOrStderr()
 			s.joined.Store(true)
 		}
@@ -128,7 +128,7 @@ func (s *server) leave() (err error) {
 	return err
 }
 
-// answer does what is asked.
+// answer does what the request asks.
 func (s *server) answer(ctx context.Context, r *request) (a answer, err error) {
 	for _, of := range r.Drop {
 		if m := s.models[of[0]]; m != nil {
@@ -177,21 +177,22 @@ func (s *server) answer(ctx context.Context, r *request) (a answer, err error) {
 	return a, refusal.Errorf("%q is no request", r.Ask)
 }
 
-// settings are those of weft train that a model is opened with.
+// settings are the settings of weft train with which a model is opened.
 var settings = []string{
 	"program", "init", "seed", "device", "threads", "recompute", "keep-edge-states", "precision",
 	"parallel", "aggregation-order", "comm-timeout", "partitions", "partition", "balance", "prefetch",
 	"keep-halo", "halo", "aggregation-chunks", "chunks", "chunk-method", "offload", "memory-limit",
 }
 
-// divided is a graph in partitions, which several models may have in common.
+// divided is a graph in partitions, which several models may share.
 type divided struct {
 	*session.Session
-	number int // 0: one model alone has it
-	models int // that have it
+	number int // 0: only one model has it
+	models int // how many models have it
 }
 
-// divide divides a graph for a model, unless it has been divided for another. warnings are about settings.
+// divide divides a graph for a model, unless it has been divided for another model. warnings are about
+// settings.
 func (s *server) divide(ctx context.Context, r *request) (d *divided, warnings []string, err error) {
 	resolved, graph, warnings, err := resolve(r, nil)
 	if err != nil {
@@ -229,8 +230,8 @@ func (s *server) divide(ctx context.Context, r *request) (d *divided, warnings [
 	return d, warnings, nil
 }
 
-// sameDivision refuses processes that have divided a graph otherwise in memory. err is what this one has
-// failed with.
+// sameDivision refuses processes that have divided a graph differently in memory. err is why this process has
+// failed.
 func sameDivision(of *session.Session, partitions int, err error) error {
 	if err := of.Together(err); err != nil || of.Job.Graph == nil || of.Job.Parts == nil {
 		return err
@@ -259,8 +260,8 @@ func (s *server) closed(d *divided) {
 	}
 }
 
-// resolve reads the words of a model's command line: its settings, and its graph or, where counts is not nil,
-// the counts of one.
+// resolve reads the words of a model's command line: its settings, and its graph or, if counts is not nil,
+// the counts of a graph.
 func resolve(r *request, counts *planning.CountsGiven) (resolved *setting.Resolved, of data.Source,
 	warnings []string, err error,
 ) {
@@ -342,7 +343,7 @@ func (s *server) plan(ctx context.Context, r *request) (a answer, err error) {
 	return a, nil
 }
 
-// planByCounts plans the passes of a loop on a graph that is not there.
+// planByCounts plans the passes of a loop on a graph that is known by counts alone.
 func planByCounts(ctx context.Context, a *answer, r *request, on *setting.Resolved,
 	counts *planning.CountsGiven,
 ) error {
@@ -394,8 +395,8 @@ func (s *server) open(ctx context.Context, r *request) (a answer, err error) {
 	return a, nil
 }
 
-// wayOut adds to the refusal of passes that have no room the partitions with which one has, if there are
-// such, and they are found soon.
+// wayOut adds to the refusal of passes for which there is no room a number of partitions with which there is,
+// if one is found soon.
 func (s *server) wayOut(ctx context.Context, of *divided, lacking []train.Lacking, refused error) error {
 	const mostEdges, mostTurns = 20_000_000, 16
 	job, err := *of.Job, error(nil)
@@ -414,7 +415,7 @@ func (s *server) wayOut(ctx context.Context, of *divided, lacking []train.Lackin
 	}
 	folder := cmp.Or(settings.Offload, "DIR")
 	fit, err := planning.Fitting(ctx, wanted, settings.MemoryLimit, folder, mostTurns, ui.NewPhases(s.show))
-	if fit == nil || err != nil { // the refusal is right without
+	if fit == nil || err != nil { // the refusal is right without a way out
 		return refused
 	}
 	return refusal.Errorf("%w; %s fits, with %s for a worker", refused, fit.Flags(), fit.Memory())
@@ -442,7 +443,7 @@ func (s *server) mapMemory(r *request) error {
 	return nil
 }
 
-// numbers are the first count of a memory.
+// numbers are the first count numbers of a memory.
 func (s *server) numbers(memory, count int) ([]float32, error) {
 	of := s.memory[memory]
 	if count < 0 || len(of)/4 < count {

@@ -1,4 +1,5 @@
-// Package cli is what the commands share: arguments, flags, completion, settings, ranks and signals.
+// Package cli is what the commands share: arguments, flags, completion, settings, ranks and signals. Only
+// commands call it.
 package cli
 
 import (
@@ -15,7 +16,7 @@ import (
 	"weft/train/setting"
 )
 
-// UnknownFlag proposes the flag that was meant, also for one dash instead of two.
+// UnknownFlag proposes the flag that was meant, also if it was given with one dash.
 func UnknownFlag(cmd *cobra.Command, err *pflag.NotExistError) error {
 	written, name, value := "--"+err.GetSpecifiedName(), err.GetSpecifiedName(), ""
 	if letters := err.GetSpecifiedShortnames(); letters != "" {
@@ -52,8 +53,8 @@ func UnknownName(cmd *cobra.Command, what, word string) error {
 	return refusal.Errorf("unknown %s %q; %s", what, word, suggest.OneOf(word, names))
 }
 
-// Arguments accepts between low and high positional arguments, which the command's usage line names. An empty
-// one is a variable of a shell that is not set, and names nothing.
+// Arguments accepts between low and high positional arguments, which the command's usage line names. It
+// refuses an empty argument, which is an unset variable of a shell.
 func Arguments(low, high int) cobra.PositionalArgs {
 	return func(cmd *cobra.Command, args []string) error {
 		if len(args) < low || len(args) > high {
@@ -68,10 +69,10 @@ func Arguments(low, high int) cobra.PositionalArgs {
 	}
 }
 
-// otherNames say what there is for names of subcommands of other tools, by what UnknownName calls them.
+// otherNames explain names of subcommands of other tools, by what UnknownName calls them.
 var otherNames = map[string]suggest.Other{"command": otherCommands, "format": otherFormats}
 
-// otherCommands say what there is for commands of other tools.
+// otherCommands explain commands of other tools.
 var otherCommands = suggest.Other{
 	{"weft train STORE trains, and weft train --resume RUN goes on", "fit learn finetune fine-tune resume"},
 	{"weft evaluate RUN measures a run on its test vertices", "test eval validate score metrics"},
@@ -86,7 +87,7 @@ var otherCommands = suggest.Other{
 	{"weft runs compares the runs of a folder", "compare leaderboard history"},
 }
 
-// otherFormats say what there is for formats of other tools.
+// otherFormats explain formats of other tools.
 var otherFormats = suggest.Other{
 	{"CSV, TSV and Parquet files of edges are read by: weft import edges EDGES STORE; a table of vertices " +
 		"comes with them by --vertices-from TABLE", "csv tsv txt parquet table tables pandas dataframe " +
@@ -100,8 +101,8 @@ var otherFormats = suggest.Other{
 		"reads", "ppi"},
 }
 
-// otherFlags say what there is for flags of other tools, in commands that have a flag of weft for it. The
-// flags of train have a table of their own, setting.Elsewhere.
+// otherFlags explain flags of other tools, in commands that have a flag of weft in their place. The flags of
+// train have a table of their own, setting.Elsewhere.
 var otherFlags = []struct {
 	has  string
 	said suggest.Other
@@ -128,7 +129,7 @@ var otherFlags = []struct {
 	}},
 }
 
-// otherFlag is what a command has for a flag of another tool, "" for any other word.
+// otherFlag is what a command has in place of a flag of another tool; "": nothing, for any other word.
 func otherFlag(cmd *cobra.Command, name string) string {
 	if says, _ := setting.Elsewhere(name); says != "" && cmd.Flags().Lookup("epochs") != nil {
 		return says
@@ -141,7 +142,7 @@ func otherFlag(cmd *cobra.Command, name string) string {
 	return ""
 }
 
-// countFlag is a flag of a whole number, which is written as setting.Count reads it.
+// countFlag is a flag of a whole number, in the form that setting.Count reads.
 type countFlag struct{ pflag.Value }
 
 // Set implements pflag.Value.
@@ -152,7 +153,7 @@ func (c countFlag) Set(text string) error {
 	return c.Value.Set(text)
 }
 
-// ReadCounts has the flags of whole numbers of a command, and of those below it, read as counts.
+// ReadCounts reads the flags of whole numbers of a command, and of its subcommands, as counts.
 func ReadCounts(cmd *cobra.Command) {
 	for _, flags := range []*pflag.FlagSet{cmd.Flags(), cmd.PersistentFlags()} {
 		flags.VisitAll(func(f *pflag.Flag) {
@@ -166,11 +167,11 @@ func ReadCounts(cmd *cobra.Command) {
 	}
 }
 
-// linkRate is a rate with its unit. What is before the second is bits, but for a capital B.
+// linkRate is a rate with its unit. It counts bits, or bytes with a capital B.
 var linkRate = regexp.MustCompile(`^([0-9]+(?:\.[0-9]+)?) ?([kKmMgGtT]?)((?i:bit/s|bit)|bps|b/s|Bps|B/s)$`)
 
-// BytesPerSecond reads a rate as people write it: 100mbit, 10gbps, 25Gb/s or 12.5GB/s. is says whether it is
-// one, and more than nothing.
+// BytesPerSecond reads a rate as people write it: 100mbit, 10gbps, 25Gb/s or 12.5GB/s. is reports whether it
+// is a rate above 0.
 func BytesPerSecond(text string) (rate float64, is bool) {
 	m := linkRate.FindStringSubmatch(text)
 	if m == nil {
@@ -184,7 +185,7 @@ func BytesPerSecond(text string) (rate float64, is bool) {
 	return rate, err == nil && rate > 0
 }
 
-// InvalidValue says what a flag accepts. The settings of train do so themselves.
+// InvalidValue says what a flag accepts. The settings of train do this themselves.
 func InvalidValue(err *pflag.InvalidValueError) error {
 	flag, reason := err.GetFlag(), ""
 	if next := err.GetValue(); strings.HasPrefix(next, "--") {

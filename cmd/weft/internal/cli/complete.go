@@ -18,7 +18,7 @@ import (
 const FlagChoices = "choices"
 
 // CompleteFlags lets a shell complete the values of all flags: the accepted words, or files or folders if the
-// help text calls the value so. Arguments are completed only if the command says how.
+// help text names the value so. Arguments are completed only if the command says how.
 func CompleteFlags(cmd *cobra.Command) {
 	if cmd.ValidArgsFunction == nil {
 		cmd.ValidArgsFunction = cobra.NoFileCompletions
@@ -59,8 +59,8 @@ func CompleteFolders(*cobra.Command, []string, string) ([]cobra.Completion, cobr
 	return nil, cobra.ShellCompDirectiveFilterDirs
 }
 
-// CompleteGraph completes the names of datasets, the paths of stores, and those of files and folders, which
-// may be imported or lead to a store.
+// CompleteGraph completes the names of datasets, the paths of stores, and the paths of files and folders,
+// which may be imported or lead to a store.
 func CompleteGraph(_ *cobra.Command, _ []string,
 	begun string,
 ) (names []cobra.Completion, _ cobra.ShellCompDirective) {
@@ -85,21 +85,21 @@ func completeConfig(_ *cobra.Command, _ []string,
 	return offer(names, begun, func(string) bool { return true }, cobra.ShellCompDirectiveDefault)
 }
 
-// CompleteRun completes the paths of runs, and those of folders, which may hold some.
+// CompleteRun completes the paths of runs, and of folders, which may hold runs.
 func CompleteRun(_ *cobra.Command, _ []string, begun string) ([]cobra.Completion, cobra.ShellCompDirective) {
 	return offer(beginningWith(begun, rundir.Is), begun, func(path string) bool {
 		return IsFolder(path) && !rundir.Is(path) && !IsStore(path)
 	}, cobra.ShellCompDirectiveFilterDirs)
 }
 
-// offer adds to the names what else begins so and is wanted. If nothing does, the shell completes by itself,
-// as otherwise says.
+// offer adds to the names the paths that begin with begun and are wanted. If there are none, the shell
+// completes by itself, as otherwise says.
 func offer(names []cobra.Completion, begun string, wanted func(path string) bool,
 	otherwise cobra.ShellCompDirective,
 ) ([]cobra.Completion, cobra.ShellCompDirective) {
 	_, name := filepath.Split(begun)
 	hidden := strings.HasPrefix(name, ".")
-	found, _ := filepath.Glob(begun + "*") // where begun has a bracket there are none
+	found, _ := filepath.Glob(begun + "*") // with a bracket in begun there are none
 	for _, path := range found {
 		switch {
 		case !wanted(path), strings.HasPrefix(filepath.Base(path), ".") && !hidden:
@@ -118,16 +118,16 @@ func offer(names []cobra.Completion, begun string, wanted func(path string) bool
 	return names, cobra.ShellCompDirectiveNoFileComp
 }
 
-// IsFolder reports whether a path, or what a link there leads to, is a folder.
+// IsFolder reports whether a path, or what a link at it leads to, is a folder.
 func IsFolder(path string) bool {
 	info, err := os.Stat(path)
 	return err == nil && info.IsDir()
 }
 
-// beginningWith are the folders of a kind whose paths begin so, at that place or one level below.
+// beginningWith are the folders of a kind whose paths begin with begun, at that place or one level below.
 func beginningWith(begun string, is func(path string) bool) (paths []cobra.Completion) {
 	for _, pattern := range []string{begun + "*", filepath.Join(begun+"*", "*")} {
-		found, _ := filepath.Glob(pattern) // where begun has a bracket there are none
+		found, _ := filepath.Glob(pattern) // with a bracket in begun there are none
 		for _, path := range found {
 			if is(path) {
 				paths = append(paths, path)
@@ -137,7 +137,7 @@ func beginningWith(begun string, is func(path string) bool) (paths []cobra.Compl
 	return paths
 }
 
-// CompleteInOrder completes each argument in its own way, and none beyond.
+// CompleteInOrder completes each argument in its own way, and no further arguments.
 func CompleteInOrder(each ...cobra.CompletionFunc) cobra.CompletionFunc {
 	return func(cmd *cobra.Command, args []string, begun string) ([]cobra.Completion,
 		cobra.ShellCompDirective,

@@ -18,7 +18,7 @@ const (
 	ExitInterrupted = 130 // stopped by a signal; results so far are kept
 )
 
-// SayError prints an error, and where the program is at fault how to find out where.
+// SayError prints an error and, if the program is at fault, how to find out where.
 func SayError(stderr io.Writer, err error) {
 	var more interface {
 		error

@@ -17,20 +17,20 @@ import (
 	_ "weft/internal/early"
 )
 
-// interrupts hands the signals that end a process to the part of the program that can end in order. There is
+// interrupts passes the signals that end a process to the part of the program that can end in order. There is
 // one, as signals are the process's.
 var interrupts struct {
 	watch    sync.Once
 	mu       sync.Mutex
-	attended func(os.Signal) // nil: nothing has to be put in order
-	// explain: the error of a process that a signal ends at once; nil: launch.ErrInterrupted
+	attended func(os.Signal) // nil: nothing needs to be put in order
+	// explain is the error of a process that a signal ends at once; nil: launch.ErrInterrupted.
 	explain func(os.Signal) error
 	parting bool // the process is about to end in order
 }
 
 // WatchSignals takes the signals that end a process: SIGINT, SIGTERM, SIGQUIT, SIGUSR1 (which Slurm sends
-// ahead of a time limit) and, unless the process was told to outlive its terminal, SIGHUP. Where nobody
-// attends to them, the process ends at once.
+// ahead of a time limit) and, unless the process was told to outlive its terminal, SIGHUP. If nobody attends
+// to them, the process ends at once.
 func WatchSignals() {
 	interrupts.watch.Do(func() {
 		signals := make(chan os.Signal, 2)
@@ -42,12 +42,12 @@ func WatchSignals() {
 	})
 }
 
-// SameRequest is the time after a signal in which others are the same request. GNU timeout sends a signal to
-// its child and to the group that both are in.
+// SameRequest is the time after a signal in which further signals count as the same request. GNU timeout
+// sends a signal both to its child and to their common group.
 const SameRequest = time.Second
 
-// attend hands on each signal that comes, one a request. Who attends hears it to the end before the work
-// stops that it was for: a signal at the last moment is not lost.
+// attend passes on each signal that comes, once a request. Whoever attends hears it to the end before the
+// work for which it was stops, so that a signal at the last moment is not lost.
 func attend(signals <-chan os.Signal) {
 	var taken time.Time
 	for s := range signals {
@@ -78,8 +78,8 @@ func hear(s os.Signal) {
 	}
 }
 
-// attendWith hands the signals that follow to handle, with who heard them before (nil: nobody), until stop is
-// called, which handle does not.
+// attendWith passes the signals that follow to handle, with the function that heard them before (nil: none),
+// until stop is called. handle itself must not call stop.
 func attendWith(handle func(s os.Signal, around func(os.Signal))) (stop func()) {
 	interrupts.mu.Lock()
 	defer interrupts.mu.Unlock()
@@ -92,8 +92,8 @@ func attendWith(handle func(s os.Signal, around func(os.Signal))) (stop func()) 
 	}
 }
 
-// RemoveOnSignal makes the first signal remove what is there of the store or the partition that is being
-// written, and end the process, until stop is called.
+// RemoveOnSignal makes the first signal remove what exists of the store or partition that is being written,
+// and end the process, until stop is called.
 func RemoveOnSignal(stderr io.Writer, path string) (stop func()) {
 	stop = attendWith(func(os.Signal, func(os.Signal)) {
 		graph.RemoveStaging(func() {
@@ -112,18 +112,18 @@ func explainSignals(f func(os.Signal) error) {
 	interrupts.explain = f
 }
 
-// partWithSignals leaves a process that is about to end in order to it: only a signal that asks for an end at
-// once is heard.
+// partWithSignals leaves a process that is about to end in order to itself: only a signal that asks for an
+// end at once is heard.
 func partWithSignals() {
 	interrupts.mu.Lock()
 	defer interrupts.mu.Unlock()
 	interrupts.parting = true
 }
 
-// UntilSignal returns a context that the first signal cancels, after telling notice. The work then ends in
-// order and keeps its results; a SIGINT or SIGQUIT that follows ends the process at once, after lastWords,
-// which may be nil, and a third without waiting for these. Work within other work hears a signal first, and
-// then the other does, until stop is called.
+// UntilSignal returns a context that the first signal cancels, after it has called notice. The work then ends
+// in order and keeps its results. A further SIGINT or SIGQUIT ends the process at once, after lastWords,
+// which may be nil; a third one does not wait for these. Until stop is called, work within other work hears a
+// signal first, and the other work afterwards.
 func UntilSignal(parent context.Context, notice func(os.Signal),
 	lastWords func(),
 ) (ctx context.Context, stop func()) {
@@ -158,8 +158,8 @@ func UntilSignal(parent context.Context, notice func(os.Signal),
 // errWorkEnded is the cause of a context of UntilSignal that stop has ended.
 var errWorkEnded = errors.New("stopped")
 
-// Heard calls the stop of a context of UntilSignal, and returns why the context ended before, nil if it did
-// not.
+// Heard calls the stop of a context of UntilSignal. It returns why the context ended before that; nil: it had
+// not ended.
 func Heard(ctx context.Context, stop func()) error {
 	stop()
 	if err := context.Cause(ctx); !errors.Is(err, errWorkEnded) {
@@ -171,7 +171,7 @@ func Heard(ctx context.Context, stop func()) error {
 // endsAtOnce reports whether a second signal asks for an end at once, and not for an orderly one.
 func endsAtOnce(s os.Signal) bool { return s == syscall.SIGINT || s == syscall.SIGQUIT }
 
-// endAtOnce ends the process by a signal that asks for that.
+// endAtOnce ends the process because of a signal that asks for that.
 func endAtOnce(s os.Signal) {
 	if endsAtOnce(s) {
 		os.Exit(ExitInterrupted)

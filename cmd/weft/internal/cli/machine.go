@@ -18,17 +18,17 @@ import (
 	"weft/internal/refusal"
 )
 
-// PeakResident is the largest resident set of this process in bytes; 0 if the system does not say. It counts
-// this program alone: getrusage would also count what the process ran before.
+// PeakResident is the largest resident set of this process in bytes; 0: the system does not say. It counts
+// only this program: getrusage would also count what the process ran before.
 func PeakResident() int64 { return ProcBytes("/proc/self/status", "VmHWM") }
 
-// ProcBytes reads an entry like "MemTotal:  16384 kB" of a file under /proc; 0 where there is none.
+// ProcBytes reads an entry like "MemTotal:  16384 kB" of a file under /proc; 0: there is none.
 func ProcBytes(file, name string) int64 {
 	kilobytes, _ := strconv.ParseInt(strings.TrimSuffix(ProcEntry(file, name), " kB"), 10, 64)
 	return kilobytes << 10
 }
 
-// ProcEntry reads the text after "name:" in a file under /proc, "" if there is none.
+// ProcEntry reads the text after "name:" in a file under /proc; "": there is none.
 func ProcEntry(file, name string) string {
 	f, err := os.Open(file)
 	if err != nil {
@@ -43,9 +43,9 @@ func ProcEntry(file, name string) string {
 	return ""
 }
 
-// LimitMemory sets the memory limit of Go's runtime, unless GOMEMLIMIT is lower: the memory of the machine or
-// its control group, or what the limits of this process (ulimit -v, -d) leave. Then garbage is collected in
-// time, and memory that does not fit can be refused before (memory.Need).
+// LimitMemory sets the memory limit of Go's runtime, unless GOMEMLIMIT is lower, to the memory of the machine
+// or its control group, or to what the limits of this process (ulimit -v, -d) leave. Then garbage is
+// collected in time, and memory for which there is no room can be refused before it is taken (memory.Need).
 func LimitMemory() {
 	const status = "/proc/self/status"
 	mapped := []metrics.Sample{
@@ -58,7 +58,7 @@ func LimitMemory() {
 	if machine := MachineMemory(); machine > 0 {
 		limit = machine - machine/64 - ProcBytes(status, "VmRSS") // page tables and the like
 	}
-	// Each thread to come takes a stack and an arena of the C library.
+	// Each later thread takes a stack and an arena of the C library.
 	const perThread, few = 80 << 20, 4
 	threads := int64(perThread * (few + runtime.GOMAXPROCS(0)))
 	for _, of := range []struct {
@@ -83,8 +83,7 @@ func MachineMemory() int64 {
 	return total
 }
 
-// CheckFiles refuses a run for which this process, which holds so many places of the mesh, may open too few
-// files.
+// CheckFiles refuses a run if this process, which holds so many places of the mesh, may open too few files.
 func CheckFiles(places int) error {
 	// All places write a checkpoint at the same time.
 	const ofRun, ofPlace = 24, 4
@@ -100,8 +99,8 @@ func CheckFiles(places int) error {
 }
 
 // controlGroups are the folders of this process's control groups for a controller ("cpu", "memory"), and of
-// the groups around them, whose limits hold too. There are several hierarchies if version 1 is mounted beside
-// version 2. root is put before every path; it is empty outside tests.
+// the groups around them, whose limits apply, too. There are several hierarchies if version 1 is mounted
+// beside version 2. root is put before every path; it is empty outside tests.
 func controlGroups(root, controller string) (folders []string) {
 	mounts, _ := os.ReadFile(root + "/proc/self/mountinfo") // without it no group is found
 	joined, _ := os.ReadFile(root + "/proc/self/cgroup")
@@ -121,7 +120,7 @@ func controlGroups(root, controller string) (folders []string) {
 			continue
 		}
 		shown, mountPoint := place[3], place[4]
-		if shown != "/" { // a part of the hierarchy, as in a container
+		if shown != "/" { // only a part of the hierarchy is shown, as in a container
 			group = strings.TrimPrefix(group, shown)
 		}
 		for within := path.Clean("/" + group); ; within = path.Dir(within) {
@@ -134,8 +133,8 @@ func controlGroups(root, controller string) (folders []string) {
 	return folders
 }
 
-// groupPath finds the group that /proc/self/cgroup names for a controller of version 1, or with an empty name
-// for version 2.
+// groupPath finds the group that /proc/self/cgroup names for a controller of version 1 or, with an empty
+// name, for version 2.
 func groupPath(joined, controller string) string {
 	for line := range strings.Lines(joined) {
 		parts := strings.SplitN(strings.TrimSpace(line), ":", 3)
@@ -147,7 +146,7 @@ func groupPath(joined, controller string) string {
 }
 
 // GroupMemoryLimit is how many bytes the control groups (a container, a Slurm job) allow this process; 0: no
-// known limit.
+// limit is known.
 func GroupMemoryLimit(root string) int64 {
 	least := int64(math.MaxInt64)
 	for _, folder := range controlGroups(root, "memory") {
@@ -165,14 +164,14 @@ func GroupMemoryLimit(root string) int64 {
 }
 
 // parseMemoryLimit reads memory.max or memory.limit_in_bytes. "max", and the huge number that version 1 has
-// in its place, are no limit.
+// in its place, are no limits.
 func parseMemoryLimit(text string) (bytes int64, limited bool) {
 	const none = 1 << 60
 	bytes, err := strconv.ParseInt(strings.TrimSpace(text), 10, 64)
 	return bytes, err == nil && bytes > 0 && bytes < none
 }
 
-// GroupQuota is how many cores' time the control groups allow this process; 0: no known quota.
+// GroupQuota is how many cores' time the control groups allow this process; 0: no quota is known.
 func GroupQuota(root string) float64 {
 	least := math.Inf(1)
 	for _, folder := range controlGroups(root, "cpu") {

@@ -48,7 +48,7 @@ func CheckFile(flag, path string) error {
 	return nil
 }
 
-// CheckOutput is CheckFile, and refuses one of the inputs, too.
+// CheckOutput is CheckFile. It also refuses one of the inputs.
 func CheckOutput(flag, path string, inputs ...string) error {
 	if err := CheckFile(flag, path); err != nil {
 		return err
@@ -68,15 +68,15 @@ func CheckApart(flag, path string, inputs ...string) error {
 	return nil
 }
 
-// CheckApartFromGraph is CheckApart for all files of a dataset or its store, with its partitions, and for
-// those that the store was made of.
+// CheckApartFromGraph is CheckApart for all files of a dataset or its store, with its partitions, and for the
+// files from which the store was made.
 func CheckApartFromGraph(flag, path, dataset, store string) error {
 	inputs := append(datasets.SourceFiles(dataset), datasets.RecordedFiles(store)...)
 	// The folder of the partitions may be a link, which a walk does not follow.
 	for _, dir := range []string{store, filepath.Join(store, partition.Folder)} {
 		real, err := filepath.EvalSymlinks(dir)
 		if err != nil {
-			continue // no partitions; reading the store says what is wrong with it
+			continue // there are no partitions; reading the store says what is wrong with it
 		}
 		err = filepath.WalkDir(real, func(file string, e fs.DirEntry, err error) error {
 			if err == nil && !e.IsDir() {
@@ -103,8 +103,8 @@ func CheckApartFromGraph(flag, path, dataset, store string) error {
 	return nil
 }
 
-// besideMark is the name of the file by which the folder of a path is a store's, a partition's, a run's or a
-// checkpoint's, where the path may be one of its files; else "".
+// besideMark is the name of the file that marks the folder of a path as a store's, a partition's, a run's or
+// a checkpoint's, if the path may be one of its files; else "".
 func besideMark(path string) string {
 	folder, name := filepath.Split(path)
 	any, ofRun := true, slices.Contains(rundir.Files(), name)
@@ -125,7 +125,7 @@ func besideMark(path string) string {
 	return ""
 }
 
-// SameFile reports whether two names are one file, existing or not.
+// SameFile reports whether two names are of one file, which need not exist.
 func SameFile(a, b string) bool {
 	x, errX := os.Stat(a)
 	y, errY := os.Stat(b)

@@ -26,18 +26,19 @@ import (
 	"weft/train/worker"
 )
 
-// Version is the version of this program, which it sets at its start.
+// Version is the version of this program. The program sets it at its start.
 var Version string
 
-// Ranks is this process's place among those that an MPI launcher started; alone, where none did.
+// Ranks is this process's place among the processes that an MPI launcher started. Without a launcher it is
+// alone.
 type Ranks struct{ launch.Ranks }
 
 // Alone is a process that no launcher started.
 func Alone() Ranks { return Ranks{launch.Ranks{Comm: comm.Alone()}} }
 
-// AsRank does the work of a command as one of the processes that a launcher started, if there was one. err is
-// what this rank has found wrong with the request so far: where any rank has found something, all end without
-// the work.
+// AsRank does the work of a command as one of the processes that a launcher started, or alone. err is what
+// this rank has found wrong with the request so far. If any rank has found something wrong, all end without
+// doing the work.
 func AsRank(cmd *cobra.Command, o *setting.Resolved, err error, work func(Ranks) error) error {
 	r, err := connect(cmd, o, err)
 	if err == nil {
@@ -49,7 +50,7 @@ func AsRank(cmd *cobra.Command, o *setting.Resolved, err error, work func(Ranks)
 	return r.End(err, func(err error) { SayError(os.Stderr, err) })
 }
 
-// connect joins the other processes, all of which have the settings.
+// connect joins the other processes, all of which must have the same settings.
 func connect(cmd *cobra.Command, o *setting.Resolved, err error) (Ranks, error) {
 	settings := ""
 	if err == nil {
@@ -58,8 +59,8 @@ func connect(cmd *cobra.Command, o *setting.Resolved, err error) (Ranks, error) 
 	return Connect(cmd, o, settings, err)
 }
 
-// Connect joins the other processes that a launcher started, if there was one. settings are those that have
-// to be the same on all. err is what this rank has found wrong with the request so far.
+// Connect joins the other processes that a launcher started. Without a launcher the process is alone.
+// settings must be the same on all. err is what this rank has found wrong with the request so far.
 func Connect(cmd *cobra.Command, o *setting.Resolved, settings string, err error) (Ranks, error) {
 	if !mpi.Launched() {
 		refused := checkAlone(EnvironmentNumber("SLURM_STEP_NUM_TASKS"), ConnectingOption)
@@ -87,20 +88,20 @@ func Connect(cmd *cobra.Command, o *setting.Resolved, settings string, err error
 	s.Connect = func() (comm.Transport, error) { return mpi.Start(s.Timeout) }
 	s.Connected = func(r launch.Ranks) error {
 		explainSignals(r.Interrupted)
-		return Heard(starting, stop) // from then on a signal ends what this rank waits for
+		return Heard(starting, stop) // from now on a signal ends this rank's waits
 	}
 	r, err := s.Join()
 	return Ranks{r}, err
 }
 
-// JoinsRanks is the annotation of a command whose processes work together where a launcher started them.
+// JoinsRanks is the annotation of a command whose processes work together if a launcher started them.
 const JoinsRanks = "ranks"
 
 func joins(cmd *cobra.Command) bool { _, found := cmd.Annotations[JoinsRanks]; return found }
 
-// ShareMistake ends all ranks with the mistake in the command line of one. The others may not have it: they
-// wait for that rank. Where its command does not join the ranks, each process speaks for itself. A word that
-// names no command is taken for one that does.
+// ShareMistake ends all ranks with the mistake in the command line of one rank. The others may not have it,
+// and wait for that rank. If the command does not join the ranks, each process speaks for itself. A word that
+// names no command counts as a command that does.
 func ShareMistake(cmd *cobra.Command, err error) error {
 	if mpi.Launched() && (joins(cmd) || !cmd.HasParent()) {
 		return AsRank(cmd, nil, refusal.Errorf("%w", err), nil)
@@ -116,9 +117,9 @@ func OncePerMachine(cmd *cobra.Command) {
 	}
 }
 
-// checkAlone refuses to be one of several tasks that Slurm started without a way to each other: every one
-// would do the whole work. option returns the option of srun that connects them, "" where no library of MPI
-// loads. It is called for such tasks alone, as it loads a library.
+// checkAlone refuses to be one of several tasks that Slurm started without a connection: each would do the
+// whole work. option returns the option of srun that connects them; "": no MPI library loads. It is called
+// only for such tasks, as it loads a library.
 func checkAlone(tasks int, option func() string) error {
 	if tasks <= 1 {
 		return nil
@@ -132,7 +133,7 @@ func checkAlone(tasks int, option func() string) error {
 		"work: give srun %s for one run of all, or -n 1", tasks, connect)
 }
 
-// checkMesh refuses a mesh that is not the number of processes.
+// checkMesh refuses a mesh whose number of workers is not the number of processes.
 func checkMesh(o *setting.Resolved, processes int) error {
 	workers := o.Workers
 	switch {
@@ -149,20 +150,19 @@ func checkMesh(o *setting.Resolved, processes int) error {
 	return nil
 }
 
-// OnlyErrors is standard error of a rank other than 0, to which nothing but the error that ends the process
-// goes.
+// OnlyErrors is standard error of a rank other than 0, to which only the error that ends the process goes.
 type OnlyErrors struct{ Errors io.Writer }
 
 func (*OnlyErrors) Write(p []byte) (int, error) { return len(p), nil }
 
-// sharedSettings are the settings that have to be the same on all ranks.
+// sharedSettings are the settings that must be the same on all ranks.
 func sharedSettings(o setting.Resolved) (string, error) {
 	o.Threads, o.MemoryLimit = 0, 0
 	text, err := o.YAML()
 	return string(text) + o.Texts()["program"], err
 }
 
-// Decided is what f finds on the first rank, on all ranks.
+// Decided returns, on all ranks, what f returns on the first rank.
 func Decided[T any](r Ranks, f func() (T, error)) (found T, err error) {
 	err = r.OnFirst(func() (err error) {
 		found, err = f()
@@ -174,7 +174,7 @@ func Decided[T any](r Ranks, f func() (T, error)) (found T, err error) {
 	return worker.FromFirst(r.Comm, found)
 }
 
-// Part ends the command with an error that all ranks come to here.
+// Part ends the command with an error to which all ranks come here.
 func (r Ranks) Part(err error) error {
 	r.partWithSignals()
 	return &launch.Common{Err: err}
@@ -187,8 +187,8 @@ func (r Ranks) partWithSignals() {
 	}
 }
 
-// SayWaiting says what this rank waits for after a signal, once it waits for long, and with until what is not
-// there before it has.
+// SayWaiting says what this rank waits for after a signal, once it has waited long. It says until, what is
+// not there before that time.
 func (r Ranks) SayWaiting(ctx context.Context, s os.Signal, until string) {
 	go func() {
 		if err := r.AfterSignal(ctx, s); err != nil {
@@ -197,8 +197,8 @@ func (r Ranks) SayWaiting(ctx context.Context, s os.Signal, until string) {
 	}()
 }
 
-// ConnectingOption is the option of srun by which the library of MPI that loads connects its tasks, "" where
-// none loads.
+// ConnectingOption is the option of srun by which the MPI library that loads connects its tasks; "": none
+// loads.
 func ConnectingOption() string {
 	library, err := mpi.Load()
 	if err != nil {
@@ -207,14 +207,14 @@ func ConnectingOption() string {
 	return library.SrunOption
 }
 
-// EnvironmentNumber is the number that a variable holds, 0 where it holds none.
+// EnvironmentNumber is the number in a variable; 0: it holds none.
 func EnvironmentNumber(name string) int {
 	n, _ := strconv.Atoi(os.Getenv(name))
 	return n
 }
 
-// Machine is this machine, with the given links; nil: those between the ranks, which are measured. One
-// process stands for so many workers of it. All ranks call it together.
+// Machine is this machine, with the given links; nil: the links between the ranks, which it measures. One
+// process stands for workers workers. All ranks call it together.
 func (r Ranks) Machine(workers int, links *planner.Links) (m planner.Machine, err error) {
 	m.Cores, m.Sharers = cores.Count(), workers
 	if r.Comm.Size() > 1 {
@@ -235,7 +235,7 @@ func (r Ranks) Machine(workers int, links *planner.Links) (m planner.Machine, er
 	return m, err
 }
 
-// SharedPath is rank 0's path of a folder, absolute, on all ranks.
+// SharedPath is rank 0's path of a folder, made absolute, on all ranks.
 func (r Ranks) SharedPath(path string) (string, error) {
 	path, err := filepath.Abs(path)
 	if err := r.Together(err); err != nil {
@@ -247,18 +247,18 @@ func (r Ranks) SharedPath(path string) (string, error) {
 // location is where a rank runs.
 type location struct {
 	Machine string
-	Memory  string      // the same for processes that may be able to open each other's memory
-	Path    string      // of some, by which they try it
-	Cores   unix.CPUSet // that the rank may use
+	Memory  string      // equal for processes that may be able to open each other's memory
+	Path    string      // a path of some memory, by which they try
+	Cores   unix.CPUSet // the cores that the rank may use
 }
 
 func ownLocation(memory *tensor.Common) (p location) {
-	boot, _ := os.ReadFile("/proc/sys/kernel/random/boot_id") // the same in all containers of a machine
+	boot, _ := os.ReadFile("/proc/sys/kernel/random/boot_id") // equal in all containers of a machine
 	host, _ := os.Hostname()
 	p.Machine = cmp.Or(string(boot), host)
-	processes, _ := os.Readlink("/proc/self/ns/pid") // those that it can see
+	processes, _ := os.Readlink("/proc/self/ns/pid") // the namespace of the processes that it can see
 	p.Memory, p.Path = fmt.Sprint(p.Machine, processes, os.Geteuid()), memory.Path()
-	// as where the machine has more cores than the set has room for
+	// This fails if the machine has more cores than the set has room for.
 	if unix.SchedGetaffinity(0, &p.Cores) != nil {
 		for i := range p.Cores {
 			p.Cores[i] = ^p.Cores[i]
@@ -278,14 +278,14 @@ func (p *location) shares(other *location) bool {
 	return false
 }
 
-// neighbours are, by rank, the number of ranks, with it, that compete for the cores that it may use, and the
-// lowest rank whose memory it can open. A container or the system may forbid to open another's.
+// neighbours has, by rank, the number of ranks (itself included) that compete for the cores that it may use,
+// and the lowest rank whose memory it can open. A container or the system may forbid to open another's.
 type neighbours struct{ Sharers, Machines []int }
 
-// Neighbours are those of all ranks, which call it together.
+// Neighbours are the neighbours of all ranks, which call it together.
 func (r Ranks) Neighbours() (n neighbours, err error) {
 	memory := tensor.NewCommon()
-	defer memory.Close() // when all have tried to open it
+	defer memory.Close() // after all have tried to open it
 	places, err := worker.ToFirst(r.Comm, ownLocation(memory))
 	if err != nil {
 		return n, err

@@ -32,13 +32,13 @@ var headings = map[setting.Group]string{
 // SettingFlags are the settings of a run as flags, beside a configuration file that they override.
 type SettingFlags struct {
 	Config string
-	device setting.Device // that --device auto came to, "" before
+	device setting.Device // what --device auto has become; "" before
 	why    string
-	Base   *setting.Options // of the run that continues; nil: the defaults
+	Base   *setting.Options // the options of the run that continues; nil: the defaults
 	Given  []givenSetting
 }
 
-// givenSetting is a setting on the command line, kept until the file it overrides has been read.
+// givenSetting is a setting on the command line. It is kept until the file that it overrides has been read.
 type givenSetting struct {
 	Setting setting.Setting
 	Text    string
@@ -52,7 +52,7 @@ func (s *SettingFlags) Add(flags *pflag.FlagSet) {
 		"which override it, or the name of a configuration of publications, as in cora-gcn")
 }
 
-// AddThose registers one flag for each setting that is wanted.
+// AddThose registers one flag for each wanted setting.
 func (s *SettingFlags) AddThose(flags *pflag.FlagSet, wanted func(setting.Setting) bool) {
 	for _, one := range setting.All() {
 		if !wanted(one) {
@@ -72,7 +72,7 @@ func (s *SettingFlags) AddThose(flags *pflag.FlagSet, wanted func(setting.Settin
 	}
 }
 
-// onlyFor names the task or the models that use a setting, "" where all do.
+// onlyFor names the task or the models that use a setting; "": all do.
 func onlyFor(s setting.Setting) string {
 	uses := s.Models()
 	switch {
@@ -88,8 +88,8 @@ func onlyFor(s setting.Setting) string {
 	return "; for " + strings.Join(uses, ", ")
 }
 
-// Resolve are the defaults, changed by the configuration file, changed by the flags. What is wrong with them
-// is a refusal. The files that they name may not be there: a run that continues does without.
+// Resolve returns the defaults, changed by the configuration file, changed by the flags. It refuses what is
+// wrong with them. The files that they name need not exist, as a run that continues does without them.
 func (s *SettingFlags) Resolve() (*setting.Resolved, error) {
 	o, err := s.Merge()
 	if err != nil {
@@ -98,12 +98,12 @@ func (s *SettingFlags) Resolve() (*setting.Resolved, error) {
 	return o.Resolve(s.GivenNames()...)
 }
 
-// GivenNames are those of all given settings.
+// GivenNames are the names of all given settings.
 func (s *SettingFlags) GivenNames() []string {
 	return s.Names(func(setting.Setting) bool { return true })
 }
 
-// Names are the given settings that are wanted.
+// Names are the names of the given settings that are wanted.
 func (s *SettingFlags) Names(wanted func(setting.Setting) bool) (names []string) {
 	for _, g := range s.Given {
 		if wanted(g.Setting) {
@@ -113,8 +113,8 @@ func (s *SettingFlags) Names(wanted func(setting.Setting) bool) (names []string)
 	return names
 }
 
-// OnAnyMesh are these options on a mesh that stands for another one, which is not known yet. Settings of its
-// other axes have their defaults; all must have values that they may have.
+// OnAnyMesh are these options on a mesh that stands for another one, which is not known yet. Settings of the
+// mesh's other axes have their defaults. All must have permitted values.
 func (s *SettingFlags) OnAnyMesh(parallel string) (*setting.Resolved, error) {
 	o, err := s.Merge()
 	if err != nil {
@@ -128,7 +128,7 @@ func (s *SettingFlags) OnAnyMesh(parallel string) (*setting.Resolved, error) {
 	return o.Resolve(s.Names(func(one setting.Setting) bool { return !one.OfSomeMeshes() })...)
 }
 
-// Merge are these options before it is known whether they make sense.
+// Merge are these options, before they are checked for sense.
 func (s *SettingFlags) Merge() (setting.Options, error) {
 	o := setting.Defaults()
 	if s.Base != nil {
@@ -158,7 +158,7 @@ func (s *SettingFlags) Override(o *setting.Options) error {
 		}
 		o.Device = s.device
 	}
-	// A mesh on the command line does away with what the file says of other axes.
+	// A mesh on the command line overrides what the file says about other axes.
 	given := func(name string) bool { return slices.Contains(s.GivenNames(), name) }
 	if given("parallel") {
 		o.ResetOtherAxes(given)
@@ -166,7 +166,7 @@ func (s *SettingFlags) Override(o *setting.Options) error {
 	return nil
 }
 
-// SayDevice says once what --device auto came to.
+// SayDevice says once what --device auto has become.
 func (s *SettingFlags) SayDevice(out io.Writer) {
 	if s.why != "" {
 		fmt.Fprintf(out, "--device %s: %s (%s)\n", setting.AutoDevice, s.device, ui.Printable(s.why))
@@ -174,7 +174,7 @@ func (s *SettingFlags) SayDevice(out io.Writer) {
 	s.why = ""
 }
 
-// Resolved are options that make sense here and now: the files that they name must be there.
+// Resolved are options that make sense on this machine now: the files that they name must exist.
 func Resolved(o *setting.Options, given ...string) (*setting.Resolved, error) {
 	r, err := o.Resolve(given...)
 	if err != nil {
@@ -183,7 +183,7 @@ func Resolved(o *setting.Options, given ...string) (*setting.Resolved, error) {
 	return r, CheckInit(o.Init)
 }
 
-// CheckInit refuses weights to start from that are not there. An empty path stands for none.
+// CheckInit refuses initial weights that do not exist. An empty path stands for none.
 func CheckInit(path string) error {
 	if path == "" {
 		return nil
@@ -223,7 +223,7 @@ func (v *SettingValue) Set(text string) error {
 	return nil
 }
 
-// WarnUnused says which settings were given in vain.
+// WarnUnused says which given settings have no effect.
 func WarnUnused(out io.Writer, o *setting.Resolved) {
 	for _, name := range o.Unused() {
 		fmt.Fprintf(out, "weft: warning: --%s has no effect: the model %s does not use it\n", name, o.Model)
@@ -233,7 +233,7 @@ func WarnUnused(out io.Writer, o *setting.Resolved) {
 // FlagGroup is the annotation that puts a flag under a heading of its own in the help text.
 const FlagGroup = "group"
 
-// helpAll is the flag --help-all: as --help, with all flags.
+// helpAll is the flag --help-all, which is --help with all flags.
 type helpAll struct{ given bool }
 
 // HelpAllFlag is the name of the flag.
@@ -245,7 +245,7 @@ func addHelpAll(flags *pflag.FlagSet) {
 	flag.NoOptDefVal, flag.Hidden = "true", true // the help text ends with it
 }
 
-// Set implements pflag.Value: nothing is done but help.
+// Set implements pflag.Value. It only asks for help.
 func (h *helpAll) Set(string) error {
 	h.given = true
 	return pflag.ErrHelp

@@ -29,12 +29,12 @@ import (
 type appendCommand struct {
 	tables tables.Options
 	store  string
-	out    string // the new version; empty: in the place of the store
+	out    string // the new version; empty: it replaces the store
 
 	added      *appended.Addition
 	written    *streamed.Written
-	repeated   int64                   // new edges between vertices that the store's edges join
-	partitions []partition.Description // of the store, which the new version does not have
+	repeated   int64                   // new edges between vertices that edges of the store join already
+	partitions []partition.Description // partitions of the store, which the new version lacks
 }
 
 // NewAppend makes the command append.
@@ -88,7 +88,7 @@ func (a *appendCommand) run(cmd *cobra.Command) error {
 	if err := CheckEdgeFlags(o); err != nil {
 		return err
 	}
-	place, err := filepath.Abs(cmp.Or(a.out, a.store)) // a relative one leads elsewhere from an old version
+	place, err := filepath.Abs(cmp.Or(a.out, a.store)) // a relative path leads elsewhere from an old version
 	if err != nil {
 		return err
 	}
@@ -158,7 +158,7 @@ func (a *appendCommand) append(cmd *cobra.Command, place string) error {
 	return err
 }
 
-// replaceable refuses a store in whose place no new version may come.
+// replaceable refuses a store that no new version may replace.
 func (a *appendCommand) replaceable() error {
 	err := datasets.CheckOwn(a.store)
 	switch {
@@ -171,10 +171,10 @@ func (a *appendCommand) replaceable() error {
 	return nil
 }
 
-// appendedMark is where the provenance of a store that was appended to says so.
+// appendedMark marks, in the provenance of a store, that something was appended.
 const appendedMark = "; appended to, last "
 
-// write reads the store and what is new, and writes the new version.
+// write reads the store and the additions, and writes the new version.
 func (a *appendCommand) write(store string) error {
 	a.tables.Progress.Of("reading "+ui.Printable(a.store), 0, 0)
 	g, err := graph.Open(a.store)
@@ -223,7 +223,7 @@ func AdditionFlags(flags *pflag.FlagSet, o *tables.Options) {
 	edgeFlags(flags, o)
 }
 
-// CheckEdgeFlags refuses flags of new edges where there are none.
+// CheckEdgeFlags refuses flags of new edges if there are none.
 func CheckEdgeFlags(o *tables.Options) error {
 	columns := len(o.Source) + len(o.Target) + len(o.EdgeWeights) + len(o.EdgeFeatures)
 	if columns == 0 || len(o.Edges) > 0 {
@@ -233,8 +233,8 @@ func CheckEdgeFlags(o *tables.Options) error {
 		"give a list of these with --add-edges")
 }
 
-// OneWays warns of new edges without their reverse where the import of the graph has stored each edge in both
-// directions. edges are the new ones by relation.
+// OneWays warns of new edges without their reverse, if the import of the graph has stored each edge in both
+// directions. edges are the new edges by relation.
 func OneWays(g *graph.Graph, edges []graph.Edges) (warnings []string) {
 	if importedWith(g.Provenance, symmetrizeFlag) && oneWay(&edges[0]) {
 		warnings = append(warnings, "the store was imported with --symmetrize, and new edges are added as they are "+
@@ -243,7 +243,7 @@ func OneWays(g *graph.Graph, edges []graph.Edges) (warnings []string) {
 	return warnings
 }
 
-// oneWay reports whether the reverse of an edge is not there, equally often.
+// oneWay reports whether the reverse of some edge is missing, or not there equally often.
 func oneWay(e *graph.Edges) bool {
 	more := map[[2]int32]int{}
 	for k, u := range e.Source {

@@ -9,8 +9,8 @@ import (
 	"weft/train"
 )
 
-// TrainedOn has a job bring the features of its graph, called store, into the form of the columns that the
-// weights of a run, or a file of weights, were trained on. It says what is new in the graph.
+// TrainedOn has a job bring the features of its graph, called store, into the columns on which the weights of
+// a run, or a file of weights, were trained. It says what is new in the graph.
 func TrainedOn(job *train.Job, of columns.ByType, weights, store string, notes io.Writer) error {
 	said, err := job.Like(of)
 	if err != nil {

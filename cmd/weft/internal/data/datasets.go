@@ -45,7 +45,7 @@ type listedDatasets struct {
 	Datasets []listedDataset `json:"datasets"`
 }
 
-// listedDataset is one of them. Vertices and Edges are 0 where they are not known before the graph is there.
+// listedDataset is one of them. Vertices and Edges are 0 if they are unknown before the graph is there.
 type listedDataset struct {
 	Name     string `json:"name"`
 	Vertices int    `json:"vertices,omitzero"`

@@ -33,13 +33,13 @@ type importRequest struct {
 	changes  *changes
 	flags    *pflag.FlagSet // all flags of the command
 	progress graph.Progress
-	dataset  *datasets.Import // whose store is made; nil: none is
+	dataset  *datasets.Import // the dataset whose store is made; nil: none
 }
 
 // source returns the only source.
 func (r *importRequest) source() string { return r.sources[0] }
 
-// files are the files and folders that the graph is read from: the sources, and those that flags name.
+// files are the files and folders from which the graph is read: the sources, and those that flags name.
 func (r *importRequest) files() (files []string) {
 	for _, source := range r.sources {
 		if r.format == EdgesFormat {
@@ -79,7 +79,7 @@ func (r *importRequest) isBeside() bool {
 func (r *importRequest) provenance(source string) string {
 	words := changed(r.flags)
 	if r.dataset != nil {
-		words = strings.Join(r.dataset.Flags, " ") // in their order
+		words = strings.Join(r.dataset.Flags, " ") // in their own order
 	}
 	if words != "" {
 		source += " (" + words + ")"
@@ -146,7 +146,7 @@ recognizes the source, and says which format it is. An import that fails leaves 
 	return cmd
 }
 
-// unrecognized refuses a first argument of import that is neither a format nor a source of a known one.
+// unrecognized refuses a first argument of import that is neither a format nor a source of a known format.
 func unrecognized(cmd *cobra.Command, argument string) error {
 	if err := severalSources(argument); err != nil {
 		return err
@@ -161,7 +161,7 @@ func unrecognized(cmd *cobra.Command, argument string) error {
 	return cli.UnknownName(cmd, "format", argument)
 }
 
-// storeNamed says of a source alone that the store to make of it is missing.
+// storeNamed says, if there is only a source, that the store to make from it is missing.
 func storeNamed(otherwise cobra.PositionalArgs) cobra.PositionalArgs {
 	return func(cmd *cobra.Command, args []string) error {
 		if len(args) == 1 && args[0] != "" {
@@ -242,7 +242,7 @@ func (r *importRequest) run(cmd *cobra.Command) error {
 	return nil
 }
 
-// leaksOf warns of a store whose edges have some that its split of edges holds out.
+// leaksOf warns of a store that has edges which its split of edges holds out.
 func leaksOf(store string) (warnings []string, err error) {
 	splits, err := graph.OpenRelations(store)
 	if err != nil {
@@ -269,7 +269,7 @@ func leaksOf(store string) (warnings []string, err error) {
 	return warnings, g.Close()
 }
 
-// makeStore imports the graph: in a stream, unless a change needs it in memory.
+// makeStore imports the graph, in a stream unless a change needs it in memory.
 func (r *importRequest) makeStore() (*streamed.Written, error) {
 	if r.reader.prepare != nil {
 		if err := r.reader.prepare(); err != nil {
@@ -333,7 +333,7 @@ func writePartitions(store string, a *partition.Assignment, progress graph.Progr
 	return errors.Join(err, g.Close())
 }
 
-// changed lists the flags that were given and change the store, by name.
+// changed lists the given flags that change the store, by name.
 func changed(flags *pflag.FlagSet) string {
 	var words []string
 	flags.Visit(func(f *pflag.Flag) {
@@ -361,5 +361,5 @@ func importedWith(provenance, flag string) bool {
 	})
 }
 
-// OneClass is the warning for a graph whose labels are all one class.
+// OneClass is the warning about a graph whose labels are all one class.
 const OneClass = "all labels of the graph are one class, so there is nothing to learn"

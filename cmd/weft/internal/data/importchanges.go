@@ -9,10 +9,10 @@ import (
 	"weft/internal/refusal"
 )
 
-// changes are the changes that import makes to a graph after reading it.
+// changes are the changes that import makes to a graph after it has read it.
 type changes struct {
 	symmetrize, selfLoops, largest bool
-	reverse                        bool // relations
+	reverse                        bool // add reverse relations
 	split                          string
 	splits                         int
 	randomFeatures                 int
@@ -34,14 +34,14 @@ func (c *changes) flags(flags *pflag.FlagSet) {
 	flags.Uint64Var(&c.seed, "seed", 0, "seed of random splits and features")
 }
 
-// Flags of edges that are added.
+// Flags that add edges.
 const (
 	symmetrizeFlag = "symmetrize"
 	selfLoopsFlag  = "self-loops"
 	reverseFlag    = "reverse-relations"
 )
 
-// edgeFlags declares the flags of edges that are added, which commands take with tables, too.
+// edgeFlags declares the flags that add edges. Other commands take them, too, with tables.
 func (c *changes) edgeFlags(flags *pflag.FlagSet) {
 	flags.BoolVar(&c.symmetrize, symmetrizeFlag, false, "store each edge in both directions")
 	flags.BoolVar(&c.reverse, reverseFlag, false, "add to each relation its reverse, rev_NAME")
@@ -72,7 +72,7 @@ func (c *changes) needGraph() bool {
 	return c.largest || c.selfLoops || c.reverse || c.randomFeatures != 0
 }
 
-// apply makes the changes to a graph that was read; symmetric says that the reader has made it so.
+// apply makes the changes to a graph that was read. symmetric says that the reader has already made it so.
 func (c *changes) apply(g *graph.Graph, symmetric bool) (_ *graph.Graph, err error) {
 	for _, change := range []struct {
 		flag  string
@@ -109,8 +109,8 @@ func (c *changes) apply(g *graph.Graph, symmetric bool) (_ *graph.Graph, err err
 	return g, nil
 }
 
-// makeSplits divides the vertices by the rule that was asked for, unless edges alone have labels, or it is
-// one of edges, which have some.
+// makeSplits divides the vertices by the rule that was asked for. It does nothing if only edges have labels,
+// or if the rule is for edges and they have labels.
 func (c *changes) makeSplits(g *graph.Graph) error {
 	rule, err := graph.ParseSplit(c.split)
 	if err != nil {

@@ -29,7 +29,7 @@ type format struct {
 	several bool   // there may be several sources of one graph
 	short   string
 	example string // arguments of an example
-	// flags declares the format's own flags, and returns what reads graphs with their values.
+	// flags declares the format's own flags. It returns the reader of graphs with their values.
 	flags func(*pflag.FlagSet, *changes) reader
 }
 
@@ -38,10 +38,10 @@ type reader struct {
 	// prepare refuses flags that make no sense, before the source is read; nil: all make sense.
 	prepare func() error
 	open    func(*importRequest) (*streamed.Graph, error)
-	tables  *tables.Options // that flags say; nil: the format has none
+	tables  *tables.Options // the options that flags set; nil: the format has no tables
 }
 
-// inMemory is a reader of graphs that are read into memory as a whole.
+// inMemory is a reader that reads whole graphs into memory.
 func inMemory(read func(*importRequest) (*graph.Graph, error)) reader {
 	return reader{open: func(r *importRequest) (*streamed.Graph, error) {
 		g, err := read(r)
@@ -129,7 +129,7 @@ func formatNamed(name string) *format {
 	return &formats[slices.IndexFunc(formats, func(f format) bool { return f.name == name })]
 }
 
-// denseFlag declares --dense-features, of the formats whose features become sparse rows if most values are
+// denseFlag declares --dense-features, for the formats whose features become sparse rows if most values are
 // zero.
 func denseFlag(flags *pflag.FlagSet, keep *bool) {
 	flags.BoolVar(keep, "dense-features", false, "store features dense although most are zero")
@@ -247,7 +247,7 @@ func ogbFlags(flags *pflag.FlagSet, c *changes) reader {
 type splitOrRule struct {
 	text string
 	name *string
-	rule *string // of the changes
+	rule *string // the rule in changes
 }
 
 func (s *splitOrRule) String() string { return s.text }
@@ -295,7 +295,7 @@ func kgFlags(flags *pflag.FlagSet, _ *changes) reader {
 	})
 }
 
-// dglFlags is of DGL's files. The partitions of a graph that DGL divided are imported, too.
+// dglFlags declares the flags of DGL's files. The partitions of a graph that DGL divided are imported, too.
 func dglFlags(flags *pflag.FlagSet, c *changes) reader {
 	var o dgl.Options
 	flags.IntVar(&o.Graph, "graph", dgl.AllGraphs,

@@ -18,16 +18,17 @@ import (
 	"weft/train/rundir"
 )
 
-// mostCategories is how many values a column of text has that becomes features, if nothing else is asked for.
+// mostCategories is how many values a column of text may have to become features, unless a flag says
+// otherwise.
 const mostCategories = 50
 
-// ColumnsOfFlag names what other tables are read like.
+// ColumnsOfFlag is the flag that names what the tables are read like.
 const ColumnsOfFlag = "columns-of"
 
-// EdgeLabelFlag names the column of what is learned of edges.
+// EdgeLabelFlag is the flag that names the column that is learned of edges.
 const EdgeLabelFlag = "edge-label"
 
-// valuesFlag says that whole numbers are values to predict.
+// valuesFlag is the flag that makes whole numbers values to predict.
 const valuesFlag = "values"
 
 // edgeFlags declares the flags of the columns of lists of edges.
@@ -41,8 +42,8 @@ func edgeFlags(flags *pflag.FlagSet, o *tables.Options) {
 		"features of the edges, as a,b")
 }
 
-// tableFlags declares the flags of lists of edges and tables of vertices, which fill the options, and of what
-// they are read like.
+// tableFlags declares the flags of lists of edges and tables of vertices, which set the options, and of what
+// these are read like.
 func tableFlags(flags *pflag.FlagSet, o *tables.Options, columnsOf *string) {
 	flags.StringArrayVar(&o.Vertices, "vertices-from", nil,
 		"`file` (CSV or Parquet): a table of vertices with ids and columns that become features; repeated, "+
@@ -69,17 +70,17 @@ func tableFlags(flags *pflag.FlagSet, o *tables.Options, columnsOf *string) {
 		"dates also become sine and cosine of year, week and, with times, day")
 }
 
-// besideTables are flags of lists of edges for what tables of vertices have.
+// besideTables are flags of lists of edges for what tables of vertices can have instead.
 var besideTables = []string{
 	"features", "labels", "train", "val", "test", "vertices", "string-ids", "first-id",
 }
 
-// ofVertices are flags of tables that a list of edges alone does without.
+// ofVertices are flags of tables that have no use for a list of edges alone.
 var ofVertices = []string{
 	"id", "label", "leave-out", "categories", "cyclic-dates", ColumnsOfFlag,
 }
 
-// checkTables refuses flags of tables where there is no table.
+// checkTables refuses flags of tables if there is no table.
 func checkTables(flags *pflag.FlagSet, o *tables.Options) error {
 	if len(o.Vertices) > 0 {
 		if o.Choices.Most < 1 {
@@ -102,7 +103,7 @@ func checkTables(flags *pflag.FlagSet, o *tables.Options) error {
 	return nil
 }
 
-// likeOf says how the tables were read that a run, its weights or a store come from; nil: without a path.
+// likeOf says how the tables of a run, of its weights or of a store were read; nil: path is empty.
 func likeOf(path string) (l *tables.Like, err error) {
 	if path == "" {
 		return nil, nil
@@ -136,15 +137,16 @@ func likeOf(path string) (l *tables.Like, err error) {
 	return l, nil
 }
 
-// weightsOf is the file of weights of a run, and the store that it trained on; or a file of weights, and the
-// store of the run that it lies in, if it does. If the store is not there, it tells l what edges need.
+// weightsOf is the file of weights of a run, and the store on which it trained; or a file of weights, and the
+// store of the run in which it lies, if it does. If the store is not there, weightsOf sets in l what edges
+// need.
 func weightsOf(path string, l *tables.Like) (weights, store string, err error) {
 	dir := path
 	if !rundir.Is(dir) {
 		dir = filepath.Dir(path)
 	}
 	run, o, own, err := rundir.Read(dir)
-	if dir != path && !cli.SameFile(path, own) { // also where there is no run
+	if dir != path && !cli.SameFile(path, own) { // also if there is no run
 		l.EdgesUnknown = path + " are weights alone"
 		return path, "", nil
 	}
@@ -159,13 +161,13 @@ func weightsOf(path string, l *tables.Like) (weights, store string, err error) {
 	return own, run.Store, nil
 }
 
-// withoutTable refuses a flag about tables of vertices where there is none.
+// withoutTable is the refusal of a flag about tables of vertices, if there is none.
 func withoutTable(flag string) error {
 	return refusal.Errorf("--%s is about tables of vertices: give one with --vertices-from%s", flag,
 		ui.When(flag == "label", ", or learn a column of the edges with --"+EdgeLabelFlag))
 }
 
-// columnTable prints what was made of the columns of a graph's tables.
+// columnTable prints what became of the columns of a graph's tables.
 func columnTable(out io.Writer, w *streamed.Written) {
 	types := w.Types
 	for _, of := range types {
@@ -183,7 +185,7 @@ func columnTable(out io.Writer, w *streamed.Written) {
 			n := w.Unlabelled
 			t.Row(of.Table.Label, "the label: "+learned(&w.Labels), ui.When(n > 0, ui.Count(n)))
 		}
-		const most = 30 // of columns that are used, and of others
+		const most = 30 // most columns that are printed, of those that are used and of others
 		all, left := of.Table.Columns, of.Table.LeftOut
 		for i := range all[:min(most, len(all))] {
 			c := &all[i]

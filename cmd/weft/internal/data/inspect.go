@@ -85,7 +85,7 @@ type storedPartition struct {
 	CutEdges    int64     `json:"cut_edges"`
 	Replication float64   `json:"replication_factor"`
 	Written     time.Time `json:"written"`
-	OutOfDate   bool      `json:"out_of_date"` // the store changed after they were cut
+	OutOfDate   bool      `json:"out_of_date"` // the store has changed since they were cut
 }
 
 // listPartitions lists the partitions of a store, oldest first, and checks them.
@@ -187,7 +187,7 @@ func (s *inspected) Print(out io.Writer) {
 	printTypes(out, s)
 }
 
-// printTypes prints tables of the vertex types and relations, where there are several.
+// printTypes prints tables of the vertex types and relations, if there are several.
 func printTypes(out io.Writer, s *inspected) {
 	if len(s.Types) == 0 {
 		return
@@ -208,14 +208,14 @@ func printTypes(out io.Writer, s *inspected) {
 	t.Flush()
 }
 
-// edgesOf says how many edges a relation has, and what else of them.
+// edgesOf says how many edges a relation has, and what they have.
 func edgesOf(r *graph.RelationSummary, direction string) string {
 	return ui.Joined(ui.Count(r.Edges), direction, has(r.SelfLoops, "self loop", "self loops"),
 		has(r.DuplicateEdges, "duplicate", "duplicates"), ui.When(r.Weighted, "weighted"),
 		has(r.EdgeFeatureColumns, "feature column", "feature columns"))
 }
 
-// featuresOf says how many columns of features there are, and what else of them.
+// featuresOf says how many columns of features there are, and more about them.
 func featuresOf(columns int, sparse bool, more ...string) string {
 	if columns == 0 {
 		return "none"
@@ -228,7 +228,7 @@ func has[T int | int64](n T, one, many string) string {
 	return ui.When(n != 0, ui.Counted(n, one, many))
 }
 
-// Sizes are those of the parts of a split.
+// Sizes says how large the parts of a split are.
 func Sizes(train, val, test int) string {
 	return fmt.Sprintf("%s train, %s validate, %s test", ui.Count(train), ui.Count(val), ui.Count(test))
 }
@@ -237,7 +237,7 @@ func degrees(d graph.Degrees) string {
 	return fmt.Sprintf("%s to %s, mean %.4g", ui.Count(d.Min), ui.Count(d.Max), d.Mean)
 }
 
-// largest names the largest class: guessing it would be right for its share of the vertices.
+// largest names the largest class: to guess it is right for its share of the vertices.
 func largest(s *inspected) string {
 	if len(s.ClassCounts) == 0 {
 		return ""

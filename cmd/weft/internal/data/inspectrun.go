@@ -14,11 +14,11 @@ import (
 // inspectedRun is what inspect prints of a run.
 type inspectedRun struct {
 	*rundir.Standing
-	Continue string `json:"continue,omitempty"` // the command
+	Continue string `json:"continue,omitempty"` // the command that continues the run
 }
 
-// continues is the command that continues a run, "" if there is none: the run is under way or has ended, it
-// is of an earlier version, or its graph was made in memory.
+// continues is the command that continues a run. It is "" if the run is under way or has ended, is of an
+// earlier version, or has a graph that was made in memory.
 func continues(s *rundir.Standing) string {
 	if s.Status == rundir.Running || s.Status == rundir.Finished || s.Ended == train.EndedDiverged ||
 		s.Store == "" || !s.Resumable {

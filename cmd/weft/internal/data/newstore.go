@@ -19,7 +19,7 @@ import (
 	"weft/train/task"
 )
 
-// checkNewStore refuses a path for a store where something exists.
+// checkNewStore refuses a path, for a new store, where something exists.
 func checkNewStore(path string) error {
 	entries, err := os.ReadDir(path)
 	switch {
@@ -35,7 +35,7 @@ func checkNewStore(path string) error {
 	return nil
 }
 
-// describeStore says of a store that was imported what to be warned of, and what it holds.
+// describeStore says, about an imported store, what to be warned of, and what it holds.
 func describeStore(store string, w *streamed.Written, took time.Duration, warnings, out io.Writer) error {
 	leaks, err := leaksOf(store)
 	if err != nil {
@@ -73,7 +73,7 @@ func storeLine(store string, w *streamed.Written, took time.Duration) string {
 			splits = fmt.Sprintf("%d splits, the first %s", n, strings.TrimPrefix(splits, "split "))
 		}
 	}
-	var divided [3]int // edges
+	var divided [3]int // edges of the parts of a split
 	for i := range w.Relations {
 		if s := w.Relations[i].EdgeSplit; s != nil {
 			for part := range divided {
@@ -136,7 +136,7 @@ func nextLine(store string, w *streamed.Written) string {
 			ui.When(slices.ContainsFunc(g.Types, lacks), " --node-embedding 64")
 	}
 	if g.Typed() && slices.ContainsFunc(g.Types, lacks) {
-		o.Model = "rgcn" // learns what the types lack
+		o.Model = "rgcn" // it learns embeddings for types without features
 	}
 	divided := 0 // relations
 	for i := range g.Relations {
@@ -149,7 +149,7 @@ func nextLine(store string, w *streamed.Written) string {
 		o.Task, learns = task.Link, " --task "+task.Link
 	}
 	if divided > 1 {
-		learns += " --decoder " + task.DistMult // tells the relations apart
+		learns += " --decoder " + task.DistMult // it distinguishes the relations
 	}
 	if len(g.Splits) > 0 && len(g.Splits[0].Train) == 0 {
 		return fmt.Sprintf("no vertex trains: a model of another store is measured here, by weft train "+

@@ -19,7 +19,7 @@ import (
 	"weft/train/worker"
 )
 
-// autoMethod is the method of a division if none is asked for.
+// autoMethod is the method of a division unless a flag gives one.
 var autoMethod = setting.Defaults().Partition
 
 // maxMatrix is the largest number of partitions whose halo rows are printed pair by pair.
@@ -58,7 +58,7 @@ It writes in streams: after the method, it takes up to 24 bytes of memory for ea
 			if err := checkPartitionFlags(cmd.Flags(), &o, writePart); err != nil {
 				return err
 			}
-			// There is none to set where nothing waits for another worker
+			// Without a wait for another worker there is no timeout to set.
 			o.Timeout = setting.Defaults().CommTimeout
 			return runPartition(cmd, given.Of(args[0]), o, writePart, asJSON)
 		},
@@ -84,7 +84,7 @@ It writes in streams: after the method, it takes up to 24 bytes of memory for ea
 	return cmd
 }
 
-// checkPartitionFlags refuses what no graph allows, also flags without effect.
+// checkPartitionFlags refuses flags that no graph allows, and flags without effect.
 func checkPartitionFlags(flags *pflag.FlagSet, o *partition.Options, writePart string) error {
 	if !flags.Changed("partitions") {
 		return refusal.Errorf("say into how many partitions, with -k")
@@ -118,13 +118,13 @@ type partitioned struct {
 	VertexBalance     float64 `json:"vertex_balance"`     // largest over mean
 	EdgeBalance       float64 `json:"edge_balance"`       // of in-edges
 	TrainBalance      float64 `json:"train_balance"`      // of training vertices
-	ReplicationFactor float64 `json:"replication_factor"` // rows owned or halo, for each owned
+	ReplicationFactor float64 `json:"replication_factor"` // rows owned or halo, for each owned row
 }
 
 func runPartition(cmd *cobra.Command, of Source, o partition.Options, writePart string,
 	asJSON bool,
 ) error {
-	// What a division holds are arrays without pointers: collections are cheap.
+	// A division holds arrays without pointers, so collections are cheap.
 	const garbage = 10 // percent
 	defer debug.SetGCPercent(debug.SetGCPercent(garbage))
 	g, store, err := OpenDataset(cmd.Context(), of, ui.BesideResults(cmd), func(store string) error {
@@ -241,8 +241,8 @@ func FindPartitions(store string, k int, method string) (d partition.Description
 	return d, found, err
 }
 
-// InsteadOfMetis says why a graph is divided by another method than METIS where no flag asks for one, or how
-// to ask for one where METIS may take long; "": METIS divides it soon.
+// InsteadOfMetis says why a graph is divided by another method than METIS although no flag asks for one. If
+// METIS may take long, it says how to ask for another. "": METIS is soon done.
 func InsteadOfMetis(g *graph.Graph, flag string) string {
 	_, why := partition.Auto(g)
 	switch {

@@ -15,13 +15,13 @@ import (
 	"weft/internal/refusal"
 )
 
-// What stands for standard input in the place of a table.
+// Arguments that stand for standard input in place of a table.
 const (
 	stdin     = "-"
 	stdinFile = "/dev/stdin"
 )
 
-// isPipe reports whether a path is standard input or a pipe, as <(…) of a shell is.
+// isPipe reports whether a path is standard input or a pipe, such as <(…) of a shell.
 func isPipe(path string) bool {
 	info, err := os.Stat(path)
 	return path == stdin || path == stdinFile || err == nil && info.Mode()&fs.ModeNamedPipe != 0
@@ -32,10 +32,10 @@ type copies []copied
 
 type copied struct {
 	path string
-	pipe string // as it was given; "": it is not known
+	pipe string // as it was given; "": unknown
 }
 
-// leave removes those that are there, and have no store beside them.
+// leave removes the copies that exist and have no store beside them.
 func (c copies) leave() (err error) {
 	for _, of := range c {
 		if filepath.Base(of.path) == datasets.PipedFile {
@@ -45,7 +45,7 @@ func (c copies) leave() (err error) {
 	return err
 }
 
-// failed is what a command says that failed with an error, and removes the copies: it names the pipes.
+// failed removes the copies, and makes the error of a command that failed: it names the pipes.
 func (c copies) failed(err error) error {
 	text := err.Error()
 	for _, of := range c {
@@ -54,7 +54,7 @@ func (c copies) failed(err error) error {
 	return errors.Join(ofPipes{err, text}, c.leave())
 }
 
-// ofPipes is an error that names pipes in the place of their copies.
+// ofPipes is an error that names pipes in place of their copies.
 type ofPipes struct {
 	error
 	text string
@@ -63,8 +63,8 @@ type ofPipes struct {
 func (e ofPipes) Error() string { return e.text }
 func (e ofPipes) Unwrap() error { return e.error }
 
-// of puts copies in the place of pipes, in arguments that are FILE or NAME=FILE: a table may be read several
-// times.
+// of puts copies in place of pipes, in arguments of the form FILE or NAME=FILE, because a table may be read
+// several times.
 func (c *copies) of(arguments []string) error {
 	for i, argument := range arguments {
 		_, path := tables.Named(argument)
@@ -94,7 +94,7 @@ func (c *copies) of(arguments []string) error {
 	return nil
 }
 
-// ofTables does so to lists of edges, and to the tables of vertices that a flag names.
+// ofTables does the same to lists of edges, and to the tables of vertices that a flag names.
 func (c *copies) ofTables(flags *pflag.FlagSet, lists []string) error {
 	if err := c.of(lists); err != nil {
 		return err
@@ -111,7 +111,7 @@ func (c *copies) ofTables(flags *pflag.FlagSet, lists []string) error {
 	return of.Replace(files)
 }
 
-// ofImport does so to those of an import. A list alone is read once, and needs no copy.
+// ofImport does the same to the tables of an import. A single list is read once, and needs no copy.
 func (c *copies) ofImport(flags *pflag.FlagSet, lists []string) error {
 	if len(lists) == 1 && !flags.Changed("vertices-from") && !flags.Changed(EdgeLabelFlag) &&
 		!flags.Changed("edge-features") {

@@ -31,16 +31,16 @@ import (
 type recognition struct {
 	path   string
 	Format string   // the name of one of the formats
-	source string   // what the import is given
-	lists  []string // that it is given of several lists of edges, the first of which is source; nil: one
-	part   bool     // the path is one file of several, all of which source names
-	flags  []string // that the import needs with this source, and those given
-	train  string   // as in source
-	label  bool     // as in source
-	given  []string // that a command was given for the import, with places of files
+	source string   // the argument of the import
+	lists  []string // several lists of edges as arguments, the first of which is source; nil: one
+	part   bool     // the path is one of several files, all of which source names
+	flags  []string // the flags that the import needs with this source, and given
+	train  string   // as Source.Train
+	label  bool     // as Source.Label
+	given  []string // flags that a command was given for the import, with places of files
 }
 
-// sources are what the import is given.
+// sources are the arguments of the import.
 func (r *recognition) sources() []string {
 	if r.lists != nil {
 		return slices.Clone(r.lists)
@@ -60,7 +60,7 @@ func (r *recognition) command(store string) string {
 	return strings.Join(words, " ")
 }
 
-// Recognize finds the format of a path: by its first bytes, by files beside it, by what a folder holds.
+// Recognize finds the format of a path, by its first bytes, by files beside it, and by what a folder holds.
 func Recognize(path string) (r recognition, found bool) {
 	if prefix, whole := planetoidPrefix(path); prefix != "" {
 		return recognition{path: path, Format: "planetoid", source: prefix, part: !whole}, true
@@ -108,13 +108,13 @@ func Recognize(path string) (r recognition, found bool) {
 	return r, r.Format != ""
 }
 
-// UnknownFlag says of a flag that import does not have whether the format of the source has it.
+// UnknownFlag says, about a flag that import does not have, whether the format of the source has it.
 func (r *recognition) UnknownFlag(cmd *cobra.Command, err *pflag.NotExistError) error {
 	of, _, missing := cmd.Find([]string{r.Format})
 	if missing != nil {
 		return missing
 	}
-	of.InheritedFlags() // adds them to its flags
+	of.InheritedFlags() // this adds them to its flags
 	if name := err.GetSpecifiedName(); of.Flags().Lookup(name) != nil {
 		return refusal.Errorf("--%s: is a flag of the format %s; name the format, too: %s --%[1]s", name,
 			r.Format, r.command("STORE"))
@@ -124,7 +124,7 @@ func (r *recognition) UnknownFlag(cmd *cobra.Command, err *pflag.NotExistError) 
 
 // severalSources refuses a folder that is no source itself, but holds some.
 func severalSources(folder string) error {
-	entries, _ := os.ReadDir(folder) // one that is no folder holds none
+	entries, _ := os.ReadDir(folder) // a path that is no folder holds none
 	var sources []string
 	parts := true
 	for _, e := range entries {
@@ -149,8 +149,8 @@ func severalSources(folder string) error {
 // planetoidParts are the ends of the names of a citation graph's files.
 var planetoidParts = []string{".x", ".y", ".tx", ".ty", ".allx", ".ally", ".graph", ".test.index"}
 
-// planetoidPrefix is the prefix of the files of a citation graph as Planetoid has them, and whether the path
-// is that prefix and not one of the files; "" if it is neither.
+// planetoidPrefix is the prefix of the files of a citation graph, as Planetoid has them; "": the path is
+// neither the prefix nor one of the files. whole reports whether the path is the prefix.
 func planetoidPrefix(path string) (prefix string, whole bool) {
 	has := func(prefix string) bool {
 		for _, part := range planetoidParts {
@@ -190,7 +190,7 @@ func within(folder, pattern string) (paths []string) {
 func recognizeFolder(path string) (r recognition, found bool) {
 	has := func(pattern string) []string { return within(path, pattern) }
 	r.path, r.source = path, path
-	raw := filepath.Join(path, "raw") // as PyG downloads into it
+	raw := filepath.Join(path, "raw") // PyG downloads into this folder
 	switch rules := has("split/*"); {
 	case cli.IsStore(path):
 		return r, false
@@ -224,8 +224,8 @@ func recognizeFolder(path string) (r recognition, found bool) {
 	return r, r.Format != ""
 }
 
-// storeBeside is the store that a source is imported into where a command names the source: beside it, or
-// beside the table that it is part of.
+// storeBeside is the store into which a source is imported if a command names the source. It is beside the
+// source, or beside the table of which the source is a part.
 func (r *recognition) storeBeside() string {
 	path := filepath.Clean(r.source)
 	if r.Format == EdgesFormat {
@@ -237,7 +237,7 @@ func (r *recognition) storeBeside() string {
 	return path + ".weft"
 }
 
-// Made reports whether a store is where imported puts that of the source.
+// Made reports whether a store is where imported puts the store of the source.
 func (r *recognition) Made(store string) bool {
 	is := func(version string) bool { return cli.SameFile(store, version) }
 	if slices.ContainsFunc(datasets.Versions(r.storeBeside()), is) {
@@ -247,9 +247,9 @@ func (r *recognition) Made(store string) bool {
 	return err == nil && slices.ContainsFunc(datasets.Versions(cached), is)
 }
 
-// imported returns the store of a source, which it imports if that has not been done, or has changed since.
-// The store is beside the source or, where that folder cannot be written to, in the cache. Each list of flags
-// that a command gives has a store of its own.
+// imported returns the store of a source. It imports the source unless that has been done, and the source has
+// not changed since. The store is beside the source or, if that folder cannot be written to, in the cache.
+// Each list of flags that a command gives has a store of its own.
 func (r *recognition) imported(ctx context.Context, show io.Writer) (string, error) {
 	if r.part {
 		return "", refusal.Errorf("%s: is one file of several; name them all by their prefix: weft train "+
@@ -298,7 +298,7 @@ func (r *recognition) imported(ctx context.Context, show io.Writer) (string, err
 	return m.Store, describeStore(m.Store, imported, time.Since(started), os.Stderr, show)
 }
 
-// importInto imports the source as it is. It shows its progress beside what is shown.
+// importInto imports the source as it is. It shows its progress on show.
 func (r *recognition) importInto(store string, show io.Writer) (*streamed.Written, error) {
 	request, err := r.request(store, nil)
 	if err != nil {
@@ -334,8 +334,8 @@ func importDataset(store string, i datasets.Import) error {
 	return err
 }
 
-// checkOld refuses to replace what is in the place of the source's store if it is not that of an earlier
-// import of the source as it is.
+// checkOld refuses to replace what is at the place of the source's store, unless it is from an earlier import
+// of the source as it is.
 func (r *recognition) checkOld(store string) error {
 	if !cli.IsStore(store) {
 		return checkNewStore(store)
@@ -359,14 +359,14 @@ func (r *recognition) checkOld(store string) error {
 	return nil
 }
 
-// request is the import of the source into a store, with the flags that it needs and those that were given,
-// nil for none.
+// request is the import of the source into a store, with the flags that it needs and the flags that were
+// given; nil: none.
 func (r *recognition) request(store string, given *pflag.FlagSet) (*importRequest, error) {
 	c, flags := &changes{}, pflag.NewFlagSet(r.Format, pflag.ContinueOnError)
 	general := pflag.NewFlagSet(r.Format, pflag.ContinueOnError)
 	c.flags(general)
 	reader := formatNamed(r.Format).flags(flags, c)
-	flags.AddFlagSet(general) // but for those that the format has under the same name
+	flags.AddFlagSet(general) // except those that the format has under the same name
 	err := flags.Parse(r.flags)
 	if given != nil {
 		given.Visit(func(f *pflag.Flag) {
@@ -409,7 +409,7 @@ func (r *recognition) files() (files []string) {
 	return files
 }
 
-// withImport adds to a refusal of a graph that was imported as it is which import can be given flags.
+// withImport adds to a refusal of a graph that was imported as it is: import can be given flags.
 func (r *recognition) withImport(err error) error {
 	if !refusal.Is(err) || errors.As(err, new(*unclear)) {
 		return err
@@ -417,7 +417,7 @@ func (r *recognition) withImport(err error) error {
 	return fmt.Errorf("%w; the import of this source is %s", err, r.command("STORE"))
 }
 
-// lacks is withImport after the import, and adds where the store stays that a command with other settings
+// lacks is withImport after the import. It adds where the store stays that a command with other settings
 // takes.
 func (r *recognition) lacks(err error) error {
 	if store := r.storeBeside(); refusal.Is(err) && cli.IsStore(store) {
@@ -426,7 +426,7 @@ func (r *recognition) lacks(err error) error {
 	return r.withImport(err)
 }
 
-// FromSource finds what a command's argument was recognized as, if it is no store and no dataset.
+// FromSource finds as what a command's argument was recognized, if it is no store and no dataset.
 func FromSource(of Source) (r recognition, found bool) {
 	if cli.IsStore(of.Name) || datasets.Named(of.Name) != nil {
 		return r, false

@@ -22,19 +22,19 @@ import (
 	"weft/train/rundir"
 )
 
-// Source is what a command names for a graph: a store, a dataset, or a file or folder that is imported on the
-// way, with the flags of tables that were given for it.
+// Source is what a command names as its graph: a store, a dataset, or a file or folder that is imported on
+// the way, with the flags of tables that were given for it.
 type Source struct {
 	Name  string
-	Lists []string // FILE or RELATION=FILE: of several lists of edges, the first of which is Name; nil: one
+	Lists []string // FILE or RELATION=FILE: several lists of edges, the first of which is Name; nil: one
 	Flags []*pflag.Flag
-	Split string // that the import makes; "": none
-	Train string // the command, if it is one that trains; else ""
-	Label bool   // it learns the labels of vertices
-	Like  string // a run or weights whose tables these are like; "": none, or a flag says so
+	Split string // the split that the import makes; "": none
+	Train string // the command's name, if it trains; else ""
+	Label bool   // the command learns the labels of vertices
+	Like  string // a run or weights whose tables these resemble; "": none, or a flag says so
 }
 
-// DefaultSplit is the split of tables that are trained on as they are.
+// DefaultSplit is the split of tables that are trained on without an import.
 const DefaultSplit = "random:60/20/20"
 
 // Given reports whether the flag of that name was given.
@@ -42,8 +42,8 @@ func (s Source) Given(name string) bool {
 	return slices.ContainsFunc(s.Flags, func(f *pflag.Flag) bool { return f.Name == name })
 }
 
-// AddingAs is the source with the edges added that the import of a graph of that provenance has added. A flag
-// that is given stays, and a graph that is no list of edges stays as it is.
+// AddingAs is the source with edges added as the import of a graph of that provenance has added them. A given
+// flag stays, and so does a graph that is no list of edges.
 func (s Source) AddingAs(provenance string) Source {
 	if !s.tables() && !s.IsList() {
 		return s
@@ -72,8 +72,8 @@ func (s Source) tables() bool {
 	return slices.ContainsFunc([]string{"vertices-from", "source", "target"}, s.Given)
 }
 
-// DivideBy divides the labels that flags name as DefaultSplit says, unless each run draws a split by a rule.
-// The columns that a rule divides edges by are those of the tables.
+// DivideBy makes the import divide the labels that flags name, as DefaultSplit says, unless each run draws a
+// split by a rule. The columns by which a rule divides edges are columns of the tables.
 func (s *Source) DivideBy(rule string) {
 	given := s.Given("label") || s.Given(EdgeLabelFlag)
 	if parsed, err := graph.ParseSplit(rule); err == nil && parsed.By().Column != "" && given {
@@ -83,29 +83,29 @@ func (s *Source) DivideBy(rule string) {
 	}
 }
 
-// TablesGiven are the flags of tables on a command that takes a list of edges in the place of a store.
+// TablesGiven are the flags of tables, on a command that takes a list of edges in place of a store.
 type TablesGiven struct {
-	Flags *pflag.FlagSet // these; nil: the command has none
-	all   *pflag.FlagSet // of the command, which may have declared one for another list of edges, too
-	lists []string       // of edges, where the command was given several
-	from  int            // the argument from which on they, or the graph, stand
+	Flags *pflag.FlagSet // the flags of tables; nil: the command has none
+	all   *pflag.FlagSet // all flags of the command, which may have the same flag for another list of edges
+	lists []string       // lists of edges, if the command was given several
+	from  int            // the first argument that may be one of them, or the graph
 }
 
 // tablesHeading is the heading of the flags of tables in the help of other commands than import.
 const tablesHeading = "Tables (a list of edges in the place of a store)"
 
-// Add adds the flags to a command. Its help lists them if they are shown. Where several lists of edges stand
-// in the place of the graph, which is the last argument, it runs with the first of them.
+// Add adds the flags to a command. Its help lists them if shown is set. If several lists of edges stand in
+// place of the graph, which is the last argument, the command runs with the first of them.
 func (t *TablesGiven) Add(cmd *cobra.Command, shown bool) {
 	flags, run := cmd.Flags(), cmd.RunE
 	cmd.RunE = func(cmd *cobra.Command, args []string) (err error) {
 		var piped copies
 		defer func() {
-			if err != nil { // else a store of theirs is there
+			if err != nil { // otherwise a store made of them exists
 				err = piped.failed(err)
 			}
 		}()
-		if err := piped.ofTables(cmd.Flags(), args[min(t.from, len(args)):]); err != nil { // lists are these
+		if err := piped.ofTables(cmd.Flags(), args[min(t.from, len(args)):]); err != nil { // these are lists
 			return err
 		}
 		return run(cmd, args[:len(args)-max(0, len(t.lists)-1)])
@@ -135,7 +135,7 @@ func (t *TablesGiven) Of(name string) Source {
 			made = found && r.Format != EdgesFormat
 		}
 		t.Flags.VisitAll(func(f *pflag.Flag) {
-			// a store has labels of edges by their name, as have files of other formats
+			// A store has labels of edges by their name, and so have files of other formats.
 			if given := t.all.Lookup(f.Name); given.Changed && (!made || f.Name != EdgeLabelFlag) {
 				s.Flags = append(s.Flags, given)
 			}
@@ -144,7 +144,7 @@ func (t *TablesGiven) Of(name string) Source {
 	return s
 }
 
-// check refuses flags of tables beside anything but a list of edges, and several lists without tables.
+// check refuses flags of tables for anything but a list of edges, and several lists without tables.
 func (s Source) check() error {
 	if len(s.Lists) > 1 && !s.Given("vertices-from") {
 		return tables.SeveralAlone(s.Lists[1])
@@ -180,7 +180,7 @@ func (s Source) check() error {
 	return nil
 }
 
-// Arguments accepts between low and high positional arguments, of which the last is a graph. Several lists of
+// Arguments accepts between low and high positional arguments, the last of which is a graph. Several lists of
 // edges may stand in its place, or one with the name of its relation.
 func (t *TablesGiven) Arguments(low, high int) cobra.PositionalArgs {
 	return func(cmd *cobra.Command, args []string) error {
@@ -192,7 +192,7 @@ func (t *TablesGiven) Arguments(low, high int) cobra.PositionalArgs {
 	}
 }
 
-// areLists reports whether arguments name lists of edges as an import takes them, and no graph otherwise.
+// areLists reports whether arguments name lists of edges in the form of an import, and no other graph.
 func (t *TablesGiven) areLists(arguments []string) bool {
 	beside := t.Of("").Given("vertices-from")
 	for _, argument := range arguments {
@@ -238,8 +238,8 @@ func (s Source) addTo(r *recognition) {
 	r.train, r.label = s.Train, s.Label
 }
 
-// valuesOf are the values of a flag, of which one that is repeated has several. Each is as the flag takes it:
-// in a list between commas one that has a comma stands in quotes.
+// valuesOf are the values of a flag; a flag that is repeated has several. Each has the form that the flag
+// takes: in a list with commas, a value with a comma stands in quotes.
 func valuesOf(f *pflag.Flag) []string {
 	several, ok := f.Value.(pflag.SliceValue)
 	if !ok {
@@ -256,8 +256,8 @@ func valuesOf(f *pflag.Flag) []string {
 	return values
 }
 
-// placed is FILE or TYPE=FILE with the place of the file: relative to the folder of the source if it is below
-// that, so that both can be moved, else its absolute path, where it can be had.
+// placed is FILE or TYPE=FILE with the place of the file. It is relative to the folder of the source if the
+// file is below that folder, so that both can be moved. Otherwise it is the absolute path, if there is one.
 func (s Source) placed(argument string) string {
 	_, path := tables.Named(argument)
 	begin := strings.TrimSuffix(argument, path)
@@ -274,7 +274,7 @@ func (s Source) placed(argument string) string {
 	return begin + path
 }
 
-// refuseRun refuses the directory of a run, or of several, in the place of a graph.
+// refuseRun refuses the directory of a run, or of several runs, in place of a graph.
 func refuseRun(path string) error {
 	switch word := refusal.ShellWord(path); {
 	case rundir.Is(path):
@@ -287,7 +287,7 @@ func refuseRun(path string) error {
 	return nil
 }
 
-// Resolve returns the store of a dataset, or of a graph in a foreign format, which it makes if needed. A
+// Resolve returns the store of a dataset, or of a graph in a foreign format. It makes the store if needed. A
 // signal meanwhile removes it.
 func Resolve(parent context.Context, of Source, show io.Writer) (store string, err error) {
 	name := of.Name
@@ -317,7 +317,7 @@ func Resolve(parent context.Context, of Source, show io.Writer) (store string, e
 	return store, cmp.Or(cli.Heard(ctx, stop), err)
 }
 
-// OpenDataset opens a dataset by its name or a store by its path, and says where the store is. Before that
+// OpenDataset opens a dataset by its name or a store by its path, and says where the store is. Before that,
 // admit, which may be nil, may refuse the store.
 func OpenDataset(parent context.Context, of Source, show io.Writer, admit func(store string) error,
 ) (g *graph.Graph, store string, err error) {
@@ -332,7 +332,7 @@ func OpenDataset(parent context.Context, of Source, show io.Writer, admit func(s
 	return g, store, err
 }
 
-// About puts the graph's name in front of a refusal that speaks of the graph.
+// About prefixes a refusal about the graph with the graph's name.
 func About(of Source, err error) error {
 	if !refusal.Is(err) || !refusal.Graph.In(err) {
 		return err

@@ -23,11 +23,11 @@ import (
 	"weft/train/rundir"
 )
 
-// used reports whether a run that is there needs the store.
+// used reports whether an existing run needs the store.
 func used(store string) bool { return len(runsOf(store)) > 0 }
 
-// runsOf are the runs that were trained or validated on a store of sources, of those that are where they were
-// then. A run whose state cannot be read may continue from a checkpoint, and counts.
+// runsOf are the existing runs that were trained or validated on a store of sources, as far as they have not
+// moved since. A run whose state cannot be read counts, as it may continue from a checkpoint.
 func runsOf(store string) (runs []string) {
 	for _, run := range datasets.NotedRuns(store) {
 		state, err := rundir.ReadState(run)
@@ -38,8 +38,9 @@ func runsOf(store string) (runs []string) {
 	return runs
 }
 
-// uses reports whether a run that a store notes is still of it, and not of another in the same folder. A run
-// may name the file that it is validated on, which does not tell the store that was made of it.
+// uses reports whether a run that a store notes still belongs to it, and is not another run in the same
+// folder. A run may name the file on which it is validated, which does not tell the store that was made from
+// it.
 func uses(state *rundir.State, store string) bool {
 	return cli.SameFile(state.Store, store) || state.Settings["validate"] != ""
 }
@@ -79,7 +80,7 @@ generate are not listed, nor are copies under another name.`,
 	return cmd
 }
 
-// madeStores are the stores that were made of files on the way: the JSON object of `weft stores --json`.
+// madeStores are the stores that were made from files on the way: the JSON object of `weft stores --json`.
 type madeStores struct {
 	Stores []madeStore `json:"stores"`
 }
@@ -88,14 +89,14 @@ type madeStores struct {
 type madeStore struct {
 	Store   string   `json:"store"`
 	Bytes   int64    `json:"bytes"`
-	Runs    []string `json:"runs,omitempty"`    // that name it
-	Changed []string `json:"changed,omitempty"` // of its files, since it was made
-	Stays   string   `json:"stays,omitzero"`    // why it does, though no run names it
+	Runs    []string `json:"runs,omitempty"`    // runs that name it
+	Changed []string `json:"changed,omitempty"` // files of it that have changed since it was made
+	Stays   string   `json:"stays,omitzero"`    // why it stays although no run names it
 	Removed bool     `json:"removed"`
 }
 
-// storesIn looks for the stores in folders, and in the cache if it is asked to, and may remove those that no
-// run names.
+// storesIn looks for stores in folders and, with cached, in the cache. With remove it removes the stores that
+// no run names.
 func storesIn(folders []string, cached, remove bool) (*madeStores, error) {
 	runs, err := runsBelow(folders)
 	if err != nil {
@@ -139,8 +140,8 @@ func storesIn(folders []string, cached, remove bool) (*madeStores, error) {
 	return found, piped.leave()
 }
 
-// isBeside reports whether a store has the name that weft gives a store beside its source, and was made of
-// that source by its own record. A copy with another name is somebody's own.
+// isBeside reports whether a store has the name that weft gives a store beside its source, and its record
+// says that it was made from that source. A copy with another name is the user's own.
 func isBeside(store string) bool {
 	name, ends := strings.CutSuffix(filepath.Base(store), ".weft")
 	folder, err := filepath.EvalSymlinks(filepath.Dir(store))
@@ -163,7 +164,7 @@ func isBeside(store string) bool {
 	for _, name := range names {
 		for _, part := range append([]string{""}, planetoidParts...) {
 			source := filepath.Join(folder, name+part)
-			if real, err := filepath.EvalSymlinks(source); err == nil { // else it is gone
+			if real, err := filepath.EvalSymlinks(source); err == nil { // otherwise it is gone
 				source = real
 			}
 			if slices.ContainsFunc(files, func(file string) bool { return isOf(file, source) }) {
@@ -191,14 +192,15 @@ var versionEnding = regexp.MustCompile(`\.[0-9]+$`)
 // lyingRuns are the runs below some folders, with the graphs that each names.
 type lyingRuns struct {
 	graphs map[string][]string // by the run's folder
-	noted  []string            // the runs that some store notes, by the paths where they lie now
-	unread string              // what could not be read, and may be such a run; empty: nothing
+	noted  []string            // the runs that stores note, by their present paths
+	unread string              // why a run, or what may be one, could not be read; empty: all could
 }
 
-// runsBelow looks for runs in folders and below them, also behind links. The error is of one of the folders.
+// runsBelow looks for runs in folders and below them, also behind links. The error is about one of the
+// folders.
 func runsBelow(folders []string) (found *lyingRuns, err error) {
 	found = &lyingRuns{graphs: map[string][]string{}}
-	seen := map[string]bool{} // a link may lead back
+	seen := map[string]bool{} // a link may lead back to one
 	var look func(folder string) error
 	look = func(folder string) error {
 		real, err := filepath.EvalSymlinks(folder)
@@ -224,7 +226,7 @@ func runsBelow(folders []string) (found *lyingRuns, err error) {
 			}
 			path := filepath.Join(real, e.Name())
 			if info, err := os.Stat(path); err != nil || !info.IsDir() {
-				continue // a link that leads to nothing, or to a file
+				continue // the link leads to nothing, or to a file
 			}
 			if err := look(path); err != nil {
 				found.unread = path + " cannot be read, and a run may be in it"
@@ -240,7 +242,7 @@ func runsBelow(folders []string) (found *lyingRuns, err error) {
 	return found, nil
 }
 
-// note finds out which of the runs stores note.
+// note finds out which of the runs are noted by stores.
 func (l *lyingRuns) note(stores []string) {
 	for _, store := range stores {
 		for _, run := range datasets.NotedRuns(store) {
@@ -265,9 +267,9 @@ func (l *lyingRuns) of(store string) []string {
 	return runs
 }
 
-// names reports whether a run's path is that of a store, or of the file that the store was made of. Several
-// stores may be made of one file: a run that a store notes belongs to that store. A path that leads to
-// nothing may have been moved with the store.
+// names reports whether a run's path is that of a store, or of the file from which the store was made.
+// Several stores may be made from one file: a run that a store notes belongs to that store. A path that leads
+// to nothing may have been moved with the store.
 func names(path, store string, noted bool) bool {
 	real, err := filepath.EvalSymlinks(path)
 	if err != nil {
@@ -277,7 +279,7 @@ func names(path, store string, noted bool) bool {
 	return cli.SameFile(real, store) || !noted && slices.Contains(datasets.RecordedFiles(store), real)
 }
 
-// stays says why a store is not removed that no run names; empty: it may be.
+// stays says why a store that no run names is not removed; empty: it may be.
 func stays(store string) string {
 	files := datasets.RecordedFiles(store)
 	if len(files) == 0 {

@@ -14,7 +14,7 @@ import (
 	"weft/internal/refusal"
 )
 
-// unclear is a refusal of tables whose columns are not what was expected, with what they look like.
+// unclear is a refusal of tables whose columns are not the expected ones, with what they look like.
 type unclear struct {
 	error
 	looks []*tables.Look
@@ -38,8 +38,8 @@ func (u *unclear) Print(out io.Writer) {
 	}
 }
 
-// leadOn adds to a refusal of columns what they look like, and the command that would work. begin is what
-// that command is, and store the last of its arguments.
+// leadOn adds to a refusal of columns what the columns look like, and the command that would work. The
+// command begins with begin, and its last argument is store.
 func (r *importRequest) leadOn(err error, begin, store string) error {
 	if !refusal.Columns.In(err) || r.reader.tables == nil || r.flags.Changed(ColumnsOfFlag) {
 		return err
@@ -59,7 +59,7 @@ func (r *importRequest) leadOn(err error, begin, store string) error {
 			lists[at].Path, EdgeLabelFlag)
 		o.EdgeLabel = o.Label
 	}
-	if guess != nil && o.EdgeLabel != "" { // edges are learned
+	if guess != nil && o.EdgeLabel != "" { // edges are to be learned
 		guess.Label, guess.EdgeLabel = "", o.EdgeLabel
 	}
 	if guess != nil && !isAsked(guess, &o) {
@@ -85,7 +85,7 @@ func isAsked(guess, asked *tables.Options) bool {
 		slices.Equal(guess.ID, asked.ID) && guess.Label == asked.Label
 }
 
-// commandOf is the command with such tables, and the other flags that were given.
+// commandOf is the command with such tables, and the other given flags.
 func (r *importRequest) commandOf(o *tables.Options, begin, store string) string {
 	words := []string{begin, refusal.ShellWord(o.Edges[0])}
 	if store != "" {
@@ -123,7 +123,7 @@ func (r *importRequest) commandOf(o *tables.Options, begin, store string) string
 	return strings.Join(words, " ")
 }
 
-// checkLabel refuses tables of which no column is to be learned.
+// checkLabel refuses tables without a column to learn.
 func (r *importRequest) checkLabel() error {
 	o := r.reader.tables
 	if o == nil || len(o.Vertices) == 0 || o.Label != "" || o.EdgeLabel != "" ||

@@ -8,8 +8,8 @@ import (
 	"weft/nn"
 )
 
-// requestAlone is what a run asks for, on one worker whatever the mesh of the run was, with the settings that
-// are given.
+// requestAlone is what a run asks for, on one worker whatever the mesh of the run was, with the given
+// settings.
 func requestAlone(command string, args []string, settings *cli.SettingFlags,
 ) (asked session.Request, err error) {
 	asked, o, _, err := session.RequestOf(args)

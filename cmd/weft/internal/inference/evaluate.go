@@ -31,7 +31,7 @@ import (
 
 type evaluateCommand struct {
 	settings cli.SettingFlags
-	split    storedSplit // −1: that of the run
+	split    storedSplit // −1: the split of the run
 	json     bool
 	tables   data.TablesGiven
 }
@@ -81,7 +81,7 @@ func (s *storedSplit) String() string {
 	return strconv.Itoa(int(*s))
 }
 
-// Type has the help say what the value is.
+// Type is the word for the value in help texts.
 func (s *storedSplit) Type() string { return "number" }
 
 // Set accepts a number from 0.
@@ -98,22 +98,22 @@ func (s *storedSplit) Set(text string) error {
 		"stores one, whose number is 0")
 }
 
-// evaluations are how good the predictions of a run are: those of the parts of a split.
+// evaluations are how good the predictions of a run are on the parts of a split.
 type evaluations struct {
 	Train metric.Evaluation `json:"train"`
 	Val   metric.Evaluation `json:"val"`
 	Test  metric.Evaluation `json:"test"`
 
-	rows string // what is measured; "": vertices
+	rows string // what the rows are; "": vertices
 }
 
 // evaluated is what a run is measured on.
 type evaluated struct {
 	session.Request
-	counts    rundir.Counts // of the graph that the run was trained on
-	elsewhere bool          // it is measured on another graph
-	given     *graph.Graph  // what the run predicts on
-	on        *graph.Graph  // the same, with edges that are learned in the place of vertices
+	counts    rundir.Counts // counts of the graph on which the run was trained
+	elsewhere bool          // the run is measured on another graph
+	given     *graph.Graph  // the graph on which the run predicts
+	on        *graph.Graph  // the same graph, with edges in place of vertices if edges are learned
 }
 
 func (e *evaluateCommand) evaluate(cmd *cobra.Command, args []string) (ui.Result, error) {
@@ -163,8 +163,8 @@ func (e *evaluateCommand) evaluate(cmd *cobra.Command, args []string) (ui.Result
 	if err := e.chooseDevice(cmd, of, &o); err != nil {
 		return nil, err
 	}
-	o.ClassWeights = task.NoClassWeights // those of the loss, whose file need not be there any more
-	o.Calibrate = calibrate.None         // the run's fit is kept with it, and none is made
+	o.ClassWeights = task.NoClassWeights // the loss's weights, whose file may be gone
+	o.Calibrate = calibrate.None         // the run keeps its fit, and no new one is made
 	if of.Options, err = o.Resolve(); err == nil && of.elsewhere {
 		err = of.MatchRelations(store)
 	}
@@ -181,7 +181,7 @@ func (e *evaluateCommand) evaluate(cmd *cobra.Command, args []string) (ui.Result
 	if of.given = of.on; o.Task == task.Link {
 		return of.edges(cmd.Context(), cmd.ErrOrStderr())
 	}
-	var labelled *graph.Relation // whose edges are learned; nil: vertices are
+	var labelled *graph.Relation // the relation whose edges are learned; nil: vertices are learned
 	if o.Task == task.Edge {
 		if of.on, labelled, _, err = edgeTable(of.on, o.EdgeLabel); err != nil {
 			return nil, data.About(of.Source(), err)
@@ -199,7 +199,7 @@ func (e *evaluateCommand) evaluate(cmd *cobra.Command, args []string) (ui.Result
 	return of.vertices(cmd.Context(), cmd.ErrOrStderr())
 }
 
-// divide has the dates of the run divide a store, and says where that has others.
+// divide divides a store by the dates of the run, and says where the store has others.
 func (e *evaluated) divide(notes io.Writer, o *setting.Options, store string) error {
 	if !e.elsewhere || o.Task != task.Edge {
 		return nil
@@ -230,8 +230,8 @@ func (e *evaluateCommand) chooseDevice(cmd *cobra.Command, of *evaluated, o *set
 	return nil
 }
 
-// checkGraph refuses a store that is another graph than the one that a run was trained on. A later version of
-// the store, with what was appended, passes: callers compare the numbers of vertices.
+// checkGraph refuses a store with another graph than the one on which a run was trained. A later version of
+// the store, with additions, passes: callers compare the numbers of vertices.
 func checkGraph(store, id, run, wayOut string) error {
 	replaced, err := session.Replaced(store, id)
 	if replaced {
@@ -241,7 +241,7 @@ func checkGraph(store, id, run, wayOut string) error {
 	return err
 }
 
-// testAll takes all labelled vertices, or edges, of a graph without a split for those that test.
+// testAll makes all labelled vertices, or edges, of a graph without a split test ones.
 func (e *evaluated) testAll(notes io.Writer) error {
 	return e.on.Guard(func() error {
 		var all []int64
@@ -270,7 +270,7 @@ func (e *evaluated) vertices(ctx context.Context, warnings io.Writer) (ui.Result
 		return nil, refusal.Errorf("%s has no labels to compare predictions with", e.Graph)
 	}
 	check := r.Kind.Check
-	if e.elsewhere { // it may have nothing to train on
+	if e.elsewhere { // it may have no training vertices
 		warnOfWeights(warnings, r, e.Run, e.Weighted, e.Graph, g)
 		check = r.Kind.CheckMeasured
 		if e.counts.Values == 0 && !g.Labels.Continuous() {
@@ -288,7 +288,7 @@ func (e *evaluated) vertices(ctx context.Context, warnings io.Writer) (ui.Result
 		return nil, err
 	}
 	if l := &g.Labels; e.elsewhere && l.Class != nil && l.Names == nil && e.counts.Values == 0 {
-		l.Classes = max(l.Classes, columns) // no vertex there has the last ones
+		l.Classes = max(l.Classes, columns) // no vertex there may have the last classes
 	}
 	learned, there := outputs(columns, e.counts.Values > 0),
 		outputs(max(g.Labels.Classes, g.Labels.Columns), g.Labels.Continuous())
@@ -297,7 +297,7 @@ func (e *evaluated) vertices(ctx context.Context, warnings io.Writer) (ui.Result
 		if r.Task == task.Edge {
 			one, several = "edge", "edges"
 		}
-		if r.Task == task.Edge || !e.elsewhere { // it has grown
+		if r.Task == task.Edge || !e.elsewhere { // the graph has grown
 			wayOut = fmt.Sprintf("weft evaluate %s %s predicts on it as it is, and measures that",
 				refusal.ShellWord(e.Run), refusal.ShellWord(e.Graph))
 		}
@@ -318,7 +318,7 @@ func (e *evaluated) vertices(ctx context.Context, warnings io.Writer) (ui.Result
 	return parts, err
 }
 
-// edgeEvaluations are those of held-out edges.
+// edgeEvaluations are the metrics of held-out edges.
 type edgeEvaluations struct {
 	Val  map[string]metric.Number `json:"val"`
 	Test map[string]metric.Number `json:"test"`
@@ -326,7 +326,7 @@ type edgeEvaluations struct {
 	counts [2]int // of validation and test edges
 }
 
-// edges measures embeddings by the edges that they are to predict.
+// edges measures embeddings by the edges that they should predict.
 func (e *evaluated) edges(ctx context.Context, warnings io.Writer) (ui.Result, error) {
 	rows, columns, err := e.predictions(ctx, warnings)
 	if err != nil {
@@ -374,7 +374,7 @@ func outputs(columns int, values bool) string {
 	return ui.Counted(columns, "class", "classes")
 }
 
-// predictions are those of the run or, with a store of their own, made with its weights.
+// predictions are the predictions of the run or, with a store of its own, new ones made with its weights.
 func (e *evaluated) predictions(ctx context.Context, notes io.Writer,
 ) (rows []float32, columns int, err error) {
 	if !e.elsewhere {
@@ -405,7 +405,7 @@ func (e *evaluated) predictions(ctx context.Context, notes io.Writer,
 	return p.Logits, p.Classes, nil
 }
 
-// failed is the error of what was computed.
+// failed is the error of a computation.
 func (e *evaluated) failed(err error) error {
 	return (&session.Session{Job: &train.Job{Options: e.Options.Options}, Of: e.Source()}).Failed(err, err)
 }
@@ -414,8 +414,8 @@ func (e *evaluations) parts() []*metric.Evaluation {
 	return []*metric.Evaluation{&e.Train, &e.Val, &e.Test}
 }
 
-// of measures predictions on the parts of a split, also by named metrics. run has how it is calibrated, and
-// its threshold.
+// of measures predictions on the parts of a split, also by named metrics. run has its calibration and its
+// threshold.
 func (e *evaluations) of(run *session.Request, predictions []float32, g *graph.Graph, split int,
 	named ...string,
 ) (err error) {
@@ -454,7 +454,7 @@ func (e *evaluations) Print(out io.Writer) {
 		t.Row(c.Name, ui.Percent(c.Precision), ui.Percent(c.Recall), ui.Percent(c.F1), ui.Count(c.Support))
 	}
 	t.Flush()
-	const wide = 16 // more columns than a line has room for
+	const wide = 16 // a line has no room for more columns
 	if n := len(e.Test.Confusion); n == 0 || n > wide {
 		return
 	}

@@ -161,7 +161,7 @@ func (e *explainCommand) run(cmd *cobra.Command, args []string) error {
 	return ui.Show(cmd.OutOrStdout(), x, e.json)
 }
 
-// vertexOf is the vertex of that name, or else of that number.
+// vertexOf is the vertex with that name or, without such a name, with that number.
 func vertexOf(text string, names []string, count int) (int32, error) {
 	if v := slices.Index(names, text); v >= 0 {
 		return int32(v), nil
@@ -178,7 +178,7 @@ func vertexOf(text string, names []string, count int) (int32, error) {
 
 // meant suggests one of the names.
 func meant(text string, names []string) string {
-	const most = 100_000 // are compared
+	const most = 100_000 // most names that are compared
 	if near := suggest.Nearest(text, first(names, most)); near != "" {
 		return "; did you mean " + near + "?"
 	}

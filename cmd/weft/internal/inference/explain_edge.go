@@ -17,7 +17,7 @@ import (
 
 // labelledEdge is the edge whose score is explained.
 type labelledEdge struct {
-	Number int64  `json:"number"` // in the store, as tables of predictions have it
+	Number int64  `json:"number"` // the number in the store, as in tables of predictions
 	Source string `json:"source"`
 	Target string `json:"target"`
 
@@ -25,7 +25,7 @@ type labelledEdge struct {
 	relation *graph.Relation
 }
 
-// takeEdge takes the edge with this number of those whose labels the run has learned.
+// takeEdge takes the edge with this number, among the edges whose labels the run has learned.
 func (x *explanation) takeEdge(number string) error {
 	_, r, rows, err := edgeTable(x.opened.Job.Graph, x.asked.Options.EdgeLabel)
 	if err != nil {
@@ -58,7 +58,8 @@ type edgeOfVertex struct {
 	Score  metric.Number `json:"score"`
 }
 
-// takeEdgeOf takes the likeliest edge of a vertex, or that with the largest value, and lists its others.
+// takeEdgeOf takes the likeliest edge of a vertex, or the edge with the largest value, and lists the vertex's
+// others.
 func (x *explanation) takeEdgeOf(ctx context.Context, e *explainCommand) (err error) {
 	listed, ofVertex, err := x.edgesOf(e.vertex)
 	if err != nil {
@@ -70,7 +71,7 @@ func (x *explanation) takeEdgeOf(ctx context.Context, e *explainCommand) (err er
 		return err
 	}
 	defer func() { err = errors.Join(err, p.Close()) }()
-	var numbers []int64 // nil: over which graph the store's own edges are scored is not known
+	var numbers []int64 // nil: it is unknown over which graph the store's own edges are scored
 	for _, of := range ofVertex {
 		if p.KnowsEdges() {
 			numbers = append(numbers, of.Number)
@@ -83,7 +84,7 @@ func (x *explanation) takeEdgeOf(ctx context.Context, e *explainCommand) (err er
 	x.known.numbers = cmp.Or(x.known.numbers, made.Classes)
 	class := e.class
 	if class == "" && made.Classes == 2 && x.known.Columns == predictions.Logits {
-		class = nameOf(x.known.Classes, 1) // as tables of new edges have them
+		class = nameOf(x.known.Classes, 1) // as in tables of new edges
 	}
 	if class == "" && made.Classes > 1 {
 		return refusal.Errorf("--vertex %s: the run predicts edges, and those of a vertex stand in the order of a "+
@@ -101,7 +102,7 @@ func (x *explanation) takeEdgeOf(ctx context.Context, e *explainCommand) (err er
 	return x.takeEdge(strconv.FormatInt(ofVertex[0].Number, 10))
 }
 
-// edgesOf are the edges that lead from a vertex or to it, of the relation that is learned.
+// edgesOf are the edges, of the learned relation, that lead from a vertex or to it.
 func (x *explanation) edgesOf(vertex string) (listed *graph.Edges, of []edgeOfVertex, err error) {
 	g := x.opened.Job.Graph
 	_, r, rows, err := edgeTable(g, x.asked.Options.EdgeLabel)
@@ -145,7 +146,7 @@ func (x *explanation) edgesOf(vertex string) (listed *graph.Edges, of []edgeOfVe
 	return listed, of, nil
 }
 
-// predict predicts the edge by the rows of its ends alone, on a job that says what is left of the graph.
+// predict predicts the edge from the rows of its ends alone. job says which part of the graph is left.
 func (e *labelledEdge) predict(ctx context.Context, x *explanation, job *train.Job) ([]float32, error) {
 	p, err := job.PredictEdges(ctx, x.weights, &graph.Edges{
 		Source: []int32{e.of.Source}, Target: []int32{e.of.Target}, Features: e.of.Features,
@@ -160,7 +161,7 @@ func (e *labelledEdge) predict(ctx context.Context, x *explanation, job *train.J
 // takeOwn takes what the edge's own features contribute.
 func (x *explanation) takeOwn(of *worker.FeatureGradients) {
 	names := x.Edge.relation.NumberColumns.Features()
-	names = names[max(0, len(names)-of.Columns):] // behind the column of weights
+	names = names[max(0, len(names)-of.Columns):] // they are behind the column of weights
 	for k := range of.Columns {
 		name := strconv.Itoa(k)
 		if len(names) == of.Columns {

@@ -10,7 +10,7 @@ import (
 // writeMasks writes what each feature and each edge contributes.
 func (x *explanation) writeMasks(to io.Writer) error {
 	g, state := x.opened.Job.Graph, nn.State{}
-	ints := func(name string, values []int64) { // an empty list is one of integers, too
+	ints := func(name string, values []int64) { // an empty list, too, is one of integers
 		state[name] = nn.Tensor{Shape: []int{len(values)}, Int64: append([]int64{}, values...)}
 	}
 	for kind, f := range x.found.Features {

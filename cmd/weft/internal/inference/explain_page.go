@@ -60,7 +60,7 @@ func (x *explanation) ends(e *explainedEdge) (source, target end) {
 	return end{from, e.stored.Source}, end{to, e.stored.Target}
 }
 
-// explained are the vertex that is explained, or the ends of the edge.
+// explained are the explained vertex, or the ends of the explained edge.
 func (x *explanation) explained() []end {
 	if x.Edge == nil {
 		return []end{{0, *x.ID}}
@@ -69,7 +69,7 @@ func (x *explanation) explained() []end {
 	return []end{{source, x.Edge.of.Source}, {target, x.Edge.of.Target}}
 }
 
-// hops are how many edges each vertex is away from the explained ones, along any of the edges.
+// hops are how many edges each vertex is away from the explained ones, along the listed edges.
 func (x *explanation) hops() map[end]int {
 	beside := map[end][]end{}
 	for k := range x.edges {
@@ -129,7 +129,7 @@ func (p *explainedPage) draw() {
 	for hop, list := range rings {
 		for k, v := range list {
 			radius := ring * float64(hop) / float64(max(1, len(rings)-1))
-			if hop == 0 && len(list) > 1 { // the ends of an edge
+			if hop == 0 && len(list) > 1 { // the ends of an explained edge
 				radius = between / 2
 			}
 			angle := 2*math.Pi*(float64(k)+.5*float64(hop-1))/float64(len(list)) - math.Pi/2
@@ -156,7 +156,7 @@ func (p *explainedPage) draw() {
 			Title: p.Heading,
 		})
 	}
-	for k := range slices.Backward(shown) { // the strongest above others
+	for k := range slices.Backward(shown) { // the strongest edges lie above the others
 		e := &shown[k]
 		source, target := x.ends(e)
 		from, to := at[source], at[target]

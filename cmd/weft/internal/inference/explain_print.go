@@ -16,7 +16,7 @@ func signed(c float64) string { return fmt.Sprintf("%+.4g", c) }
 // scored is a score for the eye.
 func scored(s metric.Number) string { return fmt.Sprintf("%.4g", float64(s)) }
 
-// subject is the vertex or the edge.
+// subject names the explained vertex or edge.
 func (x *explanation) subject() string {
 	if e := x.Edge; e != nil {
 		return fmt.Sprintf("edge %d, %s → %s", e.Number, e.Source, e.Target)
@@ -125,10 +125,10 @@ func printColumns(out io.Writer, columns []explainedColumn) {
 	t.Flush()
 }
 
-// Own are the columns of the features of the edge that is explained itself, the strongest first.
+// Own are the columns of the explained edge's own features, the strongest first.
 func (x *explanation) Own() []explainedColumn { return x.columnsOf(true) }
 
-// OfVertices are the columns of the features of vertices, the strongest first.
+// OfVertices are the columns of features of vertices, the strongest first.
 func (x *explanation) OfVertices() []explainedColumn { return x.columnsOf(false) }
 
 func (x *explanation) columnsOf(edge bool) (of []explainedColumn) {
@@ -140,8 +140,8 @@ func (x *explanation) columnsOf(edge bool) (of []explainedColumn) {
 	return of
 }
 
-// OwnFirst reports whether a feature of the edge itself contributes at least as much as each edge that passes
-// messages.
+// OwnFirst reports whether a feature of the explained edge itself contributes at least as much as each edge
+// that passes messages.
 func (x *explanation) OwnFirst() bool {
 	own := x.Own()
 	return len(own) > 0 &&
@@ -151,7 +151,7 @@ func (x *explanation) OwnFirst() bool {
 // Text is a vertex for the eye.
 func (v explainedVertex) Text() string { return ui.Joined(v.Type, v.Vertex) }
 
-// Most is the feature that contributes most.
+// Most names the feature that contributes most.
 func (v explainedVertex) Most() string { return fmt.Sprintf("%s = %.4g", v.Column, v.Value) }
 
 // Text is a column for the eye.

@@ -22,27 +22,27 @@ import (
 	"weft/train/worker"
 )
 
-// explanation is what a score of a vertex or an edge rests on.
+// explanation says on what a score of a vertex or an edge depends.
 type explanation struct {
 	Run    string `json:"run"`
 	Store  string `json:"store"`
 	Vertex string `json:"vertex,omitempty"`
 	ID     *int32 `json:"id,omitempty"` // of the vertex
-	// Edge is what is explained in the place of a vertex.
+	// Edge is the explained edge, in place of a vertex.
 	Edge *labelledEdge `json:"edge,omitempty"`
-	// OfVertex are the first edges of the vertex that was asked for, by their scores, of so many. The first
-	// of them is explained.
+	// OfVertex are the first edges, by their scores, of the vertex that was asked for. The first of them is
+	// explained.
 	OfVertex      []edgeOfVertex `json:"edges_of_vertex,omitempty"`
 	EdgesOfVertex int            `json:"count_of_vertex,omitempty"`
 	// Of is the class, label or value; empty: the only one.
 	Of    string        `json:"of"`
 	Kind  string        `json:"kind"`  // class, label, value
-	Score metric.Number `json:"score"` // its probability, or the value
-	// Logit is what is taken apart: log(p/(1 − p)) of the model's probability p, before it is calibrated, or
-	// the value.
+	Score metric.Number `json:"score"` // its probability, or its value
+	// Logit is the number that is explained: log(p/(1 − p)) for the model's probability p, before it is
+	// calibrated, or the value.
 	Logit metric.Number `json:"logit"`
-	Steps int           `json:"steps"` // of integrated gradients; 0: gradient times input
-	// Counts are how many edges and vertices the score depends on.
+	Steps int           `json:"steps"` // steps of integrated gradients; 0: gradient times input
+	// Counts are on how many edges and vertices the score depends.
 	Counts   struct{ Vertices, Edges int } `json:"-"`
 	Vertices []explainedVertex             `json:"vertices"`
 	Edges    []explainedEdge               `json:"edges"`
@@ -56,16 +56,16 @@ type explanation struct {
 	known   predicted
 	output  int
 	found   *worker.Explanation
-	edges   []explainedEdge // all that there are
+	edges   []explainedEdge // all edges, in order
 	all     []explainedVertex
 }
 
 // explainedVertex is what the features of a vertex contribute.
 type explainedVertex struct {
-	Type         string  `json:"type,omitempty"` // where there are several
+	Type         string  `json:"type,omitempty"` // if there are several
 	Vertex       string  `json:"vertex"`
 	Contribution float64 `json:"contribution"`
-	// Column is the feature that contributes most, and Value the feature as the model reads it.
+	// Column is the feature that contributes most, and Value its value as the model reads it.
 	Column   string  `json:"column"`
 	Value    float64 `json:"value"`
 	OfColumn float64 `json:"column_contribution"`
@@ -76,22 +76,22 @@ type explainedVertex struct {
 
 // explainedEdge is what the messages along an edge contribute.
 type explainedEdge struct {
-	Relation     string  `json:"relation,omitempty"` // where there are several
+	Relation     string  `json:"relation,omitempty"` // if there are several
 	Source       string  `json:"source"`
 	Target       string  `json:"target"`
 	Parallel     int     `json:"parallel,omitempty"` // its number among parallel edges, from 0
 	Contribution float64 `json:"contribution"`
-	Removed      bool    `json:"removed"` // in the second prediction
+	Removed      bool    `json:"removed"` // the second prediction leaves it out
 
 	relation int
 	stored   appended.Edge
 }
 
-// explainedColumn is what a feature contributes over all vertices, or of the explained edge.
+// explainedColumn is what a feature contributes: over all vertices, or for the explained edge.
 type explainedColumn struct {
-	Type         string  `json:"type,omitempty"` // where there are several
+	Type         string  `json:"type,omitempty"` // if there are several
 	Column       string  `json:"column"`
-	OfEdge       bool    `json:"of_edge,omitempty"` // of the explained edge itself
+	OfEdge       bool    `json:"of_edge,omitempty"` // a feature of the explained edge itself
 	Contribution float64 `json:"contribution"`
 }
 
@@ -161,7 +161,7 @@ func (x *explanation) make(ctx context.Context, e *explainCommand) (err error) {
 // first are the first of a list.
 func first[T any](list []T, n int) []T { return list[:min(n, len(list))] }
 
-// strongest are the first of all edges, and behind them the others that the second prediction leaves out.
+// strongest are the first of all edges, followed by the others that the second prediction leaves out.
 func (x *explanation) strongest(n int) []explainedEdge {
 	n = min(n, len(x.edges))
 	list := slices.Clip(x.edges[:n])
@@ -182,7 +182,7 @@ func (x *explanation) choose(class string, row []float32) error {
 	x.Kind = cmp.Or(x.Kind, "class")
 	switch at := slices.Index(names, class); {
 	case class == "" && x.Kind != "value":
-		var o predictions.Outcome // as predict says
+		var o predictions.Outcome // the same as in predict
 		x.known.Read(&o, row)
 		x.output = slices.Index(o.Probabilities, slices.Max(o.Probabilities))
 	case class == "":
@@ -207,7 +207,7 @@ func (x *explanation) choose(class string, row []float32) error {
 	return nil
 }
 
-// predict predicts the vertex or the edge without some edges, by relation; nil: without none.
+// predict predicts the vertex or the edge without some edges, by relation; nil: with all edges.
 func (x *explanation) predict(ctx context.Context, gone [][]appended.Edge) ([]float32, error) {
 	if gone == nil {
 		gone = make([][]appended.Edge, len(x.opened.Job.Graph.Relations))
@@ -230,7 +230,7 @@ func (x *explanation) predict(ctx context.Context, gone [][]appended.Edge) ([]fl
 	return p.Logits, nil
 }
 
-// scoreOf is the probability or the value in a row of the output, and what is taken apart.
+// scoreOf is the probability or the value in a row of the output, and the number that is explained.
 func (x *explanation) scoreOf(row []float32) (score, logit metric.Number) {
 	logit = metric.Number(row[x.output])
 	if x.known.Columns == predictions.Values {
@@ -244,8 +244,8 @@ func (x *explanation) scoreOf(row []float32) (score, logit metric.Number) {
 	return metric.Number(o.Probabilities[x.output]), logit
 }
 
-// logitOf is log(p/(1 − p)) of the probability p of a class by softmax of a row. It is finite also where
-// float64 has no such p but 0 or 1.
+// logitOf is log(p/(1 − p)) for the probability p of a class, by softmax of a row. It is finite even if p is
+// 0 or 1 in float64.
 func logitOf(row []float32, class int) float64 {
 	others := slices.Delete(slices.Clone(row), class, class+1)
 	if len(others) == 0 {
@@ -303,7 +303,7 @@ func (x *explanation) takeFeatures(found []worker.FeatureGradients) {
 		}
 		sums := make([]float64, f.Columns)
 		for i, v := range f.IDs {
-			if int(v) >= t.Count { // it stands for all others
+			if int(v) >= t.Count { // the row stands for all other vertices
 				continue
 			}
 			one := explainedVertex{Type: of, Vertex: nameOf(t.Names, v), kind: kind, id: v}
@@ -333,8 +333,8 @@ func (x *explanation) takeFeatures(found []worker.FeatureGradients) {
 	})
 }
 
-// featureNames are those of so many features, made of the columns, if they are known, and of labels behind
-// them.
+// featureNames are the names of n features, made from the columns, if they are known, and from the labels
+// behind them.
 func (x *explanation) featureNames(of columns.List, n int) []string {
 	names := of.Features()
 	labels := 0

@@ -34,16 +34,16 @@ type predictCommand struct {
 	tables   data.TablesGiven
 	files    predictedFiles
 	answers  answersGiven
-	// threshold is the probability from which rows are of the second class, or best; empty: the likeliest is
-	// theirs
+	// threshold is the probability from which on rows have the second class, or "best"; empty: the likeliest
+	// class.
 	threshold string
 	added     addedGiven
-	vertices  string // those to predict, or a file of them; empty: all, or the new ones
-	bare      bool   // predict of these only those without a label
-	changed   bool   // predict what is added can change, with and without it
-	// edges are new ones to score, by a run that has learned labels of edges; nil: there are none
+	vertices  string // the vertices to predict, or a file of them; empty: all, or the new ones
+	bare      bool   // predict only vertices without a label
+	changed   bool   // predict what the additions can change, with and without them
+	// edges are new edges to score, by a run that has learned labels of edges; nil: there are none.
 	edges *graph.Edges
-	// newNames are those of the new vertices by type, with edges
+	// newNames are the names of the new vertices by type, if there are edges.
 	newNames [][]string
 }
 
@@ -102,7 +102,7 @@ preds.npy a second file, preds.vertices.npy, has their ids.`,
 			flags.Lookup(s.Name).Hidden = true
 		}
 	}
-	flags.Lookup("memory-limit").Hidden = true // refused: predict makes no plan
+	flags.Lookup("memory-limit").Hidden = true // it is refused: predict makes no plan
 	flags.Lookup("init").Usage = "safetensors `file` with the weights to predict with, or the folder of a run"
 	p.files.add(flags)
 	p.answers.add(flags)
@@ -134,7 +134,7 @@ func (p *predictCommand) completeFirst(cmd *cobra.Command, args []string,
 func (p *predictCommand) run(cmd *cobra.Command, args []string) error {
 	p.files.listed = p.vertices != "" || p.bare || p.added.there()
 	asked, err := p.prepare(args)
-	if p.readsTables() || !p.added.there() { // else the flags are of what is added
+	if p.readsTables() || !p.added.there() { // otherwise the flags are for the additions
 		asked.Tables = p.tables
 	}
 	return cli.AsRank(cmd, asked.Options, err, func(r cli.Ranks) error { return p.predict(cmd, r, &asked) })
@@ -192,7 +192,7 @@ func (p *predictCommand) predict(cmd *cobra.Command, r cli.Ranks, asked *predict
 	return d.showScores(show)
 }
 
-// open opens the graph, in the form that the weights expect, with the classes that they know.
+// open opens the graph in the form that the weights expect, with the classes that they know.
 func (p *predictCommand) open(cmd *cobra.Command, r cli.Ranks, asked *predictRequest) (*session.Session,
 	error,
 ) {
@@ -234,8 +234,8 @@ func (p *predictCommand) open(cmd *cobra.Command, r cli.Ranks, asked *predictReq
 	return opened, nil
 }
 
-// divideTables has the run's split by a column of edges divide tables in the place of its graph. Their store,
-// which the import makes on the way, says whether they have that column.
+// divideTables divides tables, given in place of the run's graph, by the run's split by a column of edges.
+// Their store, which the import makes on the way, tells whether they have that column.
 func (p *predictCommand) divideTables(cmd *cobra.Command, r cli.Ranks, asked *predictRequest) error {
 	if err := asked.CheckTables(); err != nil {
 		return r.Together(err)
@@ -259,15 +259,14 @@ func (p *predictCommand) divideTables(cmd *cobra.Command, r cli.Ranks, asked *pr
 	return r.Together(err)
 }
 
-// say prints what was found of an addition, each as a note or a warning.
+// say prints what was found about an addition, each as a note or a warning.
 func say(to io.Writer, as string, found []string) {
 	for _, line := range found {
 		fmt.Fprintf(to, "weft: %s: %s\n", as, ui.Printable(line))
 	}
 }
 
-// choose has the job predict the vertices that are asked for, of the graph with what is added: it makes the
-// job's Query.
+// choose sets the job's Query: the vertices that are asked for, of the graph with its additions.
 func (p *predictCommand) choose(cmd *cobra.Command, s *session.Session, weights nn.State,
 	shown *ui.Phases,
 ) error {
@@ -305,7 +304,7 @@ func (p *predictCommand) choose(cmd *cobra.Command, s *session.Session, weights 
 	})
 }
 
-// compute computes the predictions, which d takes into the files.
+// compute computes the predictions, which d writes to files.
 func (p *predictCommand) compute(
 	cmd *cobra.Command, s *session.Session, asked *predictRequest, d *predicted, shown *ui.Phases,
 ) (result *train.Prediction, err error) {
@@ -354,8 +353,8 @@ func (p *predictCommand) notWritten() error {
 	return fmt.Errorf("%w; %s is not written", launch.ErrInterrupted, p.files.main())
 }
 
-// readVertices reads the list of vertices to predict, of so many vertices. Without a list it takes those that
-// are added; nil: all.
+// readVertices reads the list of vertices to predict. Without a list it takes the added vertices; nil: all.
+// There are vertices vertices.
 func (p *predictCommand) readVertices(warnings io.Writer, s *session.Session, added []int32, vertices int) (
 	[]int32, error,
 ) {
@@ -368,7 +367,7 @@ func (p *predictCommand) readVertices(warnings io.Writer, s *session.Session, ad
 	}
 	list, header, err := tables.Vertices(p.vertices, p.added.names(g), vertices)
 	if err != nil {
-		return nil, fmt.Errorf("--vertices %w", err) // which begins with the list
+		return nil, fmt.Errorf("--vertices %w", err) // the error begins with the list
 	}
 	if header != "" {
 		fmt.Fprintf(warnings, "weft: note: --vertices %s: line 1, %.60q, is the name of no vertex, and "+
@@ -380,7 +379,7 @@ func (p *predictCommand) readVertices(warnings io.Writer, s *session.Session, ad
 	return list, nil
 }
 
-// unlabelled are those of a list, nil: of all vertices, that have no label.
+// unlabelled are the vertices of a list (nil: all vertices) that have no label.
 func (p *predictCommand) unlabelled(g *graph.Graph, list []int32) (bare []int32, err error) {
 	if !g.Labels.There() {
 		return nil, refusal.Errorf("--unlabelled: the graph has no labels; leave it out, and all vertices " +
@@ -393,7 +392,7 @@ func (p *predictCommand) unlabelled(g *graph.Graph, list []int32) (bare []int32,
 	}
 	err = g.Guard(func() error {
 		for _, v := range list {
-			if int(v) >= g.Types[0].Count || !g.Labels.Labelled(int64(v)) { // what is added has none
+			if int(v) >= g.Types[0].Count || !g.Labels.Labelled(int64(v)) { // additions have no labels
 				bare = append(bare, v)
 			}
 		}

@@ -16,12 +16,12 @@ import (
 	"weft/train"
 )
 
-// addedGiven is what is added to a graph and not kept.
+// addedGiven is what is added to a graph for a prediction alone.
 type addedGiven struct {
 	tables.Options
 	since string   // the store before an addition that the graph has; empty: none
-	later string   // that graph, in whose place since is opened
-	new   []string // the names of the new vertices, once they are read
+	later string   // the later graph, in place of which since is opened
+	new   []string // the names of the new vertices, once they have been read
 }
 
 // add declares the flags.
@@ -31,7 +31,7 @@ func (o *addedGiven) add(flags *pflag.FlagSet) {
 		"--add-vertices and --add-edges, for what it has besides")
 }
 
-// tabled reports whether tables have what is added.
+// tabled reports whether tables have the additions.
 func (o *addedGiven) tabled() bool { return len(o.Vertices)+len(o.Edges) > 0 }
 
 // there reports whether vertices or edges are added to the graph.
@@ -47,7 +47,7 @@ func (o *addedGiven) files() []string {
 	return files
 }
 
-// names are those of the vertices of the graph, and of the new ones.
+// names are the names of the graph's vertices, followed by the new ones.
 func (o *addedGiven) names(g *graph.Graph) []string {
 	if len(o.new) == 0 {
 		return g.Types[0].Names
@@ -55,7 +55,7 @@ func (o *addedGiven) names(g *graph.Graph) []string {
 	return slices.Concat(g.Types[0].Names, o.new)
 }
 
-// to is the graph to which is added, where a graph is asked for.
+// to is the graph to which things are added, if graph is asked for.
 func (o *addedGiven) to(graph string) string {
 	if o.since == "" {
 		return graph
@@ -64,7 +64,7 @@ func (o *addedGiven) to(graph string) string {
 	return o.since
 }
 
-// check refuses flags of tables that are not there. elsewhere: those of edges are of another list.
+// check refuses flags of tables that are not given. elsewhere says that flags of edges are for another list.
 func (o *addedGiven) check(elsewhere bool) error {
 	if o.since != "" && o.tabled() {
 		return refusal.Errorf("--since %s: the store has what is added; leave --add-vertices and "+
@@ -77,7 +77,7 @@ func (o *addedGiven) check(elsewhere bool) error {
 	return data.CheckEdgeFlags(&o.Options)
 }
 
-// read reads what is added to a graph: tables, or what a later store has besides.
+// read reads what is added to a graph: tables, or what a later store has in addition.
 func (o *addedGiven) read(g *appended.Base) (a *appended.Addition, err error) {
 	if o.since == "" {
 		return tables.Add(o.Options, g.Graph)
@@ -97,7 +97,8 @@ func (o *addedGiven) read(g *appended.Base) (a *appended.Addition, err error) {
 	return a, err
 }
 
-// append returns the query of the graph with what is added: of its new vertices, or of those that can differ.
+// append returns the query of the graph with its additions: of its new vertices, or of the vertices that can
+// change.
 func (p *predictCommand) append(ctx context.Context, s *session.Session, weights nn.State) (
 	query train.Query, err error,
 ) {

@@ -15,7 +15,7 @@ import (
 	"weft/train/predictions"
 )
 
-// checkChanged refuses --changed without an addition, and where its table cannot be written.
+// checkChanged refuses --changed without an addition, and if its table cannot be written.
 func (p *predictCommand) checkChanged() error {
 	switch {
 	case !p.changed:
@@ -51,7 +51,7 @@ func findChanged(ctx context.Context, s *session.Session, query train.Query, wei
 	return vertices, nil
 }
 
-// predictBefore keeps what was predicted of the vertices before what is added, for the table.
+// predictBefore keeps, for the table, what was predicted of the vertices before the additions.
 func (d *predicted) predictBefore(ctx context.Context, s *session.Session, weights nn.State) error {
 	old, _ := slices.BinarySearch(s.Job.Vertices, int32(d.graph.Types[0].Count))
 	if d.old = old; old == 0 {
@@ -68,7 +68,7 @@ func (d *predicted) predictBefore(ctx context.Context, s *session.Session, weigh
 	return err
 }
 
-// showChanged says how far an addition reaches, and how much of the graph a prediction of this has read.
+// showChanged says how far an addition reaches, and how much of the graph its prediction has read.
 func (d *predicted) showChanged(to io.Writer, s *session.Session, r *train.Prediction) {
 	with := s.Job.Appended
 	reach := ui.Count(r.Vertices) + " of"
@@ -85,7 +85,7 @@ func (d *predicted) showChanged(to io.Writer, s *session.Session, r *train.Predi
 		vertices += n
 	}
 	if d.asked.Options.Direction == "both" {
-		edges *= 2 // each is read once a way
+		edges *= 2 // each edge is read once in each direction
 	}
 	most := r.Needs[0]
 	for _, need := range r.Needs {

@@ -21,8 +21,8 @@ import (
 	"weft/train/task"
 )
 
-// edgeTable says what rows of edges stand for, which have labels of that column: those of the graph's own
-// edges. It returns the graph as what is learned has it, and their relation.
+// edgeTable says what rows of edges with labels of that column stand for: the graph's own edges. It returns
+// the graph as the task sees it, and the edges' relation.
 func edgeTable(g *graph.Graph, column string) (of *graph.Graph, r *graph.Relation, rows *predictions.Edges,
 	err error,
 ) {
@@ -44,7 +44,7 @@ func edgeTable(g *graph.Graph, column string) (of *graph.Graph, r *graph.Relatio
 // endsOf says how a table names the ends of a relation's edges.
 func endsOf(g *graph.Graph, r *graph.Relation) *predictions.Edges {
 	rows := &predictions.Edges{Columns: r.EndColumns}
-	source, target, _ := g.Joins(r) // of a graph that passes Check
+	source, target, _ := g.Joins(r) // the graph has passed Check
 	for k, kind := range []int{source, target} {
 		rows.Names[k] = g.Types[kind].Names
 		if name := rows.Columns[k]; name == "" || predictions.Reserved(name) {
@@ -54,7 +54,7 @@ func endsOf(g *graph.Graph, r *graph.Relation) *predictions.Edges {
 	return rows
 }
 
-// checkEdges refuses what is for predictions of vertices.
+// checkEdges refuses flags that are for predictions of vertices.
 func (p *predictCommand) checkEdges() error {
 	switch {
 	case p.vertices != "":
@@ -75,8 +75,8 @@ func (p *predictCommand) checkEdges() error {
 	return nil
 }
 
-// newEdges reads the edges to score, of --add-edges. They pass no messages, nor do their reverse edges,
-// unless the run was asked for that. The new vertices of --add-vertices and edges of other relations are
+// newEdges reads the edges to score, from --add-edges. Neither they nor their reverse edges pass messages,
+// unless the run was asked for that. The new vertices of --add-vertices, and edges of other relations, are
 // there when they are scored. It refuses ends that are no vertices.
 func (p *predictCommand) newEdges(notes io.Writer, s *session.Session, shown *ui.Phases) error {
 	if !p.added.there() {
@@ -123,8 +123,8 @@ func (p *predictCommand) newEdges(notes io.Writer, s *session.Session, shown *ui
 	})
 }
 
-// checkEnds refuses new edges with an end that is no vertex of the graph, and says how many of the lists have
-// one, and which ends.
+// checkEnds refuses new edges with an end that is no vertex of the graph. It says how many edges of the lists
+// have such an end, and which ends.
 func (p *predictCommand) checkEnds(g *graph.Graph, a *appended.Addition) error {
 	var unknown []string
 	for _, rows := range a.Types {
@@ -137,7 +137,7 @@ func (p *predictCommand) checkEnds(g *graph.Graph, a *appended.Addition) error {
 	}
 	all, without := 0, 0
 	for i := range a.Edges {
-		if a.IsReversed(i) { // as in no list
+		if a.IsReversed(i) { // these edges are in no list
 			continue
 		}
 		source, target, err := g.Joins(&g.Relations[i])
@@ -156,8 +156,8 @@ func (p *predictCommand) checkEnds(g *graph.Graph, a *appended.Addition) error {
 		ui.Counted(all, "edge", "edges"), refusal.List(unknown, 5))
 }
 
-// besides has the job predict on a graph with what is added, if there is something: but for the edges of a
-// relation and their reverse edges where these pass no messages.
+// besides has the job predict on a graph with its additions, if there are any. It leaves out the edges of the
+// learned relation and their reverse edges if these pass no messages.
 func (p *predictCommand) besides(job *train.Job, r *setting.Resolved, g *graph.Graph, a *appended.Addition,
 	relation int,
 ) error {
@@ -201,7 +201,7 @@ func (p *predictCommand) besides(job *train.Job, r *setting.Resolved, g *graph.G
 	return nil
 }
 
-// ofEdges has the table say of edges what the model has learned of them: of new ones, or of the graph's.
+// ofEdges has the table say what the model has learned about edges: new ones, or the graph's.
 func (d *predicted) ofEdges(p *predictCommand, asked *predictRequest) (err error) {
 	if p.files.embeddings != "" || slices.Contains(d.Answers, predictions.Hidden) {
 		return refusal.Errorf("embeddings are of vertices, and the model predicts edges; leave --embeddings and the " +
@@ -225,7 +225,7 @@ func (d *predicted) ofEdges(p *predictCommand, asked *predictRequest) (err error
 	return nil
 }
 
-// scores has a table of edges give a score for each class, unless it is asked for something else.
+// scores has a table of edges give a score for each class, unless other answers are asked for.
 func (d *predicted) scores() {
 	if d.Edges != nil && d.Answers == nil && d.Columns == predictions.Logits {
 		d.Answers = []predictions.Answer{predictions.Class, predictions.AllProbabilities}
@@ -233,7 +233,7 @@ func (d *predicted) scores() {
 }
 
 // likeliestFirst orders a table of new edges in two classes by the probability of the second class, the
-// largest first, unless it is asked for another order. It refuses --top without an order.
+// largest first, unless another order is asked for. It refuses --top without an order.
 func (d *predicted) likeliestFirst() error {
 	added := d.Edges != nil && d.Edges.Added
 	if added && d.Order.By == "" && d.Columns == predictions.Logits && d.numbers == 2 {
@@ -242,7 +242,7 @@ func (d *predicted) likeliestFirst() error {
 	return d.Order.Check()
 }
 
-// onlyUnlabelled leaves rows of edges that have a label out. It refuses edges that all have one.
+// onlyUnlabelled leaves out rows of edges that have a label. It refuses a graph whose edges all have one.
 func (d *predicted) onlyUnlabelled(rows train.Rows) (train.Rows, error) {
 	for k := range d.graph.Types[0].Count {
 		if !d.graph.Labels.Labelled(int64(k)) {

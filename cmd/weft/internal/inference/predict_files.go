@@ -18,8 +18,8 @@ import (
 // predictedFiles are the files that predict writes.
 type predictedFiles struct {
 	out, embeddings string
-	plain           bool // names are as they are
-	listed          bool // some vertices are predicted, whose ids an array does not have
+	plain           bool // names are not escaped
+	listed          bool // only some vertices are predicted; an array does not have their ids
 }
 
 // add declares their flags.
@@ -62,7 +62,7 @@ func (f *predictedFiles) checkEndings() error {
 	return nil
 }
 
-// checkApart refuses one file for two things.
+// checkApart refuses one file for two purposes.
 func (f *predictedFiles) checkApart() error {
 	for _, other := range []string{f.out, f.beside()} {
 		if f.embeddings != "" && other != "" && cli.SameFile(other, f.embeddings) {
@@ -72,10 +72,10 @@ func (f *predictedFiles) checkApart() error {
 	return nil
 }
 
-// main is the file of the predictions; without them, that of the embeddings.
+// main is the file of the predictions or, without them, of the embeddings.
 func (f *predictedFiles) main() string { return cmp.Or(f.out, f.embeddings) }
 
-// beside is the file for the ids of the listed vertices. It is empty without a list, or if the main file is a
+// beside is the file for the ids of the listed vertices. It is "" without a list, and if the main file is a
 // table, a pipe or a link.
 func (f *predictedFiles) beside() string {
 	of := f.main()
@@ -86,7 +86,7 @@ func (f *predictedFiles) beside() string {
 	return strings.TrimSuffix(of, filepath.Ext(of)) + ".vertices.npy"
 }
 
-// need is what a prediction computes for the files. A table may have the embeddings.
+// need is what a prediction computes for the files. inTable says that a table has the embeddings.
 func (f *predictedFiles) need(inTable bool) train.Outputs {
 	switch {
 	case f.out == "":
@@ -122,14 +122,14 @@ func (a *answersGiven) add(flags *pflag.FlagSet) {
 	flags.IntVar(&a.top, "top", 0, "of a sorted table the `number` of rows, the first ones (default: all)")
 }
 
-// answersAsked are these, understood.
+// answersAsked are these words, parsed.
 type answersAsked struct {
-	answers []predictions.Answer // nil: those by default
+	answers []predictions.Answer // nil: the default answers
 	order   predictions.Order
 }
 
-// parse reads the words. It refuses some for a file out that is no table. ofNew: the edges are new, and have
-// an order by themselves where likeliestFirst finds one.
+// parse reads the words. It refuses some of them if out is no table. ofNew says that the edges are new, so
+// that they may have an order by themselves (likeliestFirst).
 func (a *answersGiven) parse(out string, ofEdges, ofNew bool) (asked answersAsked, err error) {
 	if asked.answers, err = predictions.ParseAnswers(a.columns, ofEdges); err != nil {
 		return asked, err

@@ -13,7 +13,7 @@ import (
 	"weft/train/task"
 )
 
-// predictRequest is what is asked of predict, once its arguments are understood.
+// predictRequest is a request to predict, once its arguments are parsed.
 type predictRequest struct {
 	session.Request
 	answersAsked
@@ -44,7 +44,7 @@ func (p *predictCommand) prepare(args []string) (asked predictRequest, err error
 	return asked, err
 }
 
-// inputs are the files read besides the graph.
+// inputs are the files that are read in addition to the graph.
 func (p *predictCommand) inputs(asked *session.Request) []string {
 	files := slices.Concat([]string{asked.Weights, p.settings.Config, p.vertices}, p.added.files())
 	if asked.Run != "" {
@@ -53,8 +53,8 @@ func (p *predictCommand) inputs(asked *session.Request) []string {
 	return files
 }
 
-// understand finds the settings, the weights and the graph. A run's directory has all three; --init names the
-// weights alone.
+// understand finds the settings, the weights and the graph. A run's directory has all three. --init names
+// only the weights.
 func (p *predictCommand) understand(args []string) (asked session.Request, err error) {
 	for _, g := range p.settings.Given {
 		if g.Setting.Name == "memory-limit" {
@@ -84,7 +84,7 @@ func (p *predictCommand) understand(args []string) (asked session.Request, err e
 		if asked, given, err = p.ofRun(args); err != nil {
 			return asked, err
 		}
-		if p.added.there() { // one worker answers, with the whole graph
+		if p.added.there() { // one worker with the whole graph computes it
 			given.Partitions, given.Offload = 0, ""
 		}
 	}
@@ -105,7 +105,7 @@ func (p *predictCommand) understand(args []string) (asked session.Request, err e
 	return asked, asked.Options.CheckSome()
 }
 
-// ofRun is what a run asks for, with the settings that are given in place of its own.
+// ofRun is what a run asks for, with given settings in place of its own.
 func (p *predictCommand) ofRun(args []string) (asked session.Request, o setting.Options, err error) {
 	if asked, o, _, err = session.RequestOf(args); err != nil {
 		return asked, o, err

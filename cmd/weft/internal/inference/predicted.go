@@ -23,23 +23,24 @@ import (
 	"weft/train/task"
 )
 
-// predicted is what the first rank knows of predictions besides their numbers: what rows and columns stand
-// for, and the labels to compare them with.
+// predicted is what the first rank knows of predictions in addition to their numbers: what rows and columns
+// stand for, and the labels to compare with.
 type predicted struct {
 	predictions.Table
 	asked   *session.Request
-	graph   *graph.Graph    // of edges as LearnsEdges has it, where these are predicted
+	graph   *graph.Graph    // as LearnsEdges makes it, if edges are predicted
 	whole   partition.Whole // of the graph
-	labels  graph.Labels    // none: there is nothing to compare with
+	labels  graph.Labels    // without labels there is nothing to compare with
 	metric  string
 	scorer  *predictions.Scorer
 	by      predictions.Key
-	hidden  int  // columns of the embeddings, once there are some
-	numbers int  // of a row: classes, labels or values
-	rows    int  // that were written
+	hidden  int  // columns of the embeddings, once there are any
+	numbers int  // how many numbers a row has: classes, labels or values
+	rows    int  // how many have been written
 	bare    bool // edges with a label are left out
 	sorted  bool // by likeliestFirst
-	// with --changed: how many of the vertices are not new, and how many of these are in another class
+	// With --changed: how many of the vertices are not new, and how many of these are in another class than
+	// before.
 	old, turned int
 }
 
@@ -129,7 +130,7 @@ func (p *predictCommand) describe(
 }
 
 // standFor finds what the numbers of classes, labels or values stand for. It reports whether weights or
-// labels tell.
+// labels tell it.
 func (d *predicted) standFor(weights nn.State) bool {
 	if d.numbers = nn.UnitsIn(weights); d.numbers > 0 {
 		d.Columns = predictions.Values
@@ -146,8 +147,8 @@ func (d *predicted) standFor(weights nn.State) bool {
 	return learned.There() || d.asked.Learned.Names != nil
 }
 
-// warnOfWeights warns where a model that reads the edges' weights meets a graph without, and its run had one
-// with them, or the other way round.
+// warnOfWeights warns if a model that reads the edges' weights meets a graph without them, and its run had
+// them, or the other way round.
 func warnOfWeights(
 	to io.Writer, o *setting.Resolved, run string, trained bool, store string, g *graph.Graph,
 ) {
@@ -164,8 +165,8 @@ func warnOfWeights(
 	fmt.Fprintf(to, "weft: warning: %s "+said+"\n", ui.Printable(store), ui.Printable(run))
 }
 
-// EmbeddingsOf says whose the rows of embeddings are: of the first vertex type, or of those that a task
-// embeds. hidden: the input of the last layer is asked for.
+// EmbeddingsOf says to what the rows of embeddings belong: to the first vertex type, or to the types that a
+// task embeds. hidden says that the input of the last layer is asked for.
 func EmbeddingsOf(o *setting.Resolved, g *graph.Graph, hidden bool) (t predictions.Table, err error) {
 	t = predictions.Table{Columns: predictions.Embedding, Names: g.Types[0].Names}
 	kinds, err := o.Kind.Types(partition.All(g))
@@ -184,7 +185,8 @@ func EmbeddingsOf(o *setting.Resolved, g *graph.Graph, hidden bool) (t predictio
 	return t, nil
 }
 
-// learned are the labels of the graph that was trained on; if it is not there, those of the graph at hand.
+// learned are the labels of the graph on which the run was trained. If that graph is gone, they are those of
+// the graph at hand.
 func (d *predicted) learned() graph.Labels {
 	if d.asked.Learned.Store == "" {
 		return d.graph.Labels
@@ -198,7 +200,7 @@ func (d *predicted) learned() graph.Labels {
 	return g.Labels
 }
 
-// compare has the predictions compared with labels, if they are of the same kind.
+// compare makes d compare the predictions with labels, if both are of the same kind.
 func (d *predicted) compare(labels *graph.Labels) (err error) {
 	if d.metric, err = d.asked.Options.Kind.Metric(&d.whole, labels); err == nil {
 		d.labels = *labels
@@ -206,7 +208,7 @@ func (d *predicted) compare(labels *graph.Labels) (err error) {
 	return err
 }
 
-// write writes the rows, and compares them with the labels while they pass by.
+// write writes the rows, and compares them with the labels as they pass by.
 func (d *predicted) write(path string, rows train.Rows) (err error) {
 	l, values := &d.labels, d.Columns == predictions.Values
 	if d.bare {
@@ -216,7 +218,7 @@ func (d *predicted) write(path string, rows train.Rows) (err error) {
 	}
 	d.rows = rows.Vertices
 	if l.Class != nil && l.Names == nil && !values {
-		l.Classes = max(l.Classes, rows.Columns) // no vertex here has the last ones
+		l.Classes = max(l.Classes, rows.Columns) // no vertex here may have the last classes
 	}
 	if l.There() && outputs(rows.Columns, values) == outputs(max(l.Classes, l.Columns), l.Continuous()) {
 		err := d.graph.Guard(func() error {
@@ -258,7 +260,7 @@ func (d *predicted) embed(path, out string, rows train.Rows) (err error) {
 	return err
 }
 
-// close gives back what rows took on disk. nil, on another rank than the first, has none.
+// close gives back what rows took on disk. nil, which other ranks than the first have, took nothing.
 func (d *predicted) close() (err error) {
 	if d == nil {
 		return nil
@@ -302,7 +304,7 @@ func (d *predicted) told(out string, p *train.Prediction) string {
 	return fmt.Sprintf("%s of %s, %s", what, vertices, numbers)
 }
 
-// showScores says how good the predictions are, where labels tell.
+// showScores says how good the predictions are, if there are labels.
 func (d *predicted) showScores(to io.Writer) error {
 	if d.scorer == nil {
 		return nil
@@ -321,7 +323,7 @@ func (d *predicted) showScores(to io.Writer) error {
 	return nil
 }
 
-// showNeeds says what the layers of a prediction of some vertices read. Layers of equal needs share a line.
+// showNeeds says what the layers of a prediction of some vertices read. Layers with equal needs share a line.
 func showNeeds(to io.Writer, needs []mfg.Need) {
 	for from := 0; from < len(needs); {
 		end := from + 1

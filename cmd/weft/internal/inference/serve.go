@@ -28,7 +28,7 @@ type serveCommand struct {
 	listen   string
 	queue    int
 	hosts    []string
-	// threshold is that of predictCommand
+	// threshold is as in predictCommand.
 	threshold string
 }
 
@@ -101,7 +101,7 @@ func (s *serveCommand) run(cmd *cobra.Command, args []string) (err error) {
 	return s.serve(cmd, opened, model)
 }
 
-// prepare reads the run and its weights. The mesh is one worker, whatever that of the run was.
+// prepare reads the run and its weights. The mesh is one worker, whatever the mesh of the run was.
 func (s *serveCommand) prepare(args []string) (asked session.Request, weights nn.State, err error) {
 	const highest = 1<<16 - 1
 	switch {
@@ -129,7 +129,7 @@ func (s *serveCommand) prepare(args []string) (asked session.Request, weights nn
 	return asked, weights, err
 }
 
-// model is what answers.
+// model makes the model that answers.
 func (s *serveCommand) model(
 	cmd *cobra.Command, opened *session.Session, asked *session.Request, weights nn.State,
 ) (m serve.Model, err error) {
@@ -169,8 +169,8 @@ func (s *serveCommand) model(
 	return m, nil
 }
 
-// workers is how many inferences are computed at a time: as many as --threads says, else one on each core but
-// one. The last core reads and writes requests, so that answers do not wait.
+// workers is how many inferences are computed at a time: as many as --threads says, or else one on each core
+// but one. The last core reads and writes requests, so that answers do not wait.
 func (s *serveCommand) workers(cmd *cobra.Command, threads int) int {
 	if cmd.Flags().Changed("threads") {
 		return threads
@@ -178,7 +178,7 @@ func (s *serveCommand) workers(cmd *cobra.Command, threads int) int {
 	return max(1, threads-1)
 }
 
-// options are those of the server of a model that takes so many threads.
+// options are the options of the server for a model that takes so many threads.
 func (s *serveCommand) options(cmd *cobra.Command, threads int) serve.Options {
 	return serve.Options{
 		Workers: s.workers(cmd, threads), Queue: s.queue, OnlyLocal: serve.IsLocal(s.listen), Hosts: s.hosts,

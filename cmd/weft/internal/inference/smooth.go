@@ -36,7 +36,7 @@ type smoothCommand struct {
 	method                     string
 	correctRounds, rounds      int
 	correctAlpha, alpha, scale float64
-	split                      storedSplit // −1: that of the run
+	split                      storedSplit // −1: the split of the run
 	val, json                  bool
 	out                        string
 }
@@ -88,7 +88,7 @@ Each round takes alpha of the in-neighbours, weighted as in GCN, and the rest of
 	return cmd
 }
 
-// smoothRequest is what is asked of smooth, once its arguments are understood.
+// smoothRequest is a request to smooth, once its arguments are parsed.
 type smoothRequest struct {
 	gnn.Smoothing
 	train.Known
@@ -115,7 +115,7 @@ func (s *smoothCommand) run(cmd *cobra.Command, dir string) error {
 	})
 }
 
-// understand reads the run, and refuses what cannot be smoothed.
+// understand reads the run, and refuses predictions that cannot be smoothed.
 func (s *smoothCommand) understand(dir string) (asked smoothRequest, err error) {
 	if err := s.check(); err != nil {
 		return asked, err
@@ -135,7 +135,7 @@ func (s *smoothCommand) understand(dir string) (asked smoothRequest, err error) 
 		return asked, refusal.Errorf("%s: smooth is for classes, and this run predicts values", dir)
 	}
 	asked.store = run.Store
-	if cli.IsStore(run.Store) { // else who opens it says why
+	if cli.IsStore(run.Store) { // otherwise whoever opens it says why
 		if err := checkGraph(run.Store, run.GraphID, dir, "train again"); err != nil {
 			return asked, err
 		}
@@ -209,7 +209,8 @@ func softmax(p, z []float32) {
 	}
 }
 
-// smooth computes the smoothed probabilities on all ranks, writes them, and returns the metrics on the first.
+// smooth computes the smoothed probabilities on all ranks and writes them. It returns the metrics on the
+// first rank.
 func (s *smoothCommand) smooth(cmd *cobra.Command, r cli.Ranks,
 	asked *smoothRequest,
 ) (metrics smoothings, err error) {
@@ -262,9 +263,9 @@ func (s *smoothCommand) smooth(cmd *cobra.Command, r cli.Ranks,
 	})
 }
 
-// logarithms makes probabilities, whose sums need not be 1, logits that stand for them.
+// logarithms turns probabilities, whose sums need not be 1, into logits that stand for them.
 func logarithms(p []float32) []float32 {
-	const least = 1e-30 // stands for 0 and less
+	const least = 1e-30 // in place of 0 and less
 	z := make([]float32, len(p))
 	for i, x := range p {
 		z[i] = float32(math.Log(max(float64(x), least)))

@@ -23,7 +23,7 @@ func addThreshold(flags *pflag.FlagSet, to *string) {
 		"of validation, of each label (default: the likeliest class, and labels above 0.5)")
 }
 
-// decide has rows be of the second of two classes, or have each of several labels, from a threshold on.
+// decide sets the threshold from which on rows have the second of two classes, or each of several labels.
 func (d *predicted) decide(threshold string) error {
 	if threshold == "" {
 		return nil
@@ -65,8 +65,7 @@ func (d *predicted) decide(threshold string) error {
 	return nil
 }
 
-// decision says from where on rows are of the second class, or have each label; "": the likeliest class is
-// theirs.
+// decision says from where on rows have the second class, or each label; "": they have the likeliest class.
 func (d *predicted) decision() string {
 	var each []string
 	for k, at := range d.Thresholds {

@@ -12,7 +12,7 @@ import (
 	"weft/train/planner"
 )
 
-// bounds are what the layers of a mesh take at least on machines like this one.
+// bounds are the least times of the layers of a mesh, on machines like this one.
 type bounds struct {
 	Parallel string        `json:"parallel"` // the mesh
 	Epoch    float64       `json:"epoch_seconds"`
@@ -20,19 +20,19 @@ type bounds struct {
 	Layers   []layerBound  `json:"layers"`
 
 	work  []plan.LayerWork
-	on    float64 // machines
+	on    float64 // how many machines the mesh is on
 	short bool    // products are of bfloat16
 }
 
-// layerBound is what a layer takes at least, in seconds.
+// layerBound is the least time of a layer, in seconds.
 type layerBound struct {
 	Layer    int           `json:"layer"`
 	Forward  machine.Bound `json:"forward"`
 	Backward machine.Bound `json:"backward"`
-	Bound    string        `json:"bound"` // compute or memory, whichever takes longer
+	Bound    string        `json:"bound"` // "compute" or "memory", whichever takes longer
 }
 
-// boundsOf finds the bounds of a mesh. Rates are measured on this machine once.
+// boundsOf finds the bounds of a mesh. It measures this machine's rates once.
 func (p *meshPlanner) boundsOf(m *planner.Mesh) (*bounds, error) {
 	sharers := max(1, min(p.Machine.Sharers, m.Settings.Workers))
 	threads := sharers * (&train.Job{CoreSharers: p.Machine.Sharers}).Threads(m.Settings)

@@ -18,15 +18,15 @@ import (
 	"weft/train/setting"
 )
 
-// mostDegree is the most edges of a vertex, on average, of a graph that is not there: so many that a part of
-// it is still planned within seconds.
+// mostDegree is the largest mean degree of a graph that is given by counts. A part of such a graph is still
+// planned within seconds.
 const mostDegree = 10_000
 
-// CountsGiven are the counts of a graph that is not there.
+// CountsGiven are flags that give the counts of a graph that is not there.
 type CountsGiven struct {
 	vertices, edges, features, classes, edgeFeatures int
 	halo                                             float64
-	flags                                            *pflag.FlagSet // these
+	flags                                            *pflag.FlagSet // the flags
 }
 
 // Add adds the flags to a command.
@@ -47,7 +47,7 @@ func (c *CountsGiven) Add(flags *pflag.FlagSet) {
 	flags.AddFlagSet(c.flags)
 }
 
-// learnsEdges has edges have labels of that name, in the place of vertices.
+// learnsEdges gives edges, in place of vertices, labels of that name.
 func learnsEdges(c *planner.Counts, column string) {
 	train, val := int(c.Edges*6/10), int(c.Edges*2/10)
 	split := graph.SplitSizes{Train: train, Val: val, Test: int(c.Edges) - train - val}
@@ -56,8 +56,8 @@ func learnsEdges(c *planner.Counts, column string) {
 	c.Classes, c.Splits, c.Metric = 0, nil, ""
 }
 
-// Of are the counts; nil: none are given. name is the graph that is there, "": none is. partitions are those
-// of --halo-rows. A loop has no classes.
+// Of are the counts; nil: none are given. name is the graph that is there; "": none is. partitions is the
+// number of partitions to which --halo-rows belongs. A loop has no classes.
 func (c *CountsGiven) Of(name string, partitions int, loop bool) (*planner.Counts, error) {
 	given := ""
 	c.flags.VisitAll(func(f *pflag.Flag) {
@@ -118,7 +118,7 @@ func (c *CountsGiven) Of(name string, partitions int, loop bool) (*planner.Count
 // model reads.
 func (p *planCommand) checkCounts(cmd *cobra.Command, counts *planner.Counts, o *setting.Options) error {
 	graphs := slices.DeleteFunc(p.tables.Of("").Flags, func(f *pflag.Flag) bool {
-		return f.Name == data.EdgeLabelFlag // which is a setting, too
+		return f.Name == data.EdgeLabelFlag // this flag is a setting, too
 	})
 	if f := cmd.Flags().Lookup("exactly"); f.Changed {
 		graphs = append(graphs, f)

@@ -45,7 +45,8 @@ That takes a few seconds, in which the machine should do nothing else. weft benc
 	return cmd
 }
 
-// finding is what a check of doctor found: a JSON object, whose absent fields are unknown or do not apply.
+// finding is what a check of doctor found: a JSON object. A field that is absent is unknown or does not
+// apply.
 type finding interface {
 	describe() (found, advice string)
 }
@@ -59,8 +60,8 @@ type line struct {
 // diagnosis is what doctor found: for programs an object with an object for each line.
 type diagnosis []*line
 
-// examine examines the machine, and shows each line when it is known. root is put before the paths of files.
-// Rates are measured over so many bytes of memory.
+// examine examines the machine, and calls show with each line as soon as it is known. root is put before the
+// paths of files. Rates are measured over so many bytes of memory.
 func examine(root string, bytes int, show func(*line)) (d diagnosis) {
 	add := func(key, what string, f finding) {
 		found, advice := f.describe()
@@ -103,7 +104,7 @@ func (d diagnosis) MarshalJSON() ([]byte, error) {
 			return nil, err
 		}
 		text := string(fields)
-		if l.key != "weft" { // which has none
+		if l.key != "weft" { // that line has no advice
 			advice, err := json.Marshal(l.advice)
 			if err != nil {
 				return nil, err
@@ -116,7 +117,7 @@ func (d diagnosis) MarshalJSON() ([]byte, error) {
 	return []byte("{" + strings.Join(lines, ",") + "}"), nil
 }
 
-// Columns of the table. They are fixed, as a line is printed before the next one is known.
+// Columns of the table. They are fixed, because a line is printed before the next one is known.
 const (
 	whatWidth   = 18
 	foundWidth  = 48

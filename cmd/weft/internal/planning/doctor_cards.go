@@ -15,10 +15,10 @@ type cardsFinding struct {
 	NotFound string        `json:"not_found,omitempty"`
 }
 
-// cardFinding is a card. Rates are of copies from and to memory that is not pinned, and that is.
+// cardFinding is a card. Rates are of copies from and to the host's memory: not pinned, and pinned.
 type cardFinding struct {
 	Name       string  `json:"name"`
-	Driver     string  `json:"driver"` // its version of CUDA
+	Driver     string  `json:"driver"` // the driver's version of CUDA
 	Total      int64   `json:"total_bytes"`
 	Free       int64   `json:"free_bytes"`
 	ToDevice   float64 `json:"to_device_bytes_per_second"`
@@ -73,7 +73,7 @@ func findCard(number int) (f cardFinding, err error) {
 		{&f.PinnedTo, func() error { return done(d.Up(at, pinned, 0)) }},
 		{&f.PinnedFrom, func() error { return done(d.Down(pinned, at, 0)) }},
 	} {
-		for range 3 { // the first may find pages that are not there yet
+		for range 3 { // the first time may find pages that are not there yet
 			start := time.Now()
 			if err := c.copy(); err != nil {
 				return f, err

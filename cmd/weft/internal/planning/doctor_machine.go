@@ -20,13 +20,13 @@ type buildFinding struct {
 func (f buildFinding) describe() (found, advice string) { return f.Version + ", " + f.Go, "" }
 
 type coresFinding struct {
-	// Online: of the machine, as the system counts them: hyperthreads count
+	// Online is the number of cores of the machine, as the system counts them: hyperthreads count.
 	Online    int    `json:"online"`
-	Allowed   int    `json:"allowed"`                    // those that this process may run on
-	Threads   int    `json:"threads"`                    // of a run without --threads
+	Allowed   int    `json:"allowed"`                    // cores that this process may use
+	Threads   int    `json:"threads"`                    // threads of a run without --threads
 	PerCore   int    `json:"threads_per_core,omitempty"` // hyperthreads of a physical core
 	Processor string `json:"processor,omitempty"`
-	chosen    bool   // Threads, by GOMAXPROCS
+	chosen    bool   // GOMAXPROCS has chosen Threads
 }
 
 func findCores(root string) coresFinding {
@@ -58,11 +58,11 @@ func (f coresFinding) describe() (found, advice string) {
 }
 
 type quotaFinding struct {
-	Cores   float64 `json:"cores,omitempty"` // worth of time; absent: no quota
-	threads int     // of a run
+	Cores   float64 `json:"cores,omitempty"` // how many cores' time; absent: no quota
+	threads int     // threads of a run
 }
 
-// holds reports whether the quota holds the threads of a run back.
+// holds reports whether the quota slows the threads of a run down.
 func (f quotaFinding) holds() bool { return f.Cores > 0 && f.Cores < float64(f.threads) }
 
 func (f quotaFinding) describe() (found, advice string) {
@@ -78,8 +78,8 @@ func (f quotaFinding) describe() (found, advice string) {
 }
 
 type loadFinding struct {
-	Average *float64 `json:"average_1_minute,omitempty"` // processes that run or want to
-	// State: idle, shared (half of the cores are taken) or busy (all are)
+	Average *float64 `json:"average_1_minute,omitempty"` // processes that run or want to run
+	// State is "idle", "shared" (half of the cores are taken) or "busy" (all are taken).
 	State string `json:"state,omitempty"`
 }
 
@@ -113,7 +113,7 @@ type numaFinding struct {
 	Nodes int `json:"nodes,omitempty"`
 }
 
-// nodesFile lists the nodes that are on.
+// nodesFile lists the NUMA nodes that are online.
 const nodesFile = "devices/system/node/online"
 
 func (f numaFinding) describe() (found, advice string) {
@@ -128,7 +128,7 @@ func (f numaFinding) describe() (found, advice string) {
 
 type simdFinding struct {
 	Level  string `json:"level"`
-	Forced bool   `json:"forced"` // by WEFT_SIMD
+	Forced bool   `json:"forced"` // WEFT_SIMD has chosen it
 }
 
 func (f simdFinding) describe() (found, advice string) {
@@ -143,10 +143,10 @@ func (f simdFinding) describe() (found, advice string) {
 	return f.Level, "several times slower than AVX2: take another machine"
 }
 
-// productsFinding is how products are made with --precision bf16.
+// productsFinding says how products are made with --precision bf16.
 type productsFinding struct {
 	By     string `json:"by"`     // kernel.BFloat16Products
-	Forced bool   `json:"forced"` // by WEFT_BF16
+	Forced bool   `json:"forced"` // WEFT_BF16 has chosen it
 }
 
 func (f productsFinding) words() string {
@@ -172,9 +172,9 @@ func (f productsFinding) describe() (found, advice string) {
 type memoryFinding struct {
 	Total     int64 `json:"total_bytes,omitempty"`
 	Available int64 `json:"available_bytes,omitempty"`
-	// Limit: of a control group, where it is less than the machine has
+	// Limit is the limit of a control group, if it is less than the machine's memory.
 	Limit int64 `json:"limit_bytes,omitempty"`
-	taken int64 // of the limit, by this process
+	taken int64 // how much of the limit this process has taken
 }
 
 func findMemory(root string) memoryFinding {
@@ -190,7 +190,7 @@ func findMemory(root string) memoryFinding {
 	return f
 }
 
-// usable is how many bytes there are to use, as far as is known.
+// usable is how many bytes can be used, as far as is known.
 func (f memoryFinding) usable() int64 {
 	switch left := max(f.Limit-f.taken, 0); {
 	case f.Limit > 0 && (left < f.Available || f.Available == 0):
@@ -227,13 +227,13 @@ func (f hugePagesFinding) describe() (found, advice string) {
 	return f.Setting, "weft asks for them: random rows are read faster"
 }
 
-// systemFile reads a file under /sys, "" where there is none.
+// systemFile reads a file under /sys; "": there is none.
 func systemFile(root, name string) string {
 	text, _ := os.ReadFile(root + "/sys/" + name)
 	return strings.TrimSpace(string(text))
 }
 
-// listLength counts the numbers in a list of the kernel's, such as "0-3,8": 5. It is 0 for what is no such
+// listLength counts the numbers in a list of the kernel's: "0-3,8" has 5. It is 0 for text that is no such
 // list.
 func listLength(list string) int {
 	n := 0
@@ -252,7 +252,7 @@ func listLength(list string) int {
 	return n
 }
 
-// bracketed is the choice in a file such as "always [madvise] never", "" where none is marked.
+// bracketed is the marked choice in a file such as "always [madvise] never"; "": none is marked.
 func bracketed(choices string) string {
 	_, rest, _ := strings.Cut(choices, "[")
 	chosen, _, found := strings.Cut(rest, "]")

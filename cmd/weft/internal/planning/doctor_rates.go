@@ -8,9 +8,9 @@ import (
 	"weft/kernel/machine"
 )
 
-// hindrance is why threads may do less than the cores could.
+// hindrance says why threads may do less than the cores could.
 type hindrance struct {
-	known   string // advice that names it, "" if none is known
+	known   string // advice that names the reason; "": none is known
 	perCore int    // hyperthreads of a physical core
 }
 
@@ -21,23 +21,23 @@ func hindranceOf(cores coresFinding, quota quotaFinding, load loadFinding) hindr
 		ui.When(busy, "others use the cores: measure again when they are idle"))}
 }
 
-// scaling is the advice for each way in which a rate may grow with threads.
+// scaling has the advice for each way in which a rate may grow with threads.
 type scaling struct {
 	single  string // there is one thread
 	full    string // each thread adds about as much as the first
 	partial string // in between
-	flat    string // the others add next to nothing
+	flat    string // the other threads add next to nothing
 }
 
-// rate is a rate of one thread, and of all together.
+// rate is a rate of one thread, and of all threads together.
 type rate struct{ one, all float64 }
 
-// perThread is how much of what one thread gets each of so many threads gets: 1 where they do not hinder each
-// other.
+// perThread is the rate of each of threads threads, divided by the rate of a single thread: 1 if they do not
+// hinder each other.
 func (r rate) perThread(threads int) float64 { return r.all / r.one / float64(threads) }
 
 // of judges a rate. Threads share something if each gets less than three quarters of a single thread's rate.
-// One thread gets everything if the others add less than a fifth.
+// One thread already gets all if the others add less than a fifth.
 func (s scaling) of(r rate, threads int, h hindrance) (advice string) {
 	switch {
 	case threads == 1:
@@ -59,7 +59,7 @@ var (
 		partial: "threads share the memory: more of them add little",
 		flat:    "one thread fills the memory: more do not read faster",
 	}
-	// gathering reads rows of 512 bytes from all over a matrix that no cache holds.
+	// gathering is the scaling of reads of rows of 512 bytes from all over a matrix that no cache holds.
 	gathering = scaling{
 		single:  "what aggregation over a large graph can take at most",
 		full:    "aggregation gets faster with each thread",
@@ -70,7 +70,7 @@ var (
 
 // multiplying is the scaling of dense products.
 func multiplying(r rate, threads int, h hindrance) scaling {
-	const halved = 0.6 // what each of two hyperthreads of a core gets, at most
+	const halved = 0.6 // the most that each of two hyperthreads of a core gets
 	fewer := max(1, threads/max(2, h.perCore))
 	shared := fmt.Sprintf("cores are shared (hyperthreads?): --threads %d does as well", fewer)
 	switch {
@@ -85,7 +85,7 @@ func multiplying(r rate, threads int, h hindrance) scaling {
 	}
 }
 
-// ratesFinding is of bytes that are read or of floating-point operations.
+// ratesFinding has rates of bytes that are read, or of floating-point operations.
 type ratesFinding struct {
 	Threads  int     `json:"threads"`
 	Bytes    float64 `json:"bytes_per_second,omitempty"`
@@ -96,7 +96,7 @@ type ratesFinding struct {
 	advice   string
 }
 
-// findRates measures reads in order, of rows from all over so many bytes, and dense products.
+// findRates measures reads in order, reads of rows from all over so many bytes, and dense products.
 func findRates(
 	threads, size int, available int64, h hindrance,
 ) (streamed, gathered, multiplied ratesFinding) {

@@ -47,10 +47,10 @@ func (f denseFinding) describe() (found, advice string) {
 type mpiFinding struct {
 	Launcher        string `json:"launcher,omitempty"` // the path of mpirun or mpiexec
 	LauncherVersion string `json:"launcher_version,omitempty"`
-	Library         string `json:"library,omitempty"`         // the file of what loads
+	Library         string `json:"library,omitempty"`         // the file of the library that loads
 	LibraryVersion  string `json:"library_version,omitempty"` // its name and version
-	NotLoaded       string `json:"not_loaded,omitempty"`      // why none is
-	Processes       int    `json:"processes,omitempty"`       // that the launcher started with this one
+	NotLoaded       string `json:"not_loaded,omitempty"`      // why no library loads
+	Processes       int    `json:"processes,omitempty"`       // that the launcher started, with this one
 }
 
 func findMPI() mpiFinding {
@@ -88,7 +88,7 @@ func (f mpiFinding) describe() (found, advice string) {
 	return found, "processes: mpirun -n 4 weft train --parallel graph=4 …"
 }
 
-// said is what a program prints on standard output, "" where it is missing, fails or takes long.
+// said is what a program prints on standard output; "": it is missing, fails or takes long.
 func said(name string, args ...string) string {
 	ctx, cancel := context.WithTimeout(context.Background(), 2*time.Second)
 	defer cancel()
@@ -98,8 +98,8 @@ func said(name string, args ...string) string {
 	return ui.When(err == nil, strings.TrimSpace(string(out)))
 }
 
-// launcherVersion is the line of a launcher's --version that says its name and version: the first of Open
-// MPI's; MPICH's gives the version of its launcher, Hydra, further down.
+// launcherVersion is the line of a launcher's --version with its name and version. Open MPI has it first.
+// MPICH gives the version of its launcher, Hydra, further down.
 func launcherVersion(text string) string {
 	first, _, _ := strings.Cut(text, "\n")
 	first = strings.TrimSpace(first)
@@ -115,7 +115,7 @@ type slurmFinding struct {
 	Launcher string `json:"launcher,omitempty"` // the path of srun
 	Job      string `json:"job,omitempty"`
 	Tasks    int    `json:"tasks,omitempty"`   // of the job
-	Connect  string `json:"connect,omitempty"` // the option of srun that fits the library of MPI that loads
+	Connect  string `json:"connect,omitempty"` // the option of srun that fits the MPI library that loads
 }
 
 func findSlurm() slurmFinding {
@@ -148,7 +148,7 @@ func (f slurmFinding) describe() (found, advice string) {
 }
 
 type indexFinding struct {
-	Missing string `json:"needs,omitempty"` // absent: it is here
+	Missing string `json:"needs,omitempty"` // what is missing; absent: nothing
 }
 
 func (f indexFinding) describe() (found, advice string) {

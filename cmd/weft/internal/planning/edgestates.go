@@ -7,16 +7,16 @@ import (
 	"weft/train/setting"
 )
 
-// EdgeStates is which states of edges a program keeps.
+// EdgeStates says which states of edges a program keeps.
 type EdgeStates struct {
-	Every int `json:"every"` // of so many that depend on each other one is kept; 0: none
+	Every int `json:"every"` // of so many states that depend on each other one is kept; 0: none
 	Kept  int `json:"kept"`
 	Of    int `json:"of"`
 
-	limit setting.Bytes // that has room for no more; 0: none
+	limit setting.Bytes // the memory limit that has no room for more; 0: none
 }
 
-// EdgeStates is which states of edges are kept; nil: none pass through layers.
+// EdgeStates says which states of edges are kept; nil: no states pass through layers.
 func (p Planned) EdgeStates() *EdgeStates {
 	of := p.Settings.Program.Program
 	if of == nil || of.States() == 0 {

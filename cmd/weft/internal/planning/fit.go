@@ -19,28 +19,30 @@ import (
 	"weft/train/worker"
 )
 
-// Fit are settings with which a run fits into memory, and what it then takes.
+// Fit are settings with which a run has room in memory, and what the run then takes.
 type Fit struct {
 	Settings *setting.Resolved
-	limits   bool // they have a memory limit that those of the caller lack
+	limits   bool // they have a memory limit that the caller's settings lack
 	plan     plan.Plan
-	seconds  float64 // of an epoch; 0: it is not predicted
+	seconds  float64 // seconds of an epoch; 0: not predicted
 }
 
-// MostTurns is how many partitions of a worker Fitting tries at most.
+// MostTurns is the largest number of a worker's partitions that Fitting tries.
 const MostTurns = 64
 
-// Wanted is what is to fit: a job on its whole graph, with its settings and the plan of it, nil: of a run.
+// Wanted is what should have room: a job on its whole graph, with its settings. Plan makes its plan;
+// nil: the plan of a run.
 type Wanted struct {
 	Job      *train.Job
 	Settings *setting.Resolved
 	Plan     func(context.Context, *train.Job) (plan.Plan, error)
 }
 
-// Fitting finds the fewest partitions that take turns, up to most of a worker, with which a run has room in
-// memory: by plans of the whole graph of job, in partitions that nobody keeps, within 95 % of the memory, as
-// other partitions may differ. Matrices rest in the host's memory below a card, else in folder. On the CPU
-// limit is what a worker may have. It returns nil if none fits, or where partitions do not take turns.
+// Fitting finds the smallest number of a worker's partitions that take turns, up to most, with which a run
+// has room in memory. It plans the whole graph of the job in partitions that it does not keep, within 95 % of
+// the memory, as other partitions may differ. Matrices rest in the host's memory if the worker has a card,
+// and else in folder. On the CPU limit is what a worker may have. It returns nil if no number fits, or if
+// partitions do not take turns.
 func Fitting(ctx context.Context, of Wanted, limit setting.Bytes, folder string, most int, shown *ui.Phases,
 ) (*Fit, error) {
 	job, s := of.Job, of.Settings
@@ -84,7 +86,7 @@ func Fitting(ctx context.Context, of Wanted, limit setting.Bytes, folder string,
 	return fit, err
 }
 
-// fits plans a job with some options. It refuses those that memory has no room for.
+// fits plans a job with some options. It refuses options for which memory has no room.
 func (w *Wanted) fits(ctx context.Context, job train.Job, o setting.Options) (*Fit, error) {
 	r, err := o.Resolve()
 	if err != nil {
@@ -114,7 +116,7 @@ func (w *Wanted) fits(ctx context.Context, job train.Job, o setting.Options) (*F
 	return &Fit{plan: p}, nil
 }
 
-// onCards predicts for a run on the cards that it was planned for.
+// onCards makes a planner that predicts for a run on the cards for which it was planned.
 func onCards(s *setting.Resolved, card *worker.Cards, show io.Writer) (p meshPlanner, err error) {
 	p = newPlanner(s.Options, nil, show)
 	numbers := slices.Clone(card.Numbers)
@@ -125,7 +127,7 @@ func onCards(s *setting.Resolved, card *worker.Cards, show io.Writer) (p meshPla
 	return p, train.AboutDevice(s.Device, err)
 }
 
-// Predict has a fit on the cards of a plan tell how long an epoch takes.
+// Predict predicts, on the cards of a plan, how long an epoch of the fit takes.
 func (f *Fit) Predict(on *worker.Cards, show io.Writer) error {
 	p, err := onCards(f.Settings, on, show)
 	if err == nil {
@@ -134,8 +136,8 @@ func (f *Fit) Predict(on *worker.Cards, show io.Writer) error {
 	return err
 }
 
-// FittingByCounts is Fitting on cards by counts of the graph, which takes seconds for a graph of any size. It
-// leaves a tenth of the memory, as the partitions of a graph are not those of its counts.
+// FittingByCounts is Fitting on cards by counts of the graph. It takes seconds for a graph of any size. It
+// leaves a tenth of the memory free, as the partitions of a graph differ from those of its counts.
 func FittingByCounts(ctx context.Context, of Wanted, show io.Writer) (*Fit, error) {
 	s, card := of.Settings, of.Job.Cards
 	p, err := onCards(s, card, show)
@@ -161,7 +163,7 @@ func FittingByCounts(ctx context.Context, of Wanted, show io.Writer) (*Fit, erro
 	return f, err
 }
 
-// Flags are those of the command line by which the run fits.
+// Flags are the command-line flags with which the run fits.
 func (f *Fit) Flags() string {
 	o, limit := &f.Settings.Options, ""
 	if f.limits {
@@ -180,7 +182,7 @@ func (f *Fit) Memory() string {
 	return ui.Megabytes(most) + " of memory"
 }
 
-// Takes says what a worker takes and, where it is predicted, how long an epoch does.
+// Takes says what a worker takes and, if it is predicted, how long an epoch takes.
 func (f *Fit) Takes() string {
 	text := f.Memory() + " for a worker"
 	if f.seconds > 0 {

@@ -20,8 +20,8 @@ import (
 
 // What the workers of a plan run on: this machine, or cards and links that are described.
 
-// machine is what the workers run on, with the given links; nil: those between the ranks. All ranks call it
-// together.
+// machine describes what the workers run on, with the given links; nil: the links between the ranks. All
+// ranks call it together.
 func (p *planCommand) machine(r cli.Ranks, o *setting.Options,
 	links *planner.Links,
 ) (planner.Machine, error) {
@@ -29,7 +29,7 @@ func (p *planCommand) machine(r cli.Ranks, o *setting.Options,
 	switch {
 	case p.hardware != nil:
 		return p.hardware.Machine(p.workers, o.DeviceMessages), nil
-	case links != nil: // of other machines
+	case links != nil: // the links are of other machines
 		sharers = 1
 	case o.OnCard() && r.Comm.Size() == 1: // links of cards pass messages on
 		links = &planner.Links{}
@@ -40,7 +40,7 @@ func (p *planCommand) machine(r cli.Ranks, o *setting.Options,
 	return m, err
 }
 
-// cardValue is --device, which may also be a card whose rates are published.
+// cardValue is the value of --device, which may also be a card whose rates are published.
 type cardValue struct {
 	pflag.Value
 	card **planner.CardSpec
@@ -57,7 +57,7 @@ func (v cardValue) Set(text string) error {
 	return nil
 }
 
-// readRates reads the rates of a card in a file.
+// readRates reads the rates of a card from a file.
 func (p *planCommand) readRates(device *pflag.Flag) (err error) {
 	switch {
 	case p.rates == "":
@@ -79,7 +79,7 @@ func (p *planCommand) readRates(device *pflag.Flag) (err error) {
 	return nil
 }
 
-// readMachine reads what --machine names, in place of the flags that say a part of it.
+// readMachine reads what --machine names. It replaces the flags that say a part of it.
 func (p *planCommand) readMachine(flags *pflag.FlagSet) (err error) {
 	if p.named == "" {
 		return nil
@@ -106,7 +106,7 @@ func (p *planCommand) readMachine(flags *pflag.FlagSet) (err error) {
 // payload is the share of TCP's bytes that are not headers, in frames of 1514 bytes.
 const payload = 1448.0 / 1514
 
-// linksOf reads what --link says: a rate, or a file with the links that an earlier plan printed as JSON.
+// linksOf reads the value of --link: a rate, or a file with the links that an earlier plan printed as JSON.
 func linksOf(text string) (*planner.Links, error) {
 	rate, is := cli.BytesPerSecond(text)
 	if !is {
@@ -116,7 +116,7 @@ func linksOf(text string) (*planner.Links, error) {
 	return &links, nil
 }
 
-// linksIn reads the links in a file that weft plan --json has written.
+// linksIn reads the links from a file that weft plan --json has written.
 func linksIn(path string) (*planner.Links, error) {
 	const most = 16 << 20
 	text, err := document.Read(path, most)

@@ -25,7 +25,7 @@ import (
 	"weft/train/worker"
 )
 
-// Loop is what a loop of the caller's takes. Lists have an entry for each worker; of messages it is a pass.
+// Loop is what a caller's loop takes. Lists have an entry for each worker. Messages are those of a pass.
 type Loop struct {
 	PeakTensorBytes []int64              `json:"peak_tensor_bytes"`
 	GraphBytes      []int64              `json:"graph_bytes"`
@@ -34,14 +34,14 @@ type Loop struct {
 	Communication   worker.Communication `json:"communication"`
 	SentBytes       []int64              `json:"sent_bytes"`
 	EdgeColumns     []int64              `json:"edge_columns,omitempty"` // nil: smaller graphs were planned
-	DiskBytes       int64                `json:"disk_bytes"`             // that rest at the peak
+	DiskBytes       int64                `json:"disk_bytes"`             // bytes that rest at the peak
 	Rows            [][]int              `json:"rows"`                   // workers × types: of inputs
 	Edges           [][]int              `json:"edges"`                  // workers × relations
 	Recompute       bool                 `json:"recompute"`
 	KeepEdgeStates  string               `json:"keep_edge_states"`
 }
 
-// LoopOf is what a plan says of a loop.
+// LoopOf is what a plan says about a loop.
 func LoopOf(p *plan.Plan) Loop {
 	of := Loop{
 		PeakTensorBytes: p.PeakTensorBytes, GraphBytes: p.GraphBytes, Kinds: tensor.KindNames(),
@@ -57,8 +57,8 @@ func LoopOf(p *plan.Plan) Loop {
 	return of
 }
 
-// LoopByCounts plans a loop on a graph that is not there, in equal partitions. given says of features of
-// vertices whether each pass is given them; nil: it is not.
+// LoopByCounts plans a loop on a graph that is given by counts, in equal partitions. given says whether each
+// pass is given features of vertices; nil: it is not.
 func (c *CountsGiven) LoopByCounts(ctx context.Context, r *setting.Resolved, passes int, given *worker.Given,
 ) (of Loop, err error) {
 	counts, err := c.Of("", r.Mesh.Partitions, true)
@@ -86,19 +86,19 @@ func (c *CountsGiven) Given() (given bool) {
 	return given
 }
 
-// Type is the vertices of such a graph.
+// Type is the vertex type of such a graph.
 func (c *CountsGiven) Type() train.VertexType {
 	return train.VertexType{Vertices: c.vertices, Features: c.features}
 }
 
-// loopGiven are the flags of a loop of the caller's.
+// loopGiven are the flags of a caller's loop.
 type loopGiven struct {
 	passes            int
 	inputs, gradients []string
-	flags             *pflag.FlagSet // these
+	flags             *pflag.FlagSet // the flags
 }
 
-// ofPasses are what a pass may be given, in place of what the graph has.
+// ofPasses are what a pass may be given in place of the graph's own data.
 var ofPasses = []string{"x", "edges", "edge_weight", "edge_attr"}
 
 // add adds the flags to a command.
@@ -115,13 +115,13 @@ func (l *loopGiven) add(flags *pflag.FlagSet) {
 	flags.AddFlagSet(l.flags)
 }
 
-// given reports whether any is.
+// given reports whether any of the flags is given.
 func (l *loopGiven) given() (given bool) {
 	l.flags.VisitAll(func(f *pflag.Flag) { given = given || f.Changed })
 	return given
 }
 
-// check refuses names that there are not, and no number of passes.
+// check refuses unknown names, and a missing number of passes.
 func (l *loopGiven) check() error {
 	for _, list := range [][]string{l.inputs, l.gradients} {
 		for _, name := range list {
@@ -140,7 +140,7 @@ func (l *loopGiven) check() error {
 	return nil
 }
 
-// of is what a pass is given of that name; nil: nothing.
+// of is what a pass is given under that name; nil: nothing.
 func (l *loopGiven) of(name string) *worker.Given {
 	differentiable := slices.Contains(l.gradients, name)
 	if !differentiable && !slices.Contains(l.inputs, name) {
@@ -149,7 +149,7 @@ func (l *loopGiven) of(name string) *worker.Given {
 	return &worker.Given{Values: []float32{}, Differentiable: differentiable}
 }
 
-// on is the loop on a graph: what it has of a type or relation is given.
+// on is the loop on a graph: of a type or relation, it gives what the graph has.
 func (l *loopGiven) on(g *graph.Graph) plan.Loop {
 	loop := plan.Loop{Passes: l.passes}
 	if given := l.of("x"); given != nil {
@@ -180,7 +180,7 @@ func (l *loopGiven) on(g *graph.Graph) plan.Loop {
 	return loop
 }
 
-// ofLoop plans a loop of the caller's, and prints it.
+// ofLoop plans a caller's loop, and prints the plan.
 func (p *planCommand) ofLoop(cmd *cobra.Command, dataset string) error {
 	o, err := p.settings.Merge()
 	if err == nil {
@@ -217,7 +217,7 @@ func (p *planCommand) ofLoop(cmd *cobra.Command, dataset string) error {
 	return nil
 }
 
-// checkLoop refuses flags that say nothing of a loop, and sets the options of one.
+// checkLoop refuses flags that say nothing about a loop, and sets the options of one.
 func (p *planCommand) checkLoop(cmd *cobra.Command, o *setting.Options) error {
 	for _, name := range []string{
 		"workers", "at", "exactly", "link", "per-machine", "device-rates", "machine", "explain",
@@ -269,7 +269,7 @@ func (p *planCommand) loopOn(cmd *cobra.Command, of data.Source, r *setting.Reso
 	return LoopOf(&planned), nil
 }
 
-// print says what a loop takes, for the eye.
+// print prints what a loop takes, for people.
 func (l *Loop) print(out io.Writer, passes int) {
 	least, most, sent := int64(math.MaxInt64), int64(0), int64(0)
 	for k, tensors := range l.PeakTensorBytes {

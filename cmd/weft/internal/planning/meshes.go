@@ -14,9 +14,9 @@ import (
 	"weft/train/planner"
 )
 
-// How predictions for meshes are told, and why others are not possible.
+// Predictions for meshes in words, and why other meshes are not possible.
 
-// NoMesh is the refusal if no mesh is possible. If a memory limit is why, the mesh that needs least tells it.
+// NoMesh is the refusal if no mesh is possible. If a memory limit is why, it tells the mesh that needs least.
 func NoMesh(workers int, refused []planner.Refused) error {
 	least := int64(math.MaxInt64)
 	lines := reasons(refused)
@@ -31,9 +31,9 @@ func NoMesh(workers int, refused []planner.Refused) error {
 		strings.Join(lines, "; "))
 }
 
-// reasons say why meshes are not possible. One that several have stands once, after all of them.
+// reasons say why meshes are not possible. A reason that several meshes share stands once, after all of them.
 func reasons(refused []planner.Refused) (lines []string) {
-	meshes := map[string][]string{} // by reason
+	meshes := map[string][]string{} // meshes by reason
 	var all []string
 	for _, r := range refused {
 		mesh, reason := reason(&r)
@@ -54,27 +54,27 @@ func reason(r *planner.Refused) (mesh, why string) {
 	return mesh, ui.Printable(strings.TrimPrefix(r.Reason.Error(), mesh+": "))
 }
 
-// plannedMesh is a mesh as plan prints it as JSON.
+// plannedMesh is a mesh as plan prints it in JSON.
 type plannedMesh struct {
 	Parallel        string  `json:"parallel"`
 	EpochSeconds    float64 `json:"epoch_seconds"`
-	PeakTensorBytes int64   `json:"peak_tensor_bytes"` // of the worker with most
+	PeakTensorBytes int64   `json:"peak_tensor_bytes"` // of the worker that needs most
 	SentBytes       int64   `json:"sent_bytes"`        // by all workers in an epoch
 	LimitedBy       string  `json:"limited_by"`
-	// training on it gives the results of one worker, but for rounding
+	// Exact says that training on the mesh gives the results of one worker, up to rounding.
 	Exact        bool   `json:"exact"`
-	Extrapolated bool   `json:"extrapolated"`      // from fewer workers
+	Extrapolated bool   `json:"extrapolated"`      // fewer workers were planned
 	Balance      string `json:"balance,omitempty"` // of partitions
-	ByCounts     bool   `json:"by_counts"`         // of the graph: bytes and memory are not those of a run
+	ByCounts     bool   `json:"by_counts"`         // from the graph's counts: a run's bytes may differ
 	*onCard
 }
 
-// onCard is what a mesh takes of cards.
+// onCard is what a mesh takes on cards.
 type onCard struct {
-	CardBytes   int64   `json:"card_bytes"`      // of the worker with most
-	HostBytes   int64   `json:"host_bytes"`      // of what rests there, and of messages, of all workers
-	CopySeconds float64 `json:"copy_seconds"`    // that no kernels hide
-	WasRead     int64   `json:"to_device_bytes"` // from there, by all workers in an epoch
+	CardBytes   int64   `json:"card_bytes"`      // of the worker that needs most
+	HostBytes   int64   `json:"host_bytes"`      // of what rests there and of messages, for all workers
+	CopySeconds float64 `json:"copy_seconds"`    // of copies that no kernels hide
+	WasRead     int64   `json:"to_device_bytes"` // by all workers in an epoch
 	WasWritten  int64   `json:"to_host_bytes"`
 }
 
@@ -111,7 +111,7 @@ func planForPrograms(meshes []planner.Mesh, on *planner.Machine, extrapolated bo
 	}
 }
 
-// Approximations says how what workers send makes training approximate on some of the meshes.
+// Approximations says in which way what workers send makes training approximate on some of the meshes.
 func Approximations(meshes []planner.Mesh) (lines []string) {
 	for _, m := range meshes {
 		for _, line := range approximate(m.Settings) {

@@ -19,20 +19,20 @@ import (
 	"weft/train/setting"
 )
 
-// meshPlanner is a planner, in words.
+// meshPlanner is a planner that reports in words.
 type meshPlanner struct {
 	planner.Planner
-	Shown *ui.Phases // how far it is; whoever asks for meshes erases it
+	Shown *ui.Phases // its progress; whoever asks for meshes erases it
 }
 
-// here tells this program and this machine from others, which take another time for the same kernels.
+// here identifies this program and this machine, as others take another time for the same kernels.
 func here() string {
 	return fmt.Sprintf("weft %s on %s, %s, bf16 by %s", cli.Version,
 		cli.ProcEntry("/proc/cpuinfo", "model name"),
 		kernel.SIMD(), kernel.BFloat16Products())
 }
 
-// newPlanner is a planner without a graph and a machine. given names the settings that the caller gave.
+// newPlanner is a planner without a graph and a machine. given names the settings that the caller has set.
 func newPlanner(o setting.Options, given []string, show io.Writer) meshPlanner {
 	p := planner.Planner{Options: o, Given: given}
 	if root := cache.Root(); root != "" {
@@ -58,7 +58,7 @@ func GraphPlanner(o setting.Options, given []string, g *graph.Graph, dataset, st
 	p.Graph, p.Counts = g, planner.CountsOf(g)
 	shown := p.Shown
 	p.Open = func(ctx context.Context, r *setting.Resolved) (job *train.Job, err error) {
-		shown.Pause() // opening says what it does
+		shown.Pause() // the opening reports its own progress
 		s := &session.Session{
 			Ranks: cli.Alone(), Store: store,
 			Job: &train.Job{Dataset: dataset, Options: r.Options, Graph: g},
@@ -74,7 +74,7 @@ func GraphPlanner(o setting.Options, given []string, g *graph.Graph, dataset, st
 	return p
 }
 
-// sayFound says what is predicted for a mesh, as soon as it is.
+// sayFound says what is predicted for a mesh as soon as it is known.
 func (p *meshPlanner) sayFound(m, counted *planner.Mesh) {
 	line := fmt.Sprintf("%s: %s an epoch, %s", m.Parallel, ui.Duration(ui.Seconds(m.Times.Epoch)),
 		ui.Megabytes(m.PeakTensorBytes()))
@@ -85,14 +85,14 @@ func (p *meshPlanner) sayFound(m, counted *planner.Mesh) {
 	p.Shown.Line(line)
 }
 
-// counted says what predictions by counts rest on.
+// counted says what predictions by counts are based on.
 func (p *meshPlanner) counted() string {
 	c := p.Counts
 	return fmt.Sprintf("by counts, in equal partitions: %s vertices, %s edges, of which %.0f %% lead from "+
 		"any vertex to any other", ui.Count(c.Vertices), ui.Count(c.Edges), 100*c.Mixing)
 }
 
-// inMemory opens the graph for a mesh, with partitions that nobody keeps.
+// inMemory opens the graph for a mesh, with partitions that it does not keep.
 func (p *meshPlanner) inMemory(ctx context.Context, r *setting.Resolved) (*train.Job, error) {
 	job := &train.Job{Options: r.Options, Graph: p.Graph}
 	if r.Validate == "" {
@@ -103,7 +103,7 @@ func (p *meshPlanner) inMemory(ctx context.Context, r *setting.Resolved) (*train
 	return job, err
 }
 
-// assumed says what predictions rest on.
+// assumed says what predictions are based on.
 func (p *meshPlanner) assumed(meshes []planner.Mesh) string {
 	if card := p.Machine.Card; card != nil {
 		return p.assumedOf(card)
@@ -124,7 +124,7 @@ func (p *meshPlanner) assumed(meshes []planner.Mesh) string {
 		r.Measured.Format("2006-01-02 15:04"), ui.Printable(kept))
 }
 
-// assumedOf says what predictions for a card rest on.
+// assumedOf says what predictions for a card are based on.
 func (p *meshPlanner) assumedOf(c *planner.CardSpec) string {
 	gigabytes := func(rate float64) string { return fmt.Sprintf("%.4g GB/s", rate/1e9) }
 	said := fmt.Sprintf("%s: %s, copies of %s in it, %s to it and %s back; products of %.3g TFLOP/s, of "+

@@ -12,9 +12,9 @@ import (
 
 // What kernels read and write, and what workers send, in an epoch of a plan.
 
-// balance says how much each of several workers aggregates.
+// balance says how much each worker aggregates.
 func (p Planned) balance(t *rows) {
-	const most = 16 // workers whose numbers are on one line
+	const most = 16 // most workers whose numbers are on one line
 	largest := slices.Max(p.EdgeColumns)
 	by := ""
 	for _, n := range p.EdgeColumns {
@@ -36,7 +36,7 @@ func (p Planned) passes(t *rows) {
 	})
 }
 
-// alike calls say for the layers of a plan's work, once for those in a row that are equal, with their names.
+// alike calls say for the layers of a plan's work. Equal layers in a row share one call, with their names.
 func alike(all []plan.LayerWork, say func(layers string, of *plan.LayerWork)) {
 	layers := all[:len(all)-1]
 	for first := 0; first < len(layers); {
@@ -72,7 +72,7 @@ type passedBytes struct {
 	Operations float64 `json:"operations,omitempty"`
 }
 
-// bytesOf is work for programs.
+// bytesOf is work in a form for programs.
 func bytesOf(w kernel.Work) passedBytes {
 	return passedBytes{w.Streamed, w.Least, w.Written, w.Gathered, w.Operations}
 }
@@ -127,7 +127,7 @@ func stage(c *worker.Communication) worker.Traffic { return c.Stage }
 
 func links(c *worker.Communication) worker.Traffic { return c.Links }
 
-// sentBytes is the bytes of a kind that each worker sends.
+// sentBytes is how many bytes of a kind each worker sends.
 func (p Planned) sentBytes(of func(*worker.Communication) worker.Traffic) (bytes []int64) {
 	for _, c := range p.Sent {
 		bytes = append(bytes, of(&c).Bytes)

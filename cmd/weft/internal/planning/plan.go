@@ -26,8 +26,8 @@ import (
 	"weft/train/setting"
 )
 
-// Exactly is how many meshes are planned on a graph itself, the fastest by its counts, unless the caller says
-// otherwise.
+// Exactly is how many meshes are planned on a graph itself, unless the caller says otherwise: the fastest by
+// its counts.
 const Exactly = 6
 
 type planCommand struct {
@@ -38,11 +38,11 @@ type planCommand struct {
 	sharers  int
 	exactly  int
 	link     string
-	rates    string            // a file with those of a card
-	card     *planner.CardSpec // that has given rates; nil: none has
-	named    string            // a machine that need not be here
+	rates    string            // a file with the rates of a card
+	card     *planner.CardSpec // the card whose rates are given; nil: none
+	named    string            // the name of a machine that need not be here
 	hardware *planner.Hardware
-	explain  bool // what each layer takes at least
+	explain  bool // say what each layer takes at least
 	json     bool
 	counts   CountsGiven
 	loop     loopGiven
@@ -124,8 +124,8 @@ their defaults there.`,
 	return cmd
 }
 
-// run predicts and prints. Processes that a launcher started measure the links between them, and the first
-// one predicts.
+// run predicts and prints. Processes that a launcher started measure the links between them, and only the
+// first one predicts.
 func (p *planCommand) run(cmd *cobra.Command, dataset string) error {
 	if p.loop.given() {
 		return p.ofLoop(cmd, dataset)
@@ -163,7 +163,8 @@ func (p *planCommand) run(cmd *cobra.Command, dataset string) error {
 	})
 }
 
-// understand are the options, the settings of one of the meshes, and the given links; nil: none are.
+// understand returns the options, the settings of one of the meshes, and the given links; links nil: none are
+// given.
 func (p *planCommand) understand() (o setting.Options, r *setting.Resolved, links *planner.Links, err error) {
 	if o, err = p.settings.Merge(); err != nil {
 		return o, nil, nil, err
@@ -173,7 +174,7 @@ func (p *planCommand) understand() (o setting.Options, r *setting.Resolved, link
 		p.workers = cmp.Or(p.workers, mpi.Ranks())
 		one = fmt.Sprintf("graph=%d", mpi.Ranks())
 	}
-	if o.OnCard() { // whose rates are the same for any number of workers
+	if o.OnCard() { // cards' rates are the same for any number of workers
 		p.workers, p.at = cmp.Or(p.at, p.workers), 0
 	}
 	r, err = p.settings.OnAnyMesh(one)
@@ -225,7 +226,7 @@ func (p *planCommand) onGraph(cmd *cobra.Command, dataset string, o setting.Opti
 	return p.predict(cmd, of, &plans)
 }
 
-// predict predicts and prints. A signal ends it with what is known.
+// predict predicts and prints. A signal ends it with what is known by then.
 func (p *planCommand) predict(cmd *cobra.Command, of data.Source, plans *meshPlanner) error {
 	workers := cmp.Or(p.at, p.workers)
 	if plans.Options.OnCard() && p.card == nil {
@@ -285,7 +286,7 @@ func (p *planCommand) predict(cmd *cobra.Command, of data.Source, plans *meshPla
 	return err
 }
 
-// checkExplained refuses to explain what is predicted by counts alone, or for cards.
+// checkExplained refuses to explain predictions by counts alone, or for cards.
 func (p *planCommand) checkExplained(counts *planner.Counts, o *setting.Options) error {
 	switch {
 	case !p.explain:
@@ -299,14 +300,13 @@ func (p *planCommand) checkExplained(counts *planner.Counts, o *setting.Options)
 	return nil
 }
 
-// mostCounted is how many partitions of one of so many workers are planned by counts, so that this takes
-// seconds.
+// mostCounted is how many partitions of a worker are planned by counts, at most, so that this takes seconds.
 func mostCounted(workers int) int {
 	const all, each = 32, 8
 	return max(each, all/workers)
 }
 
-// noMesh is NoMesh, with the partitions by which the graph fits a card, or that none do.
+// noMesh is NoMesh, with the number of partitions with which the graph fits a card, or that none does.
 func (p *planCommand) noMesh(ctx context.Context, plans *meshPlanner, workers int,
 	refused []planner.Refused,
 ) error {
@@ -324,7 +324,7 @@ func (p *planCommand) noMesh(ctx context.Context, plans *meshPlanner, workers in
 	case !plans.ChoosesPartitions(grid):
 		return NoMesh(workers, refused)
 	}
-	room := true // for all that their settings allow
+	room := true // there is room for all that the settings allow
 	for i := range refused {
 		var exceeds plan.Exceeds
 		if errors.As(refused[i].Reason, &exceeds) {
@@ -348,7 +348,7 @@ func ofModel(m *planner.Mesh) string {
 		ui.Counted(m.Plan.Parameters(o.Mesh), "parameter", "parameters"))
 }
 
-// byCounts is how many of the meshes are predicted by counts alone.
+// byCounts is how many of the meshes are predicted only by counts.
 func byCounts(meshes []planner.Mesh) (n int) {
 	for _, m := range meshes {
 		if m.ByCounts {

@@ -20,11 +20,11 @@ import (
 	"weft/train/worker"
 )
 
-// Planned is a plan with its settings, to put into words.
+// Planned is a plan with its settings, which it can put into words.
 type Planned struct {
 	*plan.Plan
 	Settings *setting.Resolved
-	threads  int // of a worker
+	threads  int // threads of a worker
 }
 
 // PlanOf is the plan of a job with these settings.
@@ -81,7 +81,7 @@ func (p Planned) Print(out io.Writer, asJSON bool) error {
 	return nil
 }
 
-// plannedDevice is what a plan knows of worker.DeviceUsage.
+// plannedDevice is the part of worker.DeviceUsage that a plan knows.
 type plannedDevice struct {
 	Name      string       `json:"name"`
 	Driver    string       `json:"driver"`
@@ -94,7 +94,7 @@ type plannedDevice struct {
 	OnCPU     worker.OnCPU `json:"on_cpu"`
 }
 
-// device is what the plan says of the card; nil: the CPU computes.
+// device is what the plan says about the card; nil: the CPU computes.
 func (p Planned) device() *plannedDevice {
 	if p.Cards == nil {
 		return nil
@@ -106,7 +106,7 @@ func (p Planned) device() *plannedDevice {
 	}
 }
 
-// rows are those of a table that apply, in words.
+// rows are the rows of a table that apply, in words.
 type rows []string
 
 // say adds a row if it applies.
@@ -119,7 +119,7 @@ func (r *rows) say(applies bool, format string, args ...any) {
 // mega is bytes in megabytes.
 func mega[T int | int64](bytes T) float64 { return float64(bytes) / 1e6 }
 
-// lines say what the workers would do, and what that takes.
+// lines say what the workers would do, and what it takes.
 func (p Planned) lines() []string {
 	o, first := p.Settings, &p.Workers[0]
 	var t rows
@@ -174,7 +174,7 @@ func (p Planned) lines() []string {
 const ReadEvaluations = "the forward pass of the next epoch evaluates each epoch, and a pass of its own the " +
 	"last"
 
-// model says what the workers are, and their order of work. A stage's work is said once.
+// model says what the workers are, and their order of work. The work of a stage is said once.
 func (p Planned) model(t *rows) {
 	o, grid := p.Settings, p.Settings.Mesh
 	workers := "one worker"
@@ -289,8 +289,8 @@ func Who(s *worker.Stage) string {
 	return fmt.Sprintf("worker %d", s.Workers[0])
 }
 
-// rests says what rests on disk. If processes that hold several partitions plan, they plan messages of link
-// prediction between them at their largest.
+// rests says what rests on disk. If processes with several partitions each plan, messages of link prediction
+// between them are planned at their largest.
 func (p Planned) rests() string {
 	where, memory := "on disk", "memory"
 	if p.Cards != nil {
@@ -310,10 +310,11 @@ func (p Planned) rests() string {
 		enough(p.Least), enough(p.All)))
 }
 
-// enough is megabytes of no less: as a memory limit, it suffices.
+// enough is megabytes, rounded up so that they suffice as a memory limit.
 func enough(bytes int64) string { return setting.Bytes(bytes).RoundedUp() }
 
-// approximate says how values travel between workers, if not as they are stored or not all in each epoch.
+// approximate says how values travel between workers, if they are not sent as they are stored, or not all in
+// each epoch.
 func approximate(r *setting.Resolved) []string {
 	var t rows
 	t.say(r.Wire.Format(r.Storage) != kernel.AsStored, "workers send values of vertices and their gradients "+

@@ -79,7 +79,7 @@ func (p Planned) Warnings() []string {
 	return t
 }
 
-// readsNobody reports whether the model aggregates along edges of which none reaches a training vertex.
+// readsNobody reports whether none of the edges along which the model aggregates reaches a training vertex.
 func (p Planned) readsNobody() bool {
 	var aggregated int64
 	for _, w := range p.Workers {
@@ -91,7 +91,7 @@ func (p Planned) readsNobody() bool {
 	return aggregated > 0 && p.Workers[0].Reading.Training > 0
 }
 
-// unread is the edge that no training vertex has where readsNobody, and the way out.
+// unread is, if readsNobody, the kind of edge that no training vertex has, and the way out.
 func (p Planned) unread() (edge, way string) {
 	of, own := p.Workers[0].Reading, p.Settings.Program.Path != ""
 	switch {
@@ -113,7 +113,7 @@ func (p Planned) idleSlices(t *rows) {
 	if grid.Slices == 1 {
 		return
 	}
-	// byLayer: the work of each slice
+	// byLayer has the work of each slice.
 	partitions, byLayer := p.Settings.Workers/(grid.Slices*grid.Stages), map[string][]int64{}
 	for number, w := range p.Workers {
 		for module, n := range w.EdgeColumns {
@@ -123,7 +123,7 @@ func (p Planned) idleSlices(t *rows) {
 			byLayer[module][number%grid.Slices] += n
 		}
 	}
-	byBusy := map[int][]string{} // layers, by the number of slices with columns
+	byBusy := map[int][]string{} // layers by the number of slices with columns
 	for _, module := range slices.Sorted(maps.Keys(byLayer)) {
 		busy := 0
 		for _, n := range byLayer[module] {

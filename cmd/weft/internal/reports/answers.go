@@ -13,14 +13,15 @@ import (
 	"weft/train/rundir"
 )
 
-// answer is what a page says first.
+// answer is the first thing that a page says.
 type answer struct {
 	Question, Answer string
-	Path             string // of what the answer names; "": it names nothing
+	Path             string // the path of what the answer names; "": it names nothing
 	Lines            []string
 }
 
-// answer says how good the runs are, on what, and since when. tests are those of runs that did not diverge.
+// answer says how good the runs are, on what, and since when. tests are the scores of runs that did not
+// diverge.
 func (p *reportContents) answer(tests []float64) {
 	first := p.Runs[0]
 	s := &first.Summary
@@ -47,7 +48,7 @@ func (p *reportContents) answer(tests []float64) {
 		}
 	case len(p.Runs) > 1:
 		rank := "best of %d runs by validation"
-		if p.Metrics || p.datasets() > 1 { // they do not compare
+		if p.Metrics || p.datasets() > 1 { // the scores of the runs do not compare
 			rank = "first of %d runs"
 		}
 		good.Lines = []string{fmt.Sprintf("of %s, the "+rank, first.Name, len(p.Runs)), scores}
@@ -91,7 +92,7 @@ func (p *reportContents) answer(tests []float64) {
 	p.Answers = []answer{good, on, since}
 }
 
-// datasets is how many the runs have.
+// datasets is how many datasets the runs have.
 func (p *reportContents) datasets() int {
 	sets := map[string]bool{}
 	for _, r := range p.Runs {
@@ -100,7 +101,7 @@ func (p *reportContents) datasets() int {
 	return len(sets)
 }
 
-// writtenOn is the day on which a store was written; "": it is not there.
+// writtenOn is the day on which a store was written; "": it is gone.
 func writtenOn(store string) string {
 	info, err := os.Stat(filepath.Join(store, "graph.json"))
 	if err != nil {

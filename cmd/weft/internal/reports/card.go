@@ -16,20 +16,20 @@ import (
 	"weft/train/task"
 )
 
-// fewRows is below how many test rows a class or a group has few: its figures may be chance.
+// fewRows is the number of test rows below which the figures of a class or a group may be chance.
 const fewRows = 30
 
-// modelCard says in Markdown what a model is made of, how good it is, and what it was not tried on (Mitchell
-// et al. 2019, "Model Cards for Model Reporting"), by runs that differ in seed and split alone.
+// modelCard says in Markdown what a model is made of, how good it is, and on what it was not tried (Mitchell
+// et al. 2019, "Model Cards for Model Reporting"), from runs that differ only in seed and split.
 type modelCard struct {
 	title string
-	by    []string // the columns of groups
+	by    []string // the columns by which rows are grouped
 	runs  []*cardRun
-	left  int // runs that diverged, and are in no figure
+	left  int // how many runs diverged; they are in no figure
 	out   strings.Builder
 }
 
-// newCard reads the runs. It refuses runs that are of several models or graphs.
+// newCard reads the runs. It refuses runs of several models or graphs.
 func newCard(dirs []string, title string, by []string) (*modelCard, error) {
 	c := &modelCard{title: title, by: by}
 	var listed []*rundir.Listed
@@ -77,7 +77,7 @@ func newCard(dirs []string, title string, by []string) (*modelCard, error) {
 			}
 			continue
 		}
-		var wrong error // with what is asked
+		var wrong error // an error about what was asked
 		err := r.predictions(func(p *predictions) error {
 			wrong = r.study(p, by)
 			return nil
@@ -92,7 +92,7 @@ func newCard(dirs []string, title string, by []string) (*modelCard, error) {
 		}
 	}
 	if k := slices.IndexFunc(c.runs, func(r *cardRun) bool { return r.facts == nil }); k >= 0 {
-		for _, r := range c.runs { // means are of all runs
+		for _, r := range c.runs { // means are over all runs
 			r.facts, r.groups, r.thresholds = nil, nil, nil
 			r.NotMeasured = cmp.Or(r.NotMeasured, c.runs[k].NotMeasured)
 		}
@@ -120,21 +120,21 @@ func (c *modelCard) write() {
 	c.notTried()
 }
 
-// inMarkdown escapes what Markdown and HTML read as marks.
+// inMarkdown escapes characters that Markdown and HTML read as marks.
 var inMarkdown = strings.NewReplacer(`\`, `\\`, "|", `\|`, "<", "&lt;", "&", "&amp;", "*", `\*`, "_", `\_`,
 	"`", "\\`", "[", `\[`, "]", `\]`, "#", `\#`, "~", `\~`)
 
-// plain writes a text as it is, in one line.
+// plain escapes a text so that it shows as it is, in one line.
 func plain(text string) string { return inMarkdown.Replace(ui.Printable(text)) }
 
 func (c *modelCard) heading(level int, text string) {
 	fmt.Fprintf(&c.out, "%s %s\n\n", strings.Repeat("#", level), plain(text))
 }
 
-// say writes a paragraph, of this text as it is.
+// say writes a paragraph with this text.
 func (c *modelCard) say(text string) { fmt.Fprintf(&c.out, "%s\n\n", plain(text)) }
 
-// table writes rows under a heading. The columns behind the first so many hold numbers.
+// table writes rows under a heading. The first words columns hold words, and the others numbers.
 func (c *modelCard) table(words int, head []string, rows [][]string) {
 	if len(rows) == 0 {
 		return
@@ -156,10 +156,10 @@ func (c *modelCard) table(words int, head []string, rows [][]string) {
 	c.out.WriteString("\n")
 }
 
-// first is the run that says what all runs share.
+// first is the run from which the card takes what all runs share.
 func (c *modelCard) first() *cardRun { return c.runs[0] }
 
-// rowsName is what is learned: vertices or edges.
+// rowsName is what is learned: "vertices" or "edges".
 func (c *modelCard) rowsName() string {
 	if c.first().Summary.Task == task.Link {
 		return "edges"
@@ -167,7 +167,7 @@ func (c *modelCard) rowsName() string {
 	return c.first().Measured()
 }
 
-// of are a value of all runs.
+// of lists a value of all runs.
 func of[T any](c *modelCard, value func(*cardRun) T) (all []T) {
 	for _, r := range c.runs {
 		all = append(all, value(r))
@@ -175,7 +175,7 @@ func of[T any](c *modelCard, value func(*cardRun) T) (all []T) {
 	return all
 }
 
-// headOfMean are the headings of mean.
+// headOfMean are the headings of the columns of mean.
 func (c *modelCard) headOfMean(what string) []string {
 	if len(c.runs) == 1 {
 		return []string{what}
@@ -183,8 +183,8 @@ func (c *modelCard) headOfMean(what string) []string {
 	return []string{what, "deviation", "95 % interval"}
 }
 
-// mean writes the mean of a metric over the runs and, of several, the sample deviation and the interval of
-// the mean. Values that are not defined do not count.
+// mean writes the mean of a metric over the runs and, if there are several, the sample deviation and the
+// interval of the mean. Undefined values do not count.
 func (c *modelCard) mean(name string, values []float64) []string {
 	values = slices.DeleteFunc(slices.Clone(values), func(x float64) bool { return math.IsNaN(x) })
 	mean, deviation := rundir.MeanAndDeviation(values)

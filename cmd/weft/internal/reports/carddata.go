@@ -15,7 +15,7 @@ import (
 // dataset is the name of the dataset, without its folder.
 func (r *cardRun) dataset() string { return datasetName(r.Summary.Dataset) }
 
-// datasetName is the name of a dataset without its folder, that of a store that was made of a file the
+// datasetName is the name of a dataset without its folder. For a store that was made from a file it is the
 // file's.
 func datasetName(dataset string) string {
 	name := filepath.Base(dataset)
@@ -157,7 +157,7 @@ func showTime(s float64) string { return ui.Duration(ui.Seconds(s)) }
 
 func showBytes(n float64) string { return ui.Megabytes(int64(n)) }
 
-// spread writes the least and the most of the runs.
+// spread writes the smallest and the largest value of the runs.
 func (c *modelCard) spread(value func(*cardRun) float64, show func(float64) string) string {
 	all := of(c, value)
 	least, most := show(slices.Min(all)), show(slices.Max(all))

@@ -12,25 +12,25 @@ import (
 	"weft/internal/suggest"
 )
 
-// The groups of rows whose value of a column is missing, or none of its categories.
+// The groups of rows whose value of a column is missing, or is not among its categories.
 const (
 	missingGroup = "(missing)"
 	otherGroup   = "(other)"
 )
 
-// grouping tells of each row which group of a column it is in.
+// grouping says for each row in which group of a column it is.
 type grouping struct {
 	name string
 	of   func(row int64) string
 }
 
-// featureTable are features of rows, and the columns that they were made of.
+// featureTable is features of rows, with the columns from which they were made.
 type featureTable struct {
 	columns columns.List
 	at      func(row int64, feature int) float32
 }
 
-// ofVertices is that of a vertex type.
+// ofVertices is the featureTable of a vertex type.
 func ofVertices(t *graph.VertexType) featureTable {
 	var list columns.List
 	if t.Table != nil {
@@ -49,7 +49,7 @@ func ofVertices(t *graph.VertexType) featureTable {
 	}}
 }
 
-// ofEdges is that of a relation: of its weights, if there are some, and its features.
+// ofEdges is the featureTable of a relation: of its weights, if it has any, and its features.
 func ofEdges(r *graph.Relation) featureTable {
 	weights := min(1, len(r.Weights))
 	return featureTable{r.NumberColumns, func(row int64, feature int) float32 {
@@ -60,8 +60,8 @@ func ofEdges(r *graph.Relation) featureTable {
 	}}
 }
 
-// groupings are those by all columns of categories, of yes and no, and of whole numbers that no model reads,
-// that rows have: of edges also their ends' as END.COLUMN.
+// groupings are the groupings by all columns that the rows have: columns of categories, of yes and no, and of
+// whole numbers that no model reads. Edges also have the columns of their ends, as END.COLUMN.
 func (p *predictions) groupings() (all []grouping) {
 	if p.edges == nil {
 		all = ofVertices(&p.of.Types[0]).groupings("")
@@ -89,7 +89,7 @@ func (p *predictions) groupings() (all []grouping) {
 	return all
 }
 
-// groupings are those by the columns of a table.
+// groupings are the groupings by the columns of a table.
 func (t featureTable) groupings(prefix string) (all []grouping) {
 	place := 0
 	for k := range t.columns {
@@ -129,11 +129,11 @@ func (t featureTable) groupings(prefix string) (all []grouping) {
 type groupScores struct {
 	name         string
 	train, tests int     // rows
-	positives    int     // of the tests the rows of class 1, where there are two classes
-	score        float64 // the run's metric; NaN: it is not defined on these
+	positives    int     // how many tests are of class 1, if there are two classes
+	score        float64 // the run's metric; NaN: it is not defined for these rows
 }
 
-// mostGroups is how many groups a table has room for.
+// mostGroups is for how many groups a table has room.
 const mostGroups = 200
 
 // measureGroups measures the run's metric on the test rows of each group of a column, ascending by name.
@@ -164,7 +164,7 @@ func (r *reportRun) measureGroups(p *predictions, column string) (scores []group
 		rows[of] = append(rows[of], row)
 	}
 	for name := range trained {
-		rows[name] = append([]int64(nil), rows[name]...) // no test row may be of it
+		rows[name] = append([]int64(nil), rows[name]...) // the group may have no test row
 	}
 	if len(rows) > mostGroups {
 		return nil, refusal.Errorf(
@@ -193,14 +193,15 @@ func (r *reportRun) measureGroups(p *predictions, column string) (scores []group
 	return scores, nil
 }
 
-// groupRow is a group of a column, over the runs.
+// groupRow is a group of a column, over all runs.
 type groupRow struct {
 	name                    string
 	train, tests, positives []int // of each run
 	scores                  []float64
 }
 
-// rarer is the largest count, of a run, of test rows of the rarer of two classes, and its number.
+// rarer is the largest number of test rows that a run has of the rarer of two classes, and the number of that
+// class.
 func (g *groupRow) rarer() (most, class int) {
 	most = -1
 	for k, positives := range g.positives {
@@ -215,7 +216,7 @@ func (g *groupRow) rarer() (most, class int) {
 	return most, class
 }
 
-// classPair are the names of two classes that rows have one of; nil: they are otherwise.
+// classPair are the names of the two classes, one of which each row has; nil: rows have other labels.
 func (c *modelCard) classPair() []string {
 	if all := c.first().Classes; c.first().thresholds != nil && len(all) == 2 {
 		return []string{all[0].Name, all[1].Name}
@@ -229,7 +230,7 @@ func (c *modelCard) groupsOf(k int) (rows []*groupRow) {
 	for i, r := range c.runs {
 		for _, g := range r.groups[k] {
 			if find[g.name] == nil {
-				// One that another split has no rows of
+				// Another split may have no rows of a group.
 				counts := func() []int { return make([]int, len(c.runs)) }
 				find[g.name] = &groupRow{g.name, counts(), counts(), counts(), nil}
 				rows = append(rows, find[g.name])

@@ -8,7 +8,7 @@ import (
 	"weft/cmd/weft/internal/ui"
 )
 
-// notTried says what the figures do not tell.
+// notTried says what the figures do not show.
 func (c *modelCard) notTried() {
 	c.heading(2, "What it was not tried on")
 	r, rows := c.first(), c.rowsName()

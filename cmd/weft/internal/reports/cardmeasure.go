@@ -14,37 +14,37 @@ import (
 	"weft/graph/columns"
 )
 
-// cardRun is what a card measures of a run, beside what its page does.
+// cardRun is what a card measures of a run, in addition to what its page does.
 type cardRun struct {
 	*reportRun
-	facts      *dataFacts      // nil: the graph is not there any more
+	facts      *dataFacts      // nil: the graph is gone
 	groups     [][]groupScores // by column
-	thresholds []atThreshold   // of two classes
+	thresholds []atThreshold   // for two classes
 }
 
-// dataFacts are what a card says of a graph and its split.
+// dataFacts are what a card says about a graph and its split.
 type dataFacts struct {
 	madeBy, written string
-	counts          [][2]string // of vertex types, relations, labels
+	counts          [][2]string // counts of vertex types, relations and labels
 	columns         [][]string  // name, of what, kind, values, missing
-	rule            string      // of the split; "": it is not known
-	dates           [3]string   // of the parts of the split; "": not known
+	rule            string      // the split's rule; "": unknown
+	dates           [3]string   // the dates of the parts of the split; "": unknown
 	sizes           [3]int
 	unlabelled      int
-	outside         int      // labelled, and in no part of the split
-	others          []string // columns that have values which are none of their categories
-	grown           bool     // the store was appended to since the run was trained
+	outside         int      // labelled rows that are in no part of the split
+	others          []string // columns with values that are not among their categories
+	grown           bool     // something was appended to the store after the run was trained
 }
 
-// atThreshold is what rows come to if class 1 is said from a probability on.
+// atThreshold is what comes of rows if class 1 is said from a probability on.
 type atThreshold struct {
 	at                float64
-	best              bool // it is the run's
+	best              bool // it is the run's own threshold
 	said              int
-	precision, recall float64 // NaN where nothing is said, and where no row is of the class
+	precision, recall float64 // NaN if class 1 is never said, or no row has it
 }
 
-// study measures what the card of a run has beside its page.
+// study measures what the card of a run has in addition to its page.
 func (r *cardRun) study(p *predictions, by []string) error {
 	r.facts = factsOf(r.reportRun, p)
 	if r.GraphID != "" {
@@ -65,7 +65,7 @@ func (r *cardRun) study(p *predictions, by []string) error {
 	return nil
 }
 
-// takeThresholds measures class 1 of two at some thresholds, and at the run's.
+// takeThresholds measures class 1, of two, at some thresholds and at the run's.
 func (r *cardRun) takeThresholds(p *predictions) {
 	l := &p.of.Labels
 	if l.Class == nil || l.Classes != 2 {
@@ -98,7 +98,7 @@ func toInt(is bool) int {
 // ruleGiven finds the rule of a split in the command that made a store.
 var ruleGiven = regexp.MustCompile(`--split[ =]'?([a-z-]+[:=][^ ']+)`)
 
-// factsOf are those of a run's graph.
+// factsOf are the facts about a run's graph.
 func factsOf(r *reportRun, p *predictions) *dataFacts {
 	g := p.whole
 	f := &dataFacts{madeBy: g.Provenance, written: writtenOn(r.Store), rule: r.Settings["split"]}
@@ -132,7 +132,7 @@ func (f *dataFacts) divided(p *predictions) {
 		f.sizes[k] = len(*part)
 		f.outside -= len(*part)
 	}
-	if _, err := strconv.Atoi(f.rule); err == nil { // of a stored split
+	if _, err := strconv.Atoi(f.rule); err == nil { // it is the number of a stored split
 		f.rule = ""
 		if said := ruleGiven.FindStringSubmatch(f.madeBy); said != nil {
 			f.rule = said[1]
@@ -159,7 +159,7 @@ func (f *dataFacts) divided(p *predictions) {
 	}
 }
 
-// rangeOf writes the least and the most of numbers, or of seconds since 1970.
+// rangeOf writes the smallest and the largest of numbers, or of seconds since 1970.
 func rangeOf(low, high float64, dates bool) string {
 	write := func(x float64) string { return strconv.FormatFloat(x, 'g', 6, 64) }
 	if dates {
@@ -175,7 +175,7 @@ func rangeOf(low, high float64, dates bool) string {
 
 // addColumns adds the columns of a table.
 func (f *dataFacts) addColumns(t featureTable, rows int64, of string) {
-	const most = 8 // categories that are named
+	const most = 8 // most categories that are named
 	place := 0
 	for k := range t.columns {
 		c, first := &t.columns[k], place
@@ -210,7 +210,7 @@ func (f *dataFacts) addColumns(t featureTable, rows int64, of string) {
 	}
 }
 
-// listed are the first of names, and how many there are beyond.
+// listed names the first of names, and says how many more there are.
 func listed(names []string, most int) string {
 	text := ""
 	for k, name := range names[:min(most, len(names))] {
@@ -219,7 +219,7 @@ func listed(names []string, most int) string {
 	return text + ui.When(len(names) > most, fmt.Sprintf(" and %s more", ui.Count(len(names)-most)))
 }
 
-// spanOf is a count of several runs: the same, or the least and the most.
+// spanOf writes a count of several runs: the same for all, or the smallest and the largest.
 func spanOf(counts []int) string {
 	least, most := slices.Min(counts), slices.Max(counts)
 	return ui.Count(least) + ui.When(least < most, " to "+ui.Count(most))

@@ -96,7 +96,7 @@ func (c *modelCard) confusion() {
 		}
 	}
 	ofRuns := ui.When(len(c.runs) > 1, ", of all runs together")
-	const wide = 12 // more classes than a table has room for
+	const wide = 12 // a table has no room for more classes
 	if len(sum) <= wide {
 		c.say(
 			"Test " + c.rowsName() + " by their class (row) and the class with the largest output (column)" +
@@ -200,7 +200,7 @@ func (c *modelCard) thresholds() {
 		at := fmt.Sprintf("%.4g", t.at)
 		if t.best {
 			if slices.ContainsFunc(c.runs, func(r *cardRun) bool { return len(r.thresholds) <= k }) {
-				continue // a run has none
+				continue // a run has no threshold
 			}
 			at = "that with the best F1 of validation"
 			if len(c.runs) == 1 {

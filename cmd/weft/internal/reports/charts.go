@@ -17,20 +17,20 @@ type chart struct {
 	Title  string   `json:"title"`
 	Unit   string   `json:"unit"`
 	Series []series `json:"series"`
-	Best   []mark   `json:"best"` // the best epochs of the runs, if it has curves of validation
-	// Log has a logarithmic axis, as all values are above 0. X is what the x axis has, in place of epochs.
+	Best   []mark   `json:"best"` // the best epochs of the runs, if the chart has curves of validation
+	// Log makes an axis logarithmic, as all values are above 0. X names the x axis, if it is not epochs.
 	Log bool   `json:"log"`
 	X   string `json:"x,omitempty"`
 }
 
-// mark is a best epoch, and the value of the curve of validation there.
+// mark is a best epoch, with the value of the curve of validation there.
 type mark struct {
 	X     int           `json:"x"`
 	Y     metric.Number `json:"y"`
 	Color int           `json:"color"`
 }
 
-// series is a curve: a part of what the chart has of the run of that name.
+// series is a curve: a part of the chart for the run of that name.
 type series struct {
 	Name  string          `json:"name"`
 	Part  string          `json:"part"`
@@ -38,11 +38,11 @@ type series struct {
 	Dash  []int           `json:"dash"`
 	X     []metric.Number `json:"x"`
 	Y     []metric.Number `json:"y"`
-	// Counts are how many predictions each point is of; nil: it is of all
+	// Counts are for how many predictions each point stands; nil: for all.
 	Counts []int `json:"counts,omitempty"`
 }
 
-// stroke is how a curve is drawn. color is that of a run alone.
+// stroke says how a curve is drawn. color is for a run that is alone.
 type stroke struct {
 	dash  []int
 	color int
@@ -50,7 +50,7 @@ type stroke struct {
 
 var solid, dashed, dotted = stroke{}, stroke{[]int{6, 4}, 1}, stroke{[]int{2, 3}, 2}
 
-// drawn are the runs that have curves.
+// drawn are the runs whose curves are drawn.
 func (p *reportContents) drawn() []*reportRun { return p.Runs[:min(mostDrawn, len(p.Runs))] }
 
 // draw makes the charts.
@@ -92,7 +92,7 @@ func (p *reportContents) draw() {
 			return s
 		}
 	}
-	// evaluated is a value of the epochs that have an evaluation
+	// evaluated makes a value one of only the epochs that have an evaluation.
 	evaluated := func(value func(*train.Epoch) float64) func(*train.Epoch) float64 {
 		return func(e *train.Epoch) float64 {
 			if !e.Evaluated {
@@ -131,7 +131,7 @@ func (p *reportContents) draw() {
 			func(e *train.Epoch) float64 { return float64(e.LiveBytes) }))
 }
 
-// thresholds draws the curves of all thresholds, of runs with two classes.
+// thresholds draws the curves over all thresholds, for runs with two classes.
 func (p *reportContents) thresholds() {
 	draw := func(title, x, unit string, of func(*reportRun) (points []metric.Point, counts []int)) {
 		c := chart{Title: title, X: x, Unit: unit}
@@ -171,7 +171,7 @@ func (p *reportContents) thresholds() {
 	})
 }
 
-// metrics are those of the runs, each once.
+// metrics are the metrics of the runs, each once.
 func (p *reportContents) metrics() (names []string) {
 	for _, r := range p.Runs {
 		if !slices.Contains(names, r.Summary.Metric) {
@@ -181,7 +181,7 @@ func (p *reportContents) metrics() (names []string) {
 	return names
 }
 
-// constants says what the chart would, if none of its curves changes; "" if one does.
+// constants says what the chart would show if none of its curves changes; "": one does.
 func (c *chart) constants() string {
 	var parts, said []string
 	of := map[string][]metric.Number{}
@@ -202,16 +202,16 @@ func (c *chart) constants() string {
 	return ui.When(said != nil, c.Title+":"+strings.Join(said, ","))
 }
 
-// mostPoints is how many points a curve shows: two for each pixel of its width.
+// mostPoints is the most points of a curve: two for each pixel of its width.
 const mostPoints = 1000
 
-// validationPart is the part of a chart that best epochs are marked on.
+// validationPart is the part of a chart on which best epochs are marked.
 const validationPart = "validation"
 
-// written is a number with the digits that a page shows.
+// written is a number with as many digits as a page shows.
 func written(x float64) metric.Number {
 	short, err := strconv.ParseFloat(strconv.FormatFloat(x, 'g', 6, 64), 64)
-	if err != nil { // it is not finite
+	if err != nil { // the number is not finite
 		return metric.Number(x)
 	}
 	return metric.Number(short)
@@ -235,7 +235,8 @@ func (r *reportRun) series(part string, drawn stroke, scale float64,
 	return s
 }
 
-// thin leaves of a long curve the least and the most of each pixel's width, its ends, and its best epoch.
+// thin keeps of a long curve the smallest and the largest value for each pixel's width, its ends, and its
+// best epoch.
 func (s *series) thin(best int) {
 	n := len(s.X)
 	if n <= mostPoints {
@@ -269,7 +270,8 @@ func (s *series) thin(best int) {
 	s.X, s.Y = x, y
 }
 
-// thinned are about half of mostPoints of a list at most, evenly, with the first and the last.
+// thinned are evenly chosen elements of a list, with the first and the last: about half of mostPoints at
+// most.
 func thinned[T any](all []T) (some []T) {
 	step := max(1, (2*len(all)+mostPoints-1)/mostPoints)
 	some = all[:0:0]

@@ -64,8 +64,8 @@ over the runs, classes, groups (--groups), confusion, calibration, thresholds, c
 	return cmd
 }
 
-// checkOut refuses a file that cannot be written, or whose ending is of something else, and flags of the card
-// without one.
+// checkOut refuses a file that cannot be written, or whose ending is of another format, and flags of the card
+// without a card.
 func (c *reportCommand) checkOut() error {
 	switch {
 	case !c.card && len(c.groups) > 0:
@@ -135,7 +135,7 @@ func (c *reportCommand) run(cmd *cobra.Command, args []string) error {
 	return nil
 }
 
-// sayNotMeasured says of the runs whose predictions are not measured why, once for each reason.
+// sayNotMeasured says why the predictions of some runs are not measured, once for each reason.
 func sayNotMeasured(runs []*reportRun, say func(error)) {
 	said := map[string]bool{}
 	for _, r := range runs {
@@ -160,13 +160,13 @@ func (c *reportCommand) writeCard(cmd *cobra.Command, dirs []string, say func(er
 	}
 	fmt.Fprintf(cmd.OutOrStdout(), "%s: a model card of %s\n", ui.Printable(c.out),
 		ui.Counted(len(card.runs), "run", "runs"))
-	for _, r := range card.runs[:1] { // what is said of one is said of all
+	for _, r := range card.runs[:1] { // what it says about one run is true of all
 		sayNotMeasured([]*reportRun{r.reportRun}, say)
 	}
 	return nil
 }
 
-// CheckPage refuses a file of --out that a page cannot be written to, or whose ending is not of one.
+// CheckPage refuses a file of --out to which no page can be written, or whose ending is not a page's.
 func CheckPage(out string) error {
 	if err := cli.CheckFile("out", out); err != nil {
 		return err

@@ -38,7 +38,7 @@ type parts struct {
 	Script, Charts, Chart template.JS
 }
 
-// PartsWith are those of a page whose own script is this one.
+// PartsWith are the parts of a page with this script of its own.
 func PartsWith(script template.JS) parts {
 	return parts{reportStyle, chartStyle, script, chartsScript, chartScript}
 }
@@ -50,19 +50,19 @@ type reportContents struct {
 	Answers   []answer
 	Runs      []*reportRun
 	Differ    []string
-	Metrics   bool   // the runs have several
-	Ended     bool   // one has ended otherwise than by its last epoch
+	Metrics   bool   // the runs have several metrics
+	Ended     bool   // a run has not ended with its last epoch
 	Drawn     string // which runs have curves; "": all
 	Curves    []chart
-	Constants []string       // what charts would say in which no curve changes
+	Constants []string       // what charts in which no curve changes would show
 	Memory    []*memoryChart // in the order of the runs that have one
 }
 
-// mostDrawn is how many runs have curves. The page's style has a color for each, which differ on light and
-// dark pages, also for those who see fewer colors.
+// mostDrawn is the largest number of runs with curves. The page's style has a color for each, which can be
+// told apart on light and dark pages, also by people who see fewer colors.
 const mostDrawn = 12
 
-// newReportPage reads the runs. What is missing of one is told to unread.
+// newReportPage reads the runs. It calls unread with what is missing of a run.
 func newReportPage(dirs []string, title string, now time.Time, unread func(error)) (*reportContents, error) {
 	p := &reportContents{
 		Title: title, Version: cli.Version, Made: now.Format(time.DateTime),
@@ -96,7 +96,7 @@ func newReportPage(dirs []string, title string, now time.Time, unread func(error
 	return p, nil
 }
 
-// sort puts the runs of a metric together, the best by validation first, and gives them colors.
+// sort groups the runs by metric, the best by validation first, and gives them colors.
 func (p *reportContents) sort() {
 	slices.SortStableFunc(p.Runs, func(a, b *reportRun) int {
 		s, t := &a.Summary, &b.Summary
@@ -113,7 +113,7 @@ func (p *reportContents) sort() {
 	}
 }
 
-// nameRuns names the runs by what their paths do not share.
+// nameRuns names the runs by the parts of their paths that differ.
 func (p *reportContents) nameRuns(dirs []string) {
 	shared := filepath.Dir(filepath.Clean(dirs[0]))
 	for _, r := range p.Runs {
@@ -147,7 +147,7 @@ var onPage = template.FuncMap{
 	"secondsAt": at(func(s float64) string { return ui.Duration(ui.Seconds(s)) }),
 }
 
-// words divides a name where a line may break: behind each mark of a path, a list or a setting.
+// words divides a name where a line may break: behind each mark in a path, a list or a setting.
 func words(name string) (parts []string) {
 	for {
 		at := strings.IndexAny(name, "/_-=,.") + 1
@@ -158,7 +158,7 @@ func words(name string) (parts []string) {
 	}
 }
 
-// at writes an entry of a list; a dash where it has none.
+// at writes an entry of a list, or a dash if there is none.
 func at[T any](write func(T) string) func(list []T, k int) string {
 	return func(list []T, k int) string {
 		if k < len(list) {

@@ -11,14 +11,14 @@ import (
 	"weft/train/worker"
 )
 
-// profileView is what a page shows of the profile of a run.
+// profileView is what a page shows of a run's profile.
 type profileView struct {
 	Epoch   int64
 	Pass    float64      // the longest training pass of a worker
-	Layers  []timesRow   // the mean of the workers, with what is outside all layers, and the sum
-	Workers []timesRow   // of several workers: all layers together
-	Grid    *heatTable   // of several workers: layers × workers
-	Sent    *heatTable   // of several workers: workers × workers
+	Layers  []timesRow   // the mean over the workers, with what is outside all layers, and the sum
+	Workers []timesRow   // with several workers: all layers together
+	Grid    *heatTable   // with several workers: layers × workers
+	Sent    *heatTable   // with several workers: workers × workers
 	Peaks   *heatTable   // workers × kinds
 	Chart   *memoryChart // nil: there is no memory to show
 }
@@ -33,10 +33,10 @@ type timesRow struct {
 // All is the sum of the times.
 func (r timesRow) All() float64 { return r.Forward + r.Backward + r.Rest + r.Communication + r.Wait }
 
-// Share is their part of the pass.
+// Share is the part of the pass that the times take.
 func (r timesRow) Share() float64 { return r.All() / max(r.pass, 1e-9) }
 
-// heatTable is a table whose cells have the darker ground the more they hold.
+// heatTable is a table whose cells are the darker, the more they hold.
 type heatTable struct {
 	Columns []string
 	Rows    []heatRow
@@ -49,7 +49,7 @@ type heatRow struct {
 
 type heatCell struct {
 	Text  string
-	Share float64 // of what is darkest
+	Share float64 // relative to the darkest cell
 }
 
 // memoryChart is a chart of the memory over an epoch, with the keys that the page's script reads.
@@ -66,20 +66,20 @@ type memorySeries struct {
 	Bytes []int64 `json:"bytes"`
 }
 
-// kindColors are those of tensor.Kind and, last, of idle memory.
+// kindColors are the colors of tensor.Kind and, last, of idle memory.
 var kindColors = []string{
 	"#56b4e9", "#0072b2", "#cc79a7", "#009e73", "#d55e00", "#e69f00",
 	"#8d96a0", "#c8ccd1",
 }
 
-// viewProfile is what the page shows of a profile; nil: of none.
+// viewProfile is what the page shows of a profile; nil for nil.
 func viewProfile(p *rundir.Profile, sent []int64) *profileView {
 	if p == nil {
 		return nil
 	}
 	n := len(p.Workers)
 	v := &profileView{Epoch: int64(p.Epoch), Peaks: peaksOf(&p.Memory), Chart: memoryOf(p)}
-	// over adds up times of all workers, divided by their number
+	// over sums times over all workers, and divides by their number.
 	over := func(of func(w *worker.Times) float64) (sum float64) {
 		for k := range p.Workers {
 			sum += of(&p.Workers[k]) / float64(n)
@@ -118,7 +118,8 @@ func viewProfile(p *rundir.Profile, sent []int64) *profileView {
 	return v
 }
 
-// gridOf has a row for each layer and a column for each worker: the time that it spent there, without waits.
+// gridOf has a row for each layer and a column for each worker: the time that the worker spent in the layer,
+// without waits.
 func gridOf(p *rundir.Profile) *heatTable {
 	t, most := &heatTable{Columns: numbered(len(p.Workers))}, 0.
 	at := func(k, i int) float64 {
@@ -140,7 +141,8 @@ func gridOf(p *rundir.Profile) *heatTable {
 	return t
 }
 
-// sentOf has a row for each sender, a column for each receiver, and what a worker sent and received in all.
+// sentOf has a row for each sender, a column for each receiver, and what each worker sent and received in
+// all.
 func sentOf(sentTo [][]int64, sent []int64) *heatTable {
 	n, most := len(sentTo), int64(1)
 	t := &heatTable{Columns: append(numbered(n), "sent")}
@@ -199,7 +201,7 @@ func peaksOf(m *worker.Memory) *heatTable {
 	return t
 }
 
-// memoryOf is the chart of the memory of a worker over the epoch. The graph's structure comes on top of the
+// memoryOf is the chart of a worker's memory over the epoch. The graph's structure is drawn on top of the
 // tensors.
 func memoryOf(p *rundir.Profile) *memoryChart {
 	m := &p.Memory
@@ -218,7 +220,7 @@ func memoryOf(p *rundir.Profile) *memoryChart {
 		}
 		c.X, c.At = append(c.X, metric.Number(1000*s)), append(c.At, at)
 	}
-	var order []int // of the kinds
+	var order []int // the order of the kinds
 	for kind := range m.Kinds {
 		if tensor.Kind(kind) != tensor.Graph {
 			order = append(order, kind)
@@ -233,7 +235,7 @@ func memoryOf(p *rundir.Profile) *memoryChart {
 	return c
 }
 
-// numbered are the numbers of so many workers.
+// numbered are the numbers of n workers.
 func numbered(n int) (names []string) {
 	for k := range n {
 		names = append(names, ui.Count(k))

@@ -22,24 +22,25 @@ import (
 type reportRun struct {
 	rundir.Run
 	Name        string
-	Color       int        // its number among the page's colors; −1: the run is not drawn
-	Scores      []scoreRow // of all metrics
+	Color       int        // the number of its color; −1: the run is not drawn
+	Scores      []scoreRow // for all metrics
 	Classes     []metric.ClassScores
 	Confusion   *heatTable   // true classes × predicted classes; nil: there is none, or it is too large
 	NotMeasured string       // why there are no scores and classes
 	Profile     *profileView // nil: the run has none
 	Listed      *rundir.Listed
-	roc, pr     []metric.Point // of two classes, over the test vertices
-	// reliable are how sure predictions of test vertices are, calibrated and as the model has them; the first
-	// is nil of a run that is not calibrated, both are without classes
+	roc, pr     []metric.Point // for two classes, over the test vertices
+	// reliable compares how sure predictions of test vertices are with how often they are right: calibrated,
+	// and as the model has them. The first is nil if the run is not calibrated, and both are nil without
+	// classes.
 	reliable    [2]*metric.Reliability
 	evaluated   [3]metric.Evaluation // of training, validation and test vertices; zero: not measured
-	sizes       [3]int               // the numbers of these
-	Given, Left []settingShown       // those that the model uses: chosen, and left at their defaults
+	sizes       [3]int               // how many vertices these are
+	Given, Left []settingShown       // the settings that the model uses: chosen ones, and defaults
 	curve       []train.Epoch
 }
 
-// Measured is what has classes: vertices, or edges.
+// Measured names what has classes: vertices, or edges.
 func (r *reportRun) Measured() string {
 	if r.Summary.Task == task.Edge {
 		return "edges"
@@ -47,8 +48,8 @@ func (r *reportRun) Measured() string {
 	return "vertices"
 }
 
-// Ranked says which of two classes ranking metrics are of, and how many of the test rows are; "": there are
-// others, or no test row.
+// Ranked says which of two classes ranking metrics are about, and how many of the test rows have it; "":
+// there are other classes, or no test rows.
 func (r *reportRun) Ranked() string {
 	if e := &r.evaluated[2]; len(e.Classes) != 2 || e.Confusion == nil || r.sizes[2] == 0 {
 		return ""
@@ -118,10 +119,10 @@ type scoreRow struct {
 	Train, Val, Test float64
 }
 
-// evaluate measures the run by all metrics, and the classes of the test vertices, where the graph of the run
-// is there.
+// evaluate measures the run by all metrics, and the classes of the test vertices, if the graph of the run
+// exists.
 func (r *reportRun) evaluate() {
-	const most = 64 // rows of a confusion matrix that a page shows
+	const most = 64 // most rows of a confusion matrix that a page shows
 	s := &r.Summary
 	if s.Task == task.Link {
 		return
@@ -153,16 +154,16 @@ func (r *reportRun) evaluate() {
 	}
 }
 
-// predictions are what a run has predicted, and the graph that it was trained on.
+// predictions are what a run has predicted, with the graph on which it was trained.
 type predictions struct {
 	whole *graph.Graph
-	edges *graph.Relation // whose labels are learned; nil: those of vertices
-	of    *graph.Graph    // whole, or one with the edges in the place of vertices
+	edges *graph.Relation // the relation whose labels are learned; nil: vertices' labels are
+	of    *graph.Graph    // the whole graph, or one with the edges in place of vertices
 	split *graph.Split
 	rows  []float32 // of the model's outputs, for each vertex or edge
 }
 
-// predictions has do work with the run's predictions, while its graph is open.
+// predictions calls do with the run's predictions, while its graph is open.
 func (r *reportRun) predictions(do func(*predictions) error) error {
 	if r.Settings["validate"] != "" {
 		return fmt.Errorf("the test vertices are those of %s", r.Settings["validate"])
@@ -192,7 +193,7 @@ func (r *reportRun) predictions(do func(*predictions) error) error {
 	}
 	whole := g
 	g, edges := g.LearnsEdges(o.EdgeLabel)
-	// What was appended to the graph follows, and is in no stored split. Edges lie among those of before
+	// What was appended to the graph follows, and is in no stored split. New edges lie among the old ones.
 	rest := g.Types[0].Count*columns - len(rows)
 	if edges != nil && rest > 0 {
 		return fmt.Errorf("%s has edges that were appended since the run was trained, %s, and the "+
@@ -211,8 +212,8 @@ func (r *reportRun) predictions(do func(*predictions) error) error {
 	})
 }
 
-// measure compares the predictions with the labels of the parts of the run's split, and takes the curves of
-// the last, its test vertices.
+// measure compares the predictions with the labels of the parts of the run's split, and computes the curves
+// of its test vertices.
 func (r *reportRun) measure(p *predictions) (err error) {
 	for k, part := range p.split.Parts() {
 		r.sizes[k] = len(*part)

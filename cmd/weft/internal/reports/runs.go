@@ -133,7 +133,7 @@ func (c *runsCommand) run(cmd *cobra.Command, folder string) error {
 
 // listedRuns are the runs of a folder, in order: the JSON object of `weft runs --json`.
 type listedRuns struct {
-	Differ   []string           `json:"differ"` // the settings that the runs do not share
+	Differ   []string           `json:"differ"` // the settings in which the runs differ
 	Runs     []*rundir.Listed   `json:"runs"`
 	Repeated []*rundir.Repeated `json:"repeated,omitempty"`
 	folder   string
@@ -146,7 +146,7 @@ func ListRuns(folder string, errs io.Writer, order func(a, b *rundir.Listed) int
 	return &listedRuns{Differ: rundir.Differ(runs), Runs: runs, folder: folder}, err
 }
 
-// Repeat gathers the runs that differ in seed and split alone.
+// Repeat groups the runs that differ only in seed and split.
 func (l *listedRuns) Repeat(best bool) {
 	l.Repeated = rundir.Repeat(l.Runs)
 	if best {
@@ -161,11 +161,11 @@ func (l *listedRuns) Repeat(best bool) {
 	})
 }
 
-// figure is what a row says under one heading: for the eye, and in comma-separated values. It is left out of
-// the one for which it has no heading.
+// figure is what a row says under one heading, for people and in comma-separated values. It is left out where
+// it has no heading.
 type figure struct{ title, key, shown, exact string }
 
-// figures are those of a run.
+// figures are the figures of a run.
 func (l *listedRuns) figures(r *rundir.Listed) []figure {
 	name := r.RunDir
 	if below, err := filepath.Rel(l.folder, r.RunDir); err == nil {
@@ -187,7 +187,7 @@ func (l *listedRuns) figures(r *rundir.Listed) []figure {
 	})
 }
 
-// figuresOf are those of runs that share a row.
+// figuresOf are the figures of runs that share a row.
 func (l *listedRuns) figuresOf(g *rundir.Repeated) []figure {
 	r, all := g.Runs[0], ui.Count(len(g.Runs))
 	runs := ui.When(g.Complete < len(g.Runs), ui.Count(g.Complete)+" of ") + all
@@ -203,7 +203,7 @@ func (l *listedRuns) figuresOf(g *rundir.Repeated) []figure {
 	})
 }
 
-// settings are the settings that differ.
+// settings are the settings in which the runs differ.
 func (l *listedRuns) settings(r *rundir.Listed) (all []figure) {
 	for _, name := range l.Differ {
 		all = append(all, figure{name, name, cmp.Or(r.Setting(name), "–"), r.Setting(name)})
@@ -219,12 +219,12 @@ func ofResults(r *rundir.Listed, title, key, shown, exact string) figure {
 	return figure{title, key, shown, exact}
 }
 
-// number writes a number with all its digits, and nothing for one that was not measured.
+// number writes a number with all its digits, and nothing for a number that was not measured.
 func number[T ~float64](x T) string {
 	return ui.When(x == x, strconv.FormatFloat(float64(x), 'g', -1, 64))
 }
 
-// lines are the headings, and a line for each row, of the figures for which of has a heading.
+// lines are the headings and a line for each row, of the figures for which of returns a heading.
 func (l *listedRuns) lines(of func(*figure) (heading, text string)) [][]string {
 	rows := [][]figure{}
 	for _, g := range l.Repeated {
@@ -263,7 +263,7 @@ func (l *listedRuns) Print(out io.Writer) {
 	t.Flush()
 }
 
-// writeCSV writes the runs, or those that share a row, with a header.
+// writeCSV writes the runs, or the groups that share a row, with a header.
 func (l *listedRuns) writeCSV(out io.Writer) error {
 	lines := l.lines(func(f *figure) (heading, text string) { return f.key, f.exact })
 	return csv.NewWriter(out).WriteAll(lines)

@@ -1,4 +1,5 @@
-// Package session opens what a command works on: a graph with its partitions, a run and its weights.
+// Package session opens what a command works on: a graph with its partitions, a run and its weights. The
+// commands that train, plan and predict call it.
 package session
 
 import (
@@ -14,14 +15,14 @@ import (
 	"weft/train/task"
 )
 
-// learnedClasses are those of the labels that a model was trained on.
+// learnedClasses are the classes of the labels on which a model was trained.
 type learnedClasses struct {
-	Store string   // of the graph with these labels, which may not be there any more
-	Names []string // those that a run recorded; nil: the graph in store has them, or they have none
-	edges string   // the column of the labels of edges; "": they are of vertices
+	Store string   // the store of the graph with these labels, which may be gone
+	Names []string // the names that a run recorded; nil: the graph in Store has them, or there are none
+	edges string   // the column of the labels of edges; "": vertices have labels
 }
 
-// rows says what has the labels: one, and several.
+// rows names what has the labels: one, and several.
 func (c learnedClasses) rows() (one, several string) {
 	if c.edges != "" {
 		return "an edge", "edges"
@@ -29,8 +30,9 @@ func (c learnedClasses) rows() (one, several string) {
 	return "a vertex", "vertices"
 }
 
-// match numbers the classes of a graph's labels, called store, as these, by their names. unknown are classes
-// that were not learned, whose vertices are unlabelled then. It notes where classes are told by numbers.
+// match numbers the classes of a graph's labels, called store, like these, by their names. unknown are
+// classes that were not learned, whose vertices become unlabelled. It notes if classes can be matched only by
+// numbers.
 func (c learnedClasses) match(notes io.Writer, store string, g *graph.Graph) (unknown []string, err error) {
 	l, names := &g.Labels, c.Names
 	learned, err := graph.Open(c.Store)
@@ -70,7 +72,7 @@ func (c learnedClasses) match(notes io.Writer, store string, g *graph.Graph) (un
 	return unknown, err
 }
 
-// Warn is match, and warns of classes that were not learned.
+// Warn is match. It also warns of classes that were not learned.
 func (c learnedClasses) Warn(notes io.Writer, store string, g *graph.Graph) error {
 	unknown, err := c.match(notes, store, g)
 	if len(unknown) > 0 {
@@ -83,7 +85,7 @@ func (c learnedClasses) Warn(notes io.Writer, store string, g *graph.Graph) erro
 }
 
 // MatchClasses numbers the classes of a session's labels as the run learned them. Labels of another kind are
-// not compared with, but refused where they are input of the model.
+// not compared; they are refused if they are input of the model.
 func (r *Request) MatchClasses(s *Session, notes io.Writer) error {
 	replaced, err := r.isReplaced()
 	if r.Learned.Store == "" || r.Learned.Store == s.Store && !replaced || r.Options.Task == task.Link {
@@ -106,7 +108,7 @@ func (r *Request) MatchClasses(s *Session, notes io.Writer) error {
 	})
 }
 
-// leaveOtherClasses leaves out the labels of edges whose classes are not those that were learned, in the same
+// leaveOtherClasses leaves out the labels of edges if their classes are not the learned ones in the same
 // order.
 func (r *Request) leaveOtherClasses(notes io.Writer, store string, g *graph.Graph) {
 	of, relation := g.LearnsEdges(r.Options.EdgeLabel)
@@ -121,9 +123,9 @@ func (r *Request) leaveOtherClasses(notes io.Writer, store string, g *graph.Grap
 	relation.EdgeLabels = &left
 }
 
-// AllowUnlabelled has the edges of a graph without labels stand for those that the run has learned, as a
-// prediction needs no labels: the edges of the only relation, or of the one that has them in the run's graph.
-// Stored partitions are left as they are.
+// AllowUnlabelled lets the edges of a graph without labels stand for those that the run has learned, as a
+// prediction needs no labels: the edges of the only relation, or of the relation that has labels in the run's
+// graph. It does not change stored partitions.
 func (r *Request) AllowUnlabelled(s *Session) {
 	g := s.Job.Graph
 	if r.Options.Task != task.Edge || g == nil {
@@ -155,7 +157,7 @@ func (r *Request) relationLike(g *graph.Graph) int {
 	})
 }
 
-// classNames names classes, the first ones of many, as the subject of a sentence.
+// classNames names classes as the subject of a sentence, the first ones if there are many.
 func classNames(names []string) string {
 	const several = 3
 	var quoted []string
@@ -172,7 +174,8 @@ func classNames(names []string) string {
 	return "classes " + said + " are"
 }
 
-// matchClasses has match number the classes of the session's graph, and numbers those of its partitions so.
+// matchClasses has match number the classes of the session's graph, and numbers those of its partitions in
+// the same way.
 func (s *Session) matchClasses(match func(*graph.Graph) error) error {
 	g, err := s.Graph()
 	if err == nil {

@@ -26,38 +26,39 @@ import (
 	"weft/train/task"
 )
 
-// Request is the model and the graph that are asked for predictions, by predict, evaluate and serve.
+// Request is the model and the graph for which predict, evaluate and serve are asked.
 type Request struct {
 	Options *setting.Resolved
-	Run     string         // its directory; empty: --init names the weights
-	Learned learnedClasses // the classes of the run; its store is empty where it is not known
+	Run     string         // the run's directory; empty: --init names the weights
+	Learned learnedClasses // the classes of the run; its Store is empty if unknown
 	Weights string
-	Columns columns.ByType   // that the weights were trained on; nil: they do not say
-	Graph   string           // dataset or store
-	Tables  data.TablesGiven // of a graph in the place of the run's
-	// Changed says that the run's own graph has other vertices, or other edges where labels of these are
-	// learned, than it was trained on. The split that was drawn of these is then not drawn again: training
-	// vertices would be among the test vertices.
+	Columns columns.ByType   // the columns on which the weights were trained; nil: they do not say
+	Graph   string           // a dataset or a store
+	Tables  data.TablesGiven // the tables of a graph in place of the run's
+	// Changed says that the run's own graph has other vertices than when it was trained on, or other edges if
+	// labels of edges are learned. The split that was drawn then is not drawn again, as training vertices
+	// would be among the test vertices.
 	Changed bool
 	// Passed says which edges passed messages in the run; nil: it has learned no labels of edges.
 	Passed *task.Passed
-	// rule is that of the run's split by a column of edges; "": there is none.
+	// rule is the rule of the run's split by a column of edges; "": there is none.
 	rule string
-	// graphID is the ID of the graph that the run was trained on; "": not known.
+	// graphID is the ID of the graph on which the run was trained; "": unknown.
 	graphID string
-	// replaced is what was found of the graph compared, once: it may take reading all of that.
+	// replaced is the result of the comparison of the graph, which is made once: it may read the whole graph.
 	replaced   bool
 	compared   string
-	provenance string // of the graph that the run was trained on; "": not known
-	// relations that the run was trained on, in their order; nil: one, or they are not known
+	provenance string // of the graph on which the run was trained; "": unknown
+	// relations are the relations on which the run was trained, in their order; nil: there was one, or they
+	// are unknown.
 	relations       []string
-	calibrate.Found // what the run has
-	// Weighted says that the edges that the run trained on have weights.
+	calibrate.Found // the run's calibration and thresholds
+	// Weighted says that the edges on which the run trained have weights.
 	Weighted bool
 }
 
-// Source is the graph, with the flags of its tables, which are read like those that the weights were trained
-// on, and with edges added as to the graph of the run.
+// Source is the graph, with the flags of its tables. The tables are read like those on which the weights were
+// trained, and edges are added as to the run's graph.
 func (r *Request) Source() data.Source {
 	s := r.Tables.Of(r.Graph)
 	if r.Columns != nil && s.Given("vertices-from") && !s.Given(data.ColumnsOfFlag) {
@@ -66,7 +67,7 @@ func (r *Request) Source() data.Source {
 	return s.AddingAs(r.provenance)
 }
 
-// Rows says to people what the run has learned labels of.
+// Rows says, to people, of what the run has learned labels.
 func (r *Request) Rows() string {
 	if r.Passed != nil {
 		return "edges"
@@ -74,13 +75,13 @@ func (r *Request) Rows() string {
 	return "vertices"
 }
 
-// RequestOf is what a run asks for by itself, and its settings: predictions of its own graph, or of the one
-// that args name after the run.
+// RequestOf is what a run asks for by itself, with its settings: predictions of its own graph, or of the
+// graph that args name after the run.
 func RequestOf(args []string) (asked Request, o setting.Options, run rundir.Run, err error) {
 	if run, o, asked.Weights, err = rundir.Read(args[0]); err != nil {
 		return asked, o, run, err
 	}
-	o.LeaveCards() // unless given: a run goes to other machines
+	o.LeaveCards() // unless cards are asked for: a run may be on another machine now
 	asked.Run, asked.Graph = args[0], run.Store
 	asked.Learned = learnedClasses{run.Store, run.ClassNames, o.EdgeLabel}
 	asked.Found = run.Found
@@ -104,11 +105,11 @@ func RequestOf(args []string) (asked Request, o setting.Options, run rundir.Run,
 	return asked, o, run, nil
 }
 
-// divide has edges pass messages as in the run, and keeps of its split what divides the graph asked for. A
-// rule of a column of edges divides any graph that keeps the column. Others drew from the run's own graph, as
-// it was.
+// divide has edges pass messages as in the run. Of the run's split it keeps what divides the graph asked for:
+// a rule of a column of edges divides any graph with the column. Others were drawn from the run's own graph,
+// as it was.
 func (r *Request) divide(o *setting.Options, run *rundir.Run, own bool) {
-	if r.Passed = run.Passed; o.Task == task.Edge && r.Passed == nil { // of a version where all did
+	if r.Passed = run.Passed; o.Task == task.Edge && r.Passed == nil { // all did in that version
 		r.Passed = &task.Passed{Messages: task.PassAll}
 	}
 	o.AsPassed(r.Passed)
@@ -126,7 +127,7 @@ func (r *Request) divide(o *setting.Options, run *rundir.Run, own bool) {
 		by, err := graph.SplitByIn(r.Graph, o.EdgeLabel)
 		parts := of.Kind == graph.ByPart
 		switch keeps := by != nil && by.Column == of.Column && parts == (by.Kind == graph.ByPart); {
-		case err != nil && own: // who opens it says why
+		case err != nil && own: // whoever opens it says why
 		case !keeps:
 			o.Split.Rule, r.Changed = "", own
 		case by.Rule != rule && (own || by.Rule == ""):
@@ -141,15 +142,15 @@ func (r *Request) divide(o *setting.Options, run *rundir.Run, own bool) {
 	if edges, unread := graph.EdgesIn(run.Store); unread == nil && o.Task == task.Edge {
 		changed = changed || edges != counts.Edges
 	}
-	// if it cannot be read, who opens it says why
+	// If it cannot be read, whoever opens it says why.
 	r.Changed = own && (replaced && err == nil || changed)
 	if !own || r.Changed {
 		o.Split.Rule = ""
 	}
 }
 
-// DivideStore has the run's split by a column of edges divide a store that was made of tables on the way,
-// where that keeps the column.
+// DivideStore divides a store that was made from tables on the way by the run's split by a column of edges,
+// if the store has that column.
 func (r *Request) DivideStore(o *setting.Options, store string) error {
 	if r.rule == "" || o.Split.Rule != "" || store == r.Graph {
 		return nil
@@ -167,8 +168,8 @@ func (r *Request) DivideStore(o *setting.Options, store string) error {
 	return err
 }
 
-// Divided says in a line by which dates a graph of other dates than the run's is measured; "": its own are
-// those, or it has none.
+// Divided says in a line by which dates a graph is measured whose dates differ from the run's; "": they are
+// the same, or there are none.
 func (r *Request) Divided(o *setting.Options, store string) (note string, err error) {
 	by, err := graph.SplitByIn(store, o.EdgeLabel)
 	if r.rule == "" || err != nil || by == nil || by.Rule == "" || by.Rule == r.rule {
@@ -182,7 +183,7 @@ func (r *Request) Divided(o *setting.Options, store string) (note string, err er
 		by.Rule), nil
 }
 
-// CheckTables refuses a list of edges alone where the weights were trained on columns of tables.
+// CheckTables refuses a list of edges alone if the weights were trained on columns of tables.
 func (r *Request) CheckTables() error {
 	if s := r.Source(); r.Columns == nil || s.Given("vertices-from") || !s.IsList() {
 		return nil
@@ -192,14 +193,14 @@ func (r *Request) CheckTables() error {
 		ui.When(r.Passed != nil, "; or "+r.addEdges()))
 }
 
-// addEdges is how the edges of a list are scored over the run's own graph.
+// addEdges says how the edges of a list are scored over the run's own graph.
 func (r *Request) addEdges() string {
 	return fmt.Sprintf("weft predict %s --add-edges %s scores its edges over the graph of the run",
 		refusal.ShellWord(cmp.Or(r.Run, "RUN")), refusal.ShellWord(r.Graph))
 }
 
-// CheckDivides refuses a store that was made of tables on the way and has no edges over which the run's split
-// by a column scores others.
+// CheckDivides refuses a store that was made from tables on the way, and has no edges over which the run's
+// split by a column scores others.
 func (r *Request) CheckDivides(o *setting.Options, store string) error {
 	if r.rule == "" || r.Passed.Messages != task.PassEarlier {
 		return nil
@@ -223,8 +224,8 @@ func (r *Request) CheckDivides(o *setting.Options, store string) error {
 	return nil
 }
 
-// isReplaced reports whether another graph is in the place of the run's own: neither the graph that it was
-// trained on nor a later version of that.
+// isReplaced reports whether another graph has replaced the run's own: neither the graph on which it was
+// trained nor a later version of it.
 func (r *Request) isReplaced() (is bool, err error) {
 	if r.compared == "" || r.compared != r.Graph {
 		if r.replaced, err = Replaced(r.Graph, r.graphID); err == nil {
@@ -234,8 +235,8 @@ func (r *Request) isReplaced() (is bool, err error) {
 	return r.replaced, err
 }
 
-// Replaced reports whether a store is neither the one with the ID nor a later version of it. An empty ID, of
-// an earlier version of weft, tells nothing.
+// Replaced reports whether a store is neither the one with that ID nor a later version of it. An empty ID,
+// from an earlier version of weft, tells nothing.
 func Replaced(store, id string) (bool, error) {
 	if id == "" {
 		return false, nil
@@ -244,8 +245,8 @@ func Replaced(store, id string) (bool, error) {
 	return err == nil && !is, err
 }
 
-// WarnChanged warns where another graph is in the place of the run's own, or where the files that this graph
-// was made of have changed since.
+// WarnChanged warns if another graph has replaced the run's own, or if the files from which that graph was
+// made have changed since.
 func (r *Request) WarnChanged(command string, notes io.Writer) error {
 	if changed := datasets.Outdated(r.Graph); len(changed) > 0 {
 		source := datasets.RecordedFiles(r.Graph)[0]
@@ -262,7 +263,7 @@ func (r *Request) WarnChanged(command string, notes io.Writer) error {
 	return err
 }
 
-// HasGraph refuses the run's own graph, unless args name another, if the run names none that is there.
+// HasGraph refuses the run's own graph if the run names none, or it is gone, unless args name another graph.
 func (r *Request) HasGraph(command string, args []string) error {
 	record := filepath.Join(args[0], "run.json")
 	give := "weft " + command + " " + refusal.ShellWord(args[0]) + " STORE"
@@ -276,7 +277,7 @@ func (r *Request) HasGraph(command string, args []string) error {
 	return nil
 }
 
-// ReadWeights reads the weights, and which columns they were trained on.
+// ReadWeights reads the weights, and on which columns they were trained.
 func (r *Request) ReadWeights() (weights nn.State, err error) {
 	if weights, err = nn.ReadState(r.Weights); err == nil {
 		r.Columns, err = rundir.ColumnsOf(r.Weights)
@@ -289,8 +290,8 @@ func (r *Request) ReadWeights() (weights nn.State, err error) {
 	return nil, err
 }
 
-// MatchRelations refuses a store of other relations than those that R-GCN was trained on, or of another
-// order: its weights know them by their numbers alone.
+// MatchRelations refuses a store whose relations, or their order, differ from those on which R-GCN was
+// trained, because its weights know them only by number.
 func (r *Request) MatchRelations(store string) error {
 	if r.Options.Model != "rgcn" || r.relations == nil {
 		return nil
@@ -305,7 +306,7 @@ func (r *Request) MatchRelations(store string) error {
 }
 
 // Fits has the job bring the features of its graph into the form that the weights expect. It refuses weights
-// that another program named otherwise, and weights for other features.
+// with another program's names, and weights for other features.
 func (r *Request) Fits(job *train.Job, weights nn.State, notes io.Writer) error {
 	err := data.TrainedOn(job, r.Columns, cmp.Or(r.Run, r.Weights), r.Graph, notes)
 	if err != nil {
@@ -320,7 +321,7 @@ func (r *Request) Fits(job *train.Job, weights nn.State, notes io.Writer) error 
 			r.Weights, names[0])
 	}
 	if features == 0 {
-		features = r.Options.NodeEmbedding // learned
+		features = r.Options.NodeEmbedding // they are learned
 	}
 	n, outputs := r.Options.Widths(weights)
 	if more := r.Options.InputColumns(features, outputs) - features; n > 0 && n != features+more {
@@ -331,7 +332,7 @@ func (r *Request) Fits(job *train.Job, weights nn.State, notes io.Writer) error 
 	return nil
 }
 
-// sameFeatures is the way out for a graph with another number of features than the weights have.
+// sameFeatures is the way out if a graph has another number of features than the weights.
 func (r *Request) sameFeatures(number int) string {
 	these := ui.Counted(number, "feature", "features")
 	switch {
@@ -345,7 +346,7 @@ func (r *Request) sameFeatures(number int) string {
 		" was trained on, in the same order"
 }
 
-// AdmitsAddition refuses settings with which nothing can be added.
+// AdmitsAddition refuses settings with which nothing can be added to the graph.
 func (r *Request) AdmitsAddition() error {
 	switch o := r.Options; {
 	case o.Workers > 1:

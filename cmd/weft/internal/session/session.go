@@ -28,25 +28,25 @@ type Session struct {
 	Job       *train.Job
 	Of        data.Source
 	Store     string
-	Validated *Session     // on another graph; nil: on the same
-	Stored    *Stored      // of Hold, on the first rank; nil: it was not called
-	whole     *graph.Graph // opened beside the partitions; nil: it is not
-	dry       bool         // as its Opening
+	Validated *Session     // the session of the validation graph; nil: it is the same graph
+	Stored    *Stored      // what Hold keeps, on the first rank; nil: it was not called
+	whole     *graph.Graph // the whole graph, opened in addition to the partitions; nil: it is not
+	dry       bool         // Opening.Dry
 }
 
 // Opening says how a session is opened.
 type Opening struct {
-	Admit func(store string) error // may refuse the store, before partitions are made; nil: none is refused
-	Check func(*graph.Graph) error // may refuse the graph, before partitions are made; nil: none is refused
-	// Apart says that each process has the graph, and divides it in memory.
+	Admit func(store string) error // may refuse the store, before partitions are made; nil: it refuses none
+	Check func(*graph.Graph) error // may refuse the graph, before partitions are made; nil: it refuses none
+	// Apart says that each process has the graph and divides it in memory.
 	Apart bool
-	// Dry says that the session is for a plan. Partitions of a large graph that are not stored are streamed,
+	// Dry says that the session is for a plan. If a large graph has no stored partitions, they are streamed,
 	// and not kept.
 	Dry bool
 }
 
 // Open opens the graph for the mesh of the options: the whole graph for one partition, else its partitions.
-// It makes partitions that are not stored.
+// If there are no stored ones, it makes them.
 func Open(
 	parent context.Context, r cli.Ranks, of data.Source, o *setting.Resolved, show io.Writer, how Opening,
 ) (s *Session, err error) {
@@ -115,7 +115,7 @@ func Open(
 	})
 }
 
-// DivideOnce makes the partitions that no store keeps, once for the plan and the run.
+// DivideOnce makes, once for the plan and the run, the partitions that no store keeps.
 func DivideOnce(ctx context.Context, r *setting.Resolved, jobs ...*train.Job) (err error) {
 	for _, j := range jobs {
 		if j != nil && j.Graph != nil && r.Mesh.Partitions > 1 {
@@ -127,7 +127,7 @@ func DivideOnce(ctx context.Context, r *setting.Resolved, jobs ...*train.Job) (e
 	return nil
 }
 
-// Close closes the graphs of the session. What reads partitions closes them itself.
+// Close closes the graphs of the session. Whoever reads partitions closes them itself.
 func (s *Session) Close() {
 	for _, g := range []*graph.Graph{s.Job.Graph, s.whole} {
 		if g != nil {
@@ -142,7 +142,7 @@ func (s *Session) Close() {
 	}
 }
 
-// Graph is the whole graph, which is opened where the job has partitions.
+// Graph is the whole graph. If the job has partitions, it is opened for this.
 func (s *Session) Graph() (g *graph.Graph, err error) {
 	if s.Job.Graph != nil {
 		return s.Job.Graph, nil
@@ -164,7 +164,7 @@ func openDivided(store string, o *setting.Options) (g *graph.Graph, err error) {
 	return g, nil
 }
 
-// divideParts gives stored partitions the split of the whole graph, which the options draw.
+// divideParts gives stored partitions the split that the options draw for the whole graph.
 func (s *Session) divideParts() error {
 	g, err := s.Graph()
 	if err != nil {
@@ -193,7 +193,7 @@ func (s *Session) divideParts() error {
 	return nil
 }
 
-// changeParts changes what is known of the whole graph, and the values of each partition once it is open.
+// changeParts changes what is known about the whole graph, and the values of each partition once it is open.
 func (s *Session) changeParts(whole func(*partition.Whole), values func(*partition.Values)) {
 	parts := *s.Job.Parts
 	open := parts.Open
@@ -215,7 +215,7 @@ func (s *Session) changeParts(whole func(*partition.Whole), values func(*partiti
 // Counts are the counts of the whole graph.
 func (s *Session) Counts() partition.Whole { return s.Job.Counts() }
 
-// UntilSignal is the context of work that keeps nothing where a signal ends it; lost says what.
+// UntilSignal is the context of work that keeps nothing if a signal ends it; lost says what is lost.
 func (s *Session) UntilSignal(
 	cmd *cobra.Command, lost string, lastWords func(),
 ) (ctx context.Context, stop func()) {
@@ -225,7 +225,7 @@ func (s *Session) UntilSignal(
 	}, lastWords)
 }
 
-// Failed is the error of work on the graph, or interrupted where a signal has ended it.
+// Failed is the error of work on the graph; it is interrupted if a signal has ended the work.
 func (s *Session) Failed(err, interrupted error) error {
 	if errors.Is(err, context.Canceled) {
 		return s.Part(interrupted)
@@ -236,15 +236,15 @@ func (s *Session) Failed(err, interrupted error) error {
 	return data.About(s.Of, Advised(err))
 }
 
-// OpenValidation gives the job the graph that its model is validated on, if the options name one. Classes are
-// numbered as in the graph of the session, and others are refused.
+// OpenValidation gives the job the validation graph, if the options name one. Its classes are numbered as in
+// the graph of the session. It refuses other classes.
 func (s *Session) OpenValidation(ctx context.Context, o *setting.Resolved, show io.Writer) error {
 	if o.Validate == "" {
 		return nil
 	}
 	other, err := Open(ctx, s.Ranks, data.Source{Name: o.Validate}, o, show, Opening{Dry: s.dry})
 	if refusal.Is(err) {
-		err = fmt.Errorf("--validate %w", err) // which begins with the graph
+		err = fmt.Errorf("--validate %w", err) // the error begins with the graph
 	}
 	if err != nil {
 		return err
@@ -275,7 +275,7 @@ func storedPartitions(store string, k int, o *setting.Options) (partition.Descri
 }
 
 // preparePartition makes sure that the store has that number of partitions. If nothing can be stored, a
-// single process makes them in memory: the job then has the graph.
+// single process makes them in memory, and the job has the graph.
 func (s *Session) preparePartition(parent context.Context, how Opening, k int, show io.Writer) error {
 	store, job := s.Store, s.Job
 	o := &job.Options
@@ -299,7 +299,7 @@ func (s *Session) preparePartition(parent context.Context, how Opening, k int, s
 	if err != nil {
 		return err
 	}
-	divided := *g // what is stored are partitions of the graph as it is
+	divided := *g // the stored partitions are of the graph as it is
 	err = o.Divide(&divided)
 	if err == nil && how.Check != nil {
 		err = how.Check(&divided)
@@ -346,7 +346,7 @@ func (s *Session) preparePartition(parent context.Context, how Opening, k int, s
 	return cmp.Or(cli.Heard(ctx, stop), err)
 }
 
-// refuseDGL says which of DGL's partitions a store has, if those asked for are missing.
+// refuseDGL says which of DGL's partitions a store has, if the wanted ones are missing.
 func refuseDGL(store string) error {
 	all, err := partition.List(store)
 	if err != nil {
@@ -362,7 +362,7 @@ func refuseDGL(store string) error {
 		"a graph that DGL divided", store)
 }
 
-// PartitionMethod is the method of the partitions to take, "" for any.
+// PartitionMethod is the method of the partitions to take; "": any.
 func PartitionMethod(o *setting.Options) string {
 	if o.Partition == setting.Defaults().Partition {
 		return ""
@@ -370,7 +370,7 @@ func PartitionMethod(o *setting.Options) string {
 	return o.Partition
 }
 
-// Advised adds to an error of memory that was refused how to find out what is needed.
+// Advised adds to an error of refused memory how to find out what is needed.
 func Advised(err error) error {
 	if errors.As(err, &tensor.OutOfMemory{}) {
 		return fmt.Errorf("%w; see what the run needs with weft train --show-plan", err)

@@ -9,14 +9,14 @@ import (
 	"weft/train/setting"
 )
 
-// Stored are the stores of a session as they were when it was opened, whatever takes their place meanwhile.
+// Stored are the stores of a session as they were when it was opened, even if others take their place.
 type Stored struct {
-	ID     string // of the graph's, by graph.ID
+	ID     string // the graph.ID of the graph's store
 	graphs []*graph.Graph
-	sum    string // "": not known yet
+	sum    string // "": not computed yet
 }
 
-// Stores are that of the session's graph and, if there is one, that of the graph to validate on.
+// Stores are the store of the session's graph and, if there is one, of the validation graph.
 func (s *Session) Stores() []string {
 	if s.Validated == nil {
 		return []string{s.Store}
@@ -43,7 +43,7 @@ func (s *Session) Hold(before string) error {
 	})
 }
 
-// Checksum is that of the graphs. It reads all of them.
+// Checksum is the checksum of the graphs. It reads all of them.
 func (s *Stored) Checksum() (string, error) {
 	if s.sum != "" {
 		return s.sum, nil
@@ -60,8 +60,8 @@ func (s *Stored) Checksum() (string, error) {
 	return s.sum, nil
 }
 
-// Learned is the graph that is learned of, divided as by the settings: one with edges in the place of
-// vertices, where labels of edges are learned.
+// Learned is the graph as the task sees it, divided by the settings: if labels of edges are learned, edges
+// take the place of vertices.
 func (s *Stored) Learned(o *setting.Options) (*graph.Graph, error) {
 	g := s.graphs[0].Copy()
 	if err := o.Divide(g); err != nil {
@@ -71,8 +71,8 @@ func (s *Stored) Learned(o *setting.Options) (*graph.Graph, error) {
 	return g, nil
 }
 
-// ClassNames are the names of the classes that are learned of the graph in their order, those of edges by the
-// column of their labels; nil: they have none.
+// ClassNames are the names of the learned classes in their order; nil: they have none. edgeLabel is the
+// column of labels of edges.
 func (s *Stored) ClassNames(edgeLabel string) []string {
 	g, _ := s.graphs[0].LearnsEdges(edgeLabel)
 	return g.Labels.Names

@@ -20,9 +20,9 @@ import (
 	"weft/train/setting"
 )
 
-// settle are the settings of a run. With --parallel auto they have a mesh of as many workers as the one that
-// choose finds may have. A run that continues has its mesh and its partitions; run is nil for one that
-// begins.
+// settle returns the settings of a run. With --parallel auto they have a mesh of as many workers as the mesh
+// that choose finds may have. A run that continues keeps its mesh and its partitions. run is nil for a run
+// that begins.
 func (t *trainCommand) settle(run *resumption) (r *setting.Resolved, auto bool, err error) {
 	o, err := t.settings.Merge()
 	if err == nil && o.Partitions == setting.AutoPartitions {
@@ -62,7 +62,7 @@ func cardsOf(d setting.Device) ([]int, error) {
 	return numbers, train.AboutDevice(d, err)
 }
 
-// on are the settings on a mesh. Those of other axes have their defaults, unless they were given.
+// on are the settings on a mesh. Settings of other axes have their defaults, unless they were given.
 func (t *trainCommand) on(parallel string) (*setting.Resolved, error) {
 	o, err := t.settings.Merge()
 	if err != nil {
@@ -74,8 +74,8 @@ func (t *trainCommand) on(parallel string) (*setting.Resolved, error) {
 	return o.Resolve(given...)
 }
 
-// choose takes the fastest exact mesh that meets the memory limit, as the first rank predicts it, and says
-// so. All ranks call it together.
+// choose takes the fastest exact mesh that meets the memory limit, as the first rank predicts, and says which
+// it is. All ranks call it together.
 func (t *trainCommand) choose(cmd *cobra.Command, r cli.Ranks, dataset string,
 	settings *setting.Resolved,
 ) (*setting.Resolved, error) {
@@ -111,7 +111,7 @@ func (t *trainCommand) fastest(cmd *cobra.Command, r cli.Ranks, dataset string, 
 		return "", data.About(t.source(dataset), err)
 	}
 	p, counts := planning.GraphPlanner(o, t.settings.GivenNames(), g, dataset, store, show), []int{workers}
-	listed, _ := o.Device.Cards() // of several each has a worker
+	listed, _ := o.Device.Cards() // each of several cards has a worker
 	if r.Comm.Size() == 1 && workers > 1 && len(listed) < 2 {
 		counts = []int{1, workers}
 	}
@@ -124,7 +124,7 @@ func (t *trainCommand) fastest(cmd *cobra.Command, r cli.Ranks, dataset string, 
 		if m.Card, err = planner.MeasureCard(cards[0], p.Cache); err != nil {
 			return "", train.AboutDevice(o.Device, err)
 		}
-		if m.Cards = len(cards); r.Comm.Size() == 1 { // messages pass the host's memory, and no link
+		if m.Cards = len(cards); r.Comm.Size() == 1 { // messages pass through the host's memory, and no link
 			m.Links = planner.Links{}
 		}
 	}
@@ -141,7 +141,7 @@ func (t *trainCommand) fastest(cmd *cobra.Command, r cli.Ranks, dataset string, 
 			return "", data.About(t.source(dataset), err)
 		}
 		refused = append(refused, not...)
-		for _, mesh := range meshes { // the fastest of those planned on the graph is the fastest of all
+		for _, mesh := range meshes { // the fastest of the meshes planned on the graph is the fastest of all
 			if !mesh.ByCounts && (best == nil || mesh.Times.Epoch < best.Times.Epoch) {
 				best = &mesh
 			}

@@ -21,7 +21,7 @@ import (
 	"weft/train/setting"
 )
 
-// eachFile calls check for each file that is written beside those of the run, until one is refused.
+// eachFile calls check for each file that is written in addition to those of the run, until one is refused.
 func (t *trainCommand) eachFile(check func(flag, path string) error) (err error) {
 	for _, file := range [][2]string{{"trace", t.trace}, {"embeddings", t.embeddings}} {
 		if err == nil && file[1] != "" {
@@ -31,8 +31,8 @@ func (t *trainCommand) eachFile(check func(flag, path string) error) (err error)
 	return err
 }
 
-// checkBeside refuses, before any work, a file beside those of the run that could not be written, is read, or
-// is another file of the run.
+// checkBeside refuses, before any work, such a file if it could not be written, is an input, or is another
+// file of the run.
 func (t *trainCommand) checkBeside(settings *setting.Resolved) error {
 	err := t.eachFile(func(flag, path string) error {
 		for _, other := range rundir.Paths(t.out) {
@@ -85,7 +85,7 @@ func (t *trainCommand) writeTrace(show io.Writer, run *rundir.Run, traced *trace
 	return nil
 }
 
-// profile begins the CPU profile that --cpuprofile asks for, on the first rank. stop ends it.
+// profile begins the CPU profile for which --cpuprofile asks, on the first rank. stop ends it.
 func (t *trainCommand) profile(r cli.Ranks) (stop func(), err error) {
 	stop = func() {}
 	if t.cpuProfile == "" {
@@ -114,7 +114,7 @@ func (t *trainCommand) profile(r cli.Ranks) (stop func(), err error) {
 	return stop, err
 }
 
-// firstError keeps the first error of what is written, for a writer that asks for none.
+// firstError keeps the first error of a write, for a writer that checks for none.
 type firstError struct {
 	to  io.Writer
 	err error
@@ -126,8 +126,8 @@ func (w *firstError) Write(p []byte) (int, error) {
 	return n, err
 }
 
-// takeEmbeddings has the job's embeddings written, and returns what says whether they are. As the results of
-// the run do not depend on them, an error waits until these are there.
+// takeEmbeddings has the job's embeddings written. The function that it returns says whether they were. As
+// the results of the run do not depend on them, an error waits until the results are there.
 func (t *trainCommand) takeEmbeddings(s *session.Session, job *train.Job, o *setting.Resolved) (func() error,
 	error,
 ) {
@@ -145,7 +145,7 @@ func (t *trainCommand) takeEmbeddings(s *session.Session, job *train.Job, o *set
 	var written error
 	job.OnEmbeddings = func(rows train.Rows) error {
 		if written = predictions.Write(t.embeddings, rows, of); written != nil {
-			for range rows.Each { // take the rest
+			for range rows.Each { // read the rest
 			}
 		}
 		return nil

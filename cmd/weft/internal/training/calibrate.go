@@ -11,8 +11,8 @@ import (
 	"weft/train/task"
 )
 
-// calibrated fits the probabilities of a finished run, whose predictions are in that file, and finds its best
-// thresholds, on the rows that validate.
+// calibrated fits the probabilities of a finished run and finds its best thresholds, on the validation rows.
+// predictions is the file with its predictions.
 func calibrated(run *rundir.Run, predictions string, stored *session.Stored, o *setting.Options) (err error) {
 	if o.Task == task.Link || o.Validate != "" {
 		return nil

@@ -12,11 +12,11 @@ import (
 	"weft/train/task"
 )
 
-// dated notes that edges have dates which their split does not use: the model is then tested on edges as old
-// as those that it was trained on. "": a column divides the edges, or they have no dates. imports says that
-// the command imports the graph itself.
+// dated notes that edges have dates which their split does not use, so that the model is tested on edges as
+// old as those on which it was trained. "": a column divides the edges, or they have no dates. imports says
+// that the command imports the graph itself.
 func dated(g *graph.Graph, o *setting.Options, imports bool) string {
-	if o.Task != task.Edge || o.PassMessages == task.PassEarlier { // which is refused without dates
+	if o.Task != task.Edge || o.PassMessages == task.PassEarlier { // this is refused without dates
 		return ""
 	}
 	_, r := g.LearnsEdges(o.EdgeLabel)
@@ -47,10 +47,10 @@ func dated(g *graph.Graph, o *setting.Options, imports bool) string {
 	return ""
 }
 
-// laterDates are the days from which on a fifth of the edges with labels validates, and the last fifth tests,
-// as a split by time has them; START,END where these are the same day, or no edge has a label.
+// laterDates are the days from which on a fifth of the labelled edges validates, and the last fifth tests, as
+// in a split by time. They are "START,END" if these are the same day, or no edge has a label.
 func laterDates(r *graph.Relation, place int, offset float64) string {
-	const most = 1 << 16 // edges looked at
+	const most = 1 << 16 // most edges that are looked at
 	edges := len(r.Sources)
 	var days []float64
 	for k := 0; k < edges; k += 1 + edges/most {

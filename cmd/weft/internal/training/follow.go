@@ -12,8 +12,8 @@ import (
 	"weft/internal/refusal"
 )
 
-// follower is a program that follows a run, or those of a sweep, with --follow: it is told each epoch, and
-// answers with a line. A nil follower is nobody.
+// follower is a program that follows a run, or the runs of a sweep, with --follow: it is told each epoch, and
+// answers with a line. A nil follower does nothing.
 type follower struct {
 	out     io.Writer
 	answers *bufio.Reader // nil: it does not answer
@@ -21,7 +21,7 @@ type follower struct {
 	stopped bool // an answer has ended a run
 }
 
-// newFollower is the follower at the other ends of standard output and input, where it is asked for.
+// newFollower is the follower at the other ends of standard output and input, if one is asked for.
 func newFollower(cmd *cobra.Command, asked bool) *follower {
 	if !asked {
 		return nil
@@ -32,7 +32,7 @@ func newFollower(cmd *cobra.Command, asked bool) *follower {
 	}
 }
 
-// checkFollow refuses --follow where results are not printed for programs.
+// checkFollow refuses --follow if results are not printed for programs.
 func checkFollow(follow, json bool) error {
 	if follow && !json {
 		return refusal.Errorf("--follow: prints for programs; give --json, too")
@@ -40,8 +40,8 @@ func checkFollow(follow, json bool) error {
 	return nil
 }
 
-// epoch tells an epoch, and waits for the answer, as long as there is an end of standard input to wait for.
-// It reports whether the answer ends the run.
+// epoch tells an epoch and waits for the answer, as long as standard input is open. It reports whether the
+// answer ends the run.
 func (f *follower) epoch(e json.Marshaler) (stops bool) {
 	if f == nil {
 		return false
@@ -51,7 +51,7 @@ func (f *follower) epoch(e json.Marshaler) (stops bool) {
 	}
 	line, err := f.answers.ReadString('\n')
 	switch {
-	case err != nil: // the end
+	case err != nil: // the end of standard input
 		f.answers = nil
 	case line == "stop\n":
 		f.stopped = true

@@ -26,18 +26,18 @@ import (
 
 // resumption is a run that continues.
 type resumption struct {
-	path   string // of its directory
-	graph  string // dataset or store
+	path   string // the path of its directory
+	graph  string // a dataset or a store
 	state  rundir.State
-	before setting.Options // with which it ran last
+	before setting.Options // the options with which it ran last
 	from   *checkpoint.Checkpoint
-	record train.Record // of from
+	record train.Record // the record in from
 	dir    *rundir.Dir  // on rank 0
 }
 
 const resumeAuto = "auto"
 
-// findRun finds the run that --resume names; nil: a new run begins. With auto it is the one in the directory
+// findRun finds the run that --resume names; nil: a new run begins. With auto it is the run in the directory
 // that --out names, if there is one.
 func (t *trainCommand) findRun(args []string) (r *resumption, err error) {
 	switch {
@@ -87,12 +87,12 @@ func (t *trainCommand) findRun(args []string) (r *resumption, err error) {
 	return r, r.findGraph(t.source(args[0]), other)
 }
 
-// resumeRun continues a run, or tells that it has ended. opened is as for train.
+// resumeRun continues a run, or says that it has ended. opened is as in train.
 func (t *trainCommand) resumeRun(
 	cmd *cobra.Command, r cli.Ranks, run *resumption, settings *setting.Resolved, opened *session.Session,
 ) (err error) {
 	show := ui.ProgressOf(cmd, t.json)
-	// Rank 0 decides: the others may see files of the run that a file system has cached
+	// Rank 0 decides: the others may see files of the run that a file system has cached.
 	ended, err := cli.Decided(r, func() (bool, error) {
 		done, err := run.finished(settings)
 		if done == nil || err != nil {
@@ -114,7 +114,7 @@ func (t *trainCommand) resumeRun(
 	settings, err = run.open(r, settings, cmd.ErrOrStderr())
 	if run.dir != nil {
 		defer func() {
-			if run.dir != nil { // nothing was done
+			if run.dir != nil { // nothing has been done
 				run.dir.Discard()
 			}
 		}()
@@ -128,9 +128,9 @@ func (t *trainCommand) resumeRun(
 	return t.train(cmd, r, run.graph, settings, run, opened)
 }
 
-// findGraph finds the graph to continue on: that of the run, which the graph given has to be. If it is not
-// there any more, the one given says where it is now, or is a store of the same contents; checksums tell
-// whether it is the same. other is what to do in place of giving that graph.
+// findGraph finds the graph on which to continue: the graph of the run, which a given graph must be, too. If
+// it is gone, the given graph says where it is now, or is a store with the same contents; checksums tell
+// whether it is the same. other says what to do in place of giving that graph.
 func (r *resumption) findGraph(given data.Source, other string) error {
 	r.graph = r.state.Store
 	if !cli.IsFolder(r.graph) {
@@ -150,7 +150,7 @@ func (r *resumption) findGraph(given data.Source, other string) error {
 	return nil
 }
 
-// init is how a run of another graph begins with the weights of this one, if it has some.
+// init says how a run on another graph begins with the weights of this one, if it has any.
 func (r *resumption) init() string {
 	if _, err := os.Stat(filepath.Join(r.path, setting.WeightsFile)); err != nil {
 		return ""
@@ -158,7 +158,7 @@ func (r *resumption) init() string {
 	return "; --init " + refusal.ShellWord(r.path) + " begins a new run with its weights"
 }
 
-// sameStores reports whether two paths are those of stores of one graph.
+// sameStores reports whether two paths are of stores of one graph.
 func sameStores(a, b string) bool {
 	if !cli.IsStore(a) || !cli.IsStore(b) {
 		return false
@@ -171,8 +171,8 @@ func sameStores(a, b string) bool {
 	return err == nil && one == other
 }
 
-// checkMoved refuses a graph in the place of one that is not there any more, if the run's last checkpoint is
-// of other contents.
+// checkMoved refuses a graph, given in place of one that is gone, if the run's last checkpoint is of other
+// contents.
 func (r *resumption) checkMoved() (err error) {
 	folder := filepath.Join(r.path, rundir.Checkpoints)
 	epochs, err := checkpoint.Epochs(folder)
@@ -197,7 +197,7 @@ func (r *resumption) checkMoved() (err error) {
 	return err
 }
 
-// agree fails where the ranks have found different runs; nil: a new one.
+// agree fails if the ranks have found different runs; nil: a new run.
 func (r *resumption) agree(all cli.Ranks) error {
 	mine, path := "", ""
 	if r != nil {
@@ -213,7 +213,7 @@ func (r *resumption) agree(all cli.Ranks) error {
 func (r *resumption) finished(o *setting.Resolved) (*rundir.Run, error) {
 	run, _, _, err := rundir.Read(r.path)
 	if err != nil || run.Interrupted {
-		return nil, nil //nolint:nilerr // a run without a whole record goes on, and writes it
+		return nil, nil //nolint:nilerr // a run without a whole record goes on, and writes one
 	}
 	if err := r.continues(o); err != nil {
 		return nil, err
@@ -233,7 +233,7 @@ func (r *resumption) finished(o *setting.Resolved) (*rundir.Run, error) {
 	return &run, nil
 }
 
-// checkGraph refuses a run whose graph is not there.
+// checkGraph refuses a run whose graph is gone.
 func (r *resumption) checkGraph() error {
 	if r.graph == "" && r.state.Lost != nil {
 		return refusal.Errorf("%w; its last checkpoint can continue, on the graph of the run: weft train STORE --resume %s",
@@ -275,8 +275,8 @@ func (r *resumption) open(ranks cli.Ranks, o *setting.Resolved,
 }
 
 // settings checks the settings with which the run is to continue. Three settings stay as they were unless
-// they are given: the number of chunks of a pipeline, which states of edges are kept, and partitions that are
-// still stored.
+// they are given: the number of chunks of a pipeline, which states of edges are kept, and the partitions, if
+// they are still stored.
 func (r *resumption) settings(o *setting.Resolved) (settings *setting.Resolved, err error) {
 	if r.from == nil {
 		return o, r.continues(o)
@@ -310,7 +310,7 @@ func (r *resumption) settings(o *setting.Resolved) (settings *setting.Resolved, 
 	return o, o.CheckContinues(&before, m)
 }
 
-// methodOf is the method of the stored partitions with an id, "" if there are none.
+// methodOf is the method of the stored partitions with an id; "": there are none.
 func (r *resumption) methodOf(id string) (string, error) {
 	all, err := partition.List(r.graph)
 	for _, d := range all {
@@ -321,7 +321,7 @@ func (r *resumption) methodOf(id string) (string, error) {
 	return "", err
 }
 
-// line says where the run continues, of so many epochs.
+// line says where the run continues, of epochs epochs.
 func (r *resumption) line(epochs int) string {
 	if r.from == nil {
 		return r.path + ": no checkpoint; the run begins again"
@@ -335,7 +335,7 @@ func (r *resumption) tooFew(o *setting.Resolved, done int) error {
 		o.Epochs, r.path, done)
 }
 
-// continues refuses settings that differ from those of the run and may not change.
+// continues refuses settings that differ from the run's and may not change.
 func (r *resumption) continues(o *setting.Resolved) error {
 	before, err := r.before.Resolve()
 	if err != nil {
@@ -344,8 +344,7 @@ func (r *resumption) continues(o *setting.Resolved) error {
 	return o.CheckContinues(&r.before, before.Mesh)
 }
 
-// checkStore refuses graphs that have changed: the one to train on and, if there is one, the one to validate
-// on.
+// checkStore refuses graphs that have changed: the training graph and, if there is one, the validation graph.
 func (r *resumption) checkStore(s *session.Session) error {
 	now, err := s.Stored.Checksum()
 	if err == nil && now != r.record.Store {
@@ -356,7 +355,7 @@ func (r *resumption) checkStore(s *session.Session) error {
 	return err
 }
 
-// checksum is that of the graphs in some stores.
+// checksum is the checksum of the graphs in some stores.
 func checksum(stores ...string) (string, error) {
 	var sums []string
 	for _, store := range stores {

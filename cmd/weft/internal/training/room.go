@@ -12,8 +12,8 @@ import (
 
 // Whether this machine's memory and disks have room for a planned run.
 
-// checkMachine refuses a plan without a memory limit if its workers on this machine (0: all) need more memory
-// than the machine has.
+// checkMachine refuses a plan without a memory limit if its workers on this machine need more memory than the
+// machine has. here is their number; 0: all.
 func checkMachine(p *plan.Plan, o *setting.Options, here int) error {
 	machine, all := cli.MachineMemory(), int64(0)
 	for worker, tensors := range p.PeakTensorBytes {
@@ -30,8 +30,8 @@ func checkMachine(p *plan.Plan, o *setting.Options, here int) error {
 	return nil
 }
 
-// checkDisk refuses a folder whose disk has less room than what rests there of the workers on this machine;
-// here as for checkMachine.
+// checkDisk refuses a folder if its disk has less room than what rests there of the workers on this machine.
+// here is as in checkMachine.
 func checkDisk(p *plan.Plan, dir string, here int) error {
 	rests := resting(p, here)
 	if dir == "" || rests == 0 {
@@ -49,7 +49,7 @@ func checkDisk(p *plan.Plan, dir string, here int) error {
 	return nil
 }
 
-// resting is what rests on disk of the workers on this machine (0: all).
+// resting is the bytes that rest on disk, of the workers on this machine. here is their number; 0: all.
 func resting(p *plan.Plan, here int) int64 {
 	if here > 0 {
 		return p.DiskBytes() / int64(len(p.Workers)) * int64(here)
@@ -57,8 +57,8 @@ func resting(p *plan.Plan, here int) int64 {
 	return p.DiskBytes()
 }
 
-// checkResults refuses a run directory whose disk has less room than the results take, beside what rests
-// there; here as for checkMachine.
+// checkResults refuses a run directory if its disk has less room than the results take, with what rests
+// there. here is as in checkMachine.
 func checkResults(p *plan.Plan, out, rests string, here int) error {
 	free, known, err := atomicfile.Free(out)
 	if err != nil || !known {

@@ -29,7 +29,7 @@ import (
 	"weft/train/setting"
 )
 
-// train begins a run, or continues one. opened is that of several runs; nil: the graph is to be opened.
+// train begins a run, or continues one. opened is the session of several runs; nil: the graph must be opened.
 func (t *trainCommand) train(
 	cmd *cobra.Command, r cli.Ranks, dataset string, settings *setting.Resolved, run *resumption,
 	opened *session.Session,
@@ -87,7 +87,7 @@ func (t *trainCommand) train(
 	progress := ui.NewProgress(show, &settings.Options)
 	defer progress.End()
 	var made atomic.Pointer[rundir.Dir]
-	// Here, as no signal may end a process that has begun a folder
+	// This begins here, as no signal may end a process that has begun a folder.
 	ctx, stop := UntilStopped(cmd.Context(), r, &made, store, progress)
 	defer stop()
 	dir, events, err := t.directory(cmd, r, run, started, job, said.Plan, opened)
@@ -102,7 +102,7 @@ func (t *trainCommand) train(
 	job.Checkpoints.KeepFree = said.ResultBytes
 	warn := func(format string, args ...any) { progress.Warn(cmd.ErrOrStderr(), format, args...) }
 	job.Started, job.Checkpoints.OnSaved = ui.ProcessStart, func(s train.Saved) {
-		if s.Err != nil && !dir.Gone() { // else the run says so itself
+		if s.Err != nil && !dir.Gone() { // otherwise the run itself says so
 			warn("no checkpoint of epoch %d: %v; the run goes on", s.Epoch, s.Err)
 		}
 	}
@@ -191,13 +191,13 @@ func (t *trainCommand) train(
 		return r.Part(fmt.Errorf("%w; the results of epoch %d, the best before, are in %s", result.Diverged,
 			result.BestEpoch, t.out))
 	}
-	if result.Interrupted() && (!stopped || t.of == nil) { // of several runs the others go on
+	if result.Interrupted() && (!stopped || t.of == nil) { // when one of several runs ends, the others go on
 		return r.Part(t.interrupted(result, &settings.Options))
 	}
 	return nil
 }
 
-// warnOutdated says that the files which the store of a run was made of have changed.
+// warnOutdated warns that the files have changed from which the store of a run was made.
 func warnOutdated(warnings io.Writer, store string) {
 	if changed := datasets.Outdated(store); len(changed) > 0 {
 		fmt.Fprintf(warnings, "weft: warning: %s: has changed since the run began, which continues on the "+
@@ -205,8 +205,8 @@ func warnOutdated(warnings io.Writer, store string) {
 	}
 }
 
-// columnsOfStart are the columns of what training starts from: of the checkpoint that a run continues from,
-// or of initial weights; nil: none, or none are known.
+// columnsOfStart are the columns of what training starts from: of the checkpoint from which a run continues,
+// or of initial weights; nil: there are none, or they are unknown.
 func columnsOfStart(settings *setting.Resolved, run *resumption) (columns.ByType, error) {
 	switch {
 	case run != nil && run.from != nil:
@@ -254,7 +254,7 @@ func (t *trainCommand) plan(cmd *cobra.Command, r cli.Ranks, dataset string, job
 		cli.CheckFiles((settings.Mesh.Workers()+r.Comm.Size()-1)/r.Comm.Size())))
 }
 
-// checkpoints say where the run keeps its checkpoints, and which it continues from. It refuses to continue on
+// checkpoints say where the run keeps its checkpoints, and from which it continues. It refuses to continue on
 // a graph that has changed.
 func (t *trainCommand) checkpoints(s *session.Session, job *train.Job, run *resumption) (*train.Checkpoints,
 	error,
@@ -269,7 +269,7 @@ func (t *trainCommand) checkpoints(s *session.Session, job *train.Job, run *resu
 	if run == nil {
 		return c, nil
 	}
-	job.Dataset = cmp.Or(run.state.Dataset, job.Dataset) // a state that was lost names none
+	job.Dataset = cmp.Or(run.state.Dataset, job.Dataset) // a lost state names no dataset
 	if c.From = run.from; c.From == nil {
 		return c, nil
 	}
@@ -278,8 +278,8 @@ func (t *trainCommand) checkpoints(s *session.Session, job *train.Job, run *resu
 	})
 }
 
-// directory makes the directory of a planned run, or continues in that of run, and opens what follows the run
-// besides. It does so on the first rank alone.
+// directory makes the directory of a planned run, or continues in that of run. It also opens what follows the
+// run. It does so only on the first rank.
 func (t *trainCommand) directory(cmd *cobra.Command, r cli.Ranks, run *resumption, started time.Time,
 	job *train.Job, planned *plan.Plan, opened *session.Session,
 ) (dir *rundir.Dir, e *events, err error) {
@@ -307,7 +307,7 @@ func (t *trainCommand) directory(cmd *cobra.Command, r cli.Ranks, run *resumptio
 	}
 	err = checkResults(planned, dir.Path, job.Options.OffloadFolder(), job.LocalWorkers)
 	if err == nil {
-		e, err = t.newEvents(cmd.ErrOrStderr()) // its folder may be that of the run
+		e, err = t.newEvents(cmd.ErrOrStderr()) // its folder may be the run's
 	}
 	if err != nil {
 		dir.Discard()

@@ -28,31 +28,32 @@ import (
 
 const allSplits = "all"
 
-// several are runs that differ in their seed and split, one after the other on one graph.
+// several are runs that differ in seed and split, one after the other on one graph.
 type several struct {
 	done []*rundir.Run // on the first rank
 }
 
-// severalResults is what several runs come to: the JSON object of `weft train --seeds`. Seeds, Splits, Tests
-// and Runs have an entry for each run.
+// severalResults is what several runs give together: the JSON object of `weft train --seeds`. Seeds, Splits,
+// Tests and Runs have an entry for each run.
 type severalResults struct {
 	Seeds  []uint64 `json:"seeds"`
 	Splits []int    `json:"splits"`
 	Metric string   `json:"metric"`
-	// Means and sample deviations (n − 1) of the metric at the best epoch; null for one run
+	// ValMean and the like are means and sample deviations (n − 1) of the metric at the best epoch;
+	// deviations are null for one run.
 	ValMean       metric.Number   `json:"val_mean"`
 	ValDeviation  metric.Number   `json:"val_deviation"`
 	TestMean      metric.Number   `json:"test_mean"`
 	TestDeviation metric.Number   `json:"test_deviation"`
 	Tests         []metric.Number `json:"tests"`
-	Runs          []string        `json:"runs"` // directories
+	Runs          []string        `json:"runs"` // their directories
 	RunDir        string          `json:"run_dir"`
 }
 
 // isSeveral reports whether the command asks for several runs.
 func (t *trainCommand) isSeveral() bool { return t.seeds > 0 || t.splits != "" }
 
-// checkSeveral refuses what is not for several runs.
+// checkSeveral refuses flags that are not for several runs.
 func (t *trainCommand) checkSeveral(seeds bool) error {
 	switch {
 	case seeds && (t.seeds < 1 || t.seeds > sweep.MaxSeeds):
@@ -78,7 +79,7 @@ func (t *trainCommand) checkSeveral(seeds bool) error {
 	return nil
 }
 
-// trainSeveral trains with each seed on each split. It ends with the first run that does not come to its end.
+// trainSeveral trains with each seed on each split. It ends with the first run that does not reach its end.
 func (t *trainCommand) trainSeveral(cmd *cobra.Command, r cli.Ranks, args []string,
 	settings *setting.Resolved,
 ) error {
@@ -103,7 +104,7 @@ func (t *trainCommand) trainSeveral(cmd *cobra.Command, r cli.Ranks, args []stri
 		return folder, err
 	})
 	if created {
-		defer func() { _ = os.Remove(folder) }() // fails once a run has begun in it
+		defer func() { _ = os.Remove(folder) }() // this fails once a run has begun in it
 	}
 	if err != nil {
 		return err
@@ -125,7 +126,7 @@ func (t *trainCommand) trainSeveral(cmd *cobra.Command, r cli.Ranks, args []stri
 	return r.OnFirst(func() error { return all.finish(cmd.OutOrStdout(), folder, t.json) })
 }
 
-// members are the settings of the runs on a graph with so many splits.
+// members are the settings of the runs on a graph with stored splits.
 func (t *trainCommand) members(stored int, settings *setting.Resolved) (all []*setting.Resolved, err error) {
 	splits := []task.Split{settings.Split}
 	if t.splits != "" {
@@ -185,20 +186,20 @@ func (t *trainCommand) trainMember(
 	return t.train(cmd, r, args[0], settings, nil, opened)
 }
 
-// add takes a run that has ended, and says what it came to.
+// add takes a run that has ended, and says what it gave.
 func (s *several) add(show io.Writer, run *rundir.Run) {
 	s.done = append(s.done, run)
 	fmt.Fprintf(show, "%s: %s\n", ui.Printable(run.Summary.RunDir), best(run))
 }
 
-// best says what the best epoch of a run came to.
+// best says what the best epoch of a run gave.
 func best(run *rundir.Run) string {
 	s := &run.Summary
 	return fmt.Sprintf("best epoch %s, %s %s", ui.Count(s.BestEpoch), s.Metric,
 		ui.ValAndTest(s.Metric, s.Val, s.Test))
 }
 
-// finish writes and prints what the runs came to.
+// finish writes and prints the results of all runs.
 func (s *several) finish(out io.Writer, folder string, asJSON bool) error {
 	results := s.results(folder)
 	text, err := json.Marshal(results)
@@ -219,7 +220,7 @@ func (r *severalResults) Print(out io.Writer) {
 	t.Flush()
 }
 
-// results are those of the runs that have ended.
+// results are the results of the runs that have ended.
 func (s *several) results(folder string) severalResults {
 	results := severalResults{RunDir: folder, Metric: s.done[0].Summary.Metric}
 	var vals, tests []float64

@@ -16,8 +16,8 @@ import (
 	"weft/train/task"
 )
 
-// warnSkewed says on the first rank what skewed, frequent, few, steps and dated say of a session's graph:
-// once for several runs.
+// warnSkewed says, on the first rank and once for several runs, what skewed, frequent, few, steps and dated
+// say about a session's graph.
 func warnSkewed(warnings io.Writer, s *session.Session, o *setting.Options) error {
 	return s.OnFirst(func() error {
 		g, err := s.Graph()
@@ -38,7 +38,8 @@ func warnSkewed(warnings io.Writer, s *session.Session, o *setting.Options) erro
 	})
 }
 
-// learned are the labels and splits that a training learns, and what their rows are: vertices, or edges.
+// learned is the graph with the labels and splits that training learns, and the name of its rows: vertices,
+// or edges.
 func learned(g *graph.Graph, o *setting.Options) (of *graph.Graph, rows string) {
 	if o.Task != task.Edge {
 		return g, "vertices"
@@ -48,7 +49,7 @@ func learned(g *graph.Graph, o *setting.Options) (of *graph.Graph, rows string) 
 }
 
 // shares are the shares of the classes among the training vertices or edges, and what those rows are; nil:
-// there is no such split, or the labels are others than one class of several.
+// there is no such split, or labels are not one class of several.
 func shares(g *graph.Graph, o *setting.Options) (l *graph.Labels, of []float64, rows string) {
 	g, rows = learned(g, o)
 	l = &g.Labels
@@ -68,7 +69,7 @@ func shares(g *graph.Graph, o *setting.Options) (l *graph.Labels, of []float64, 
 	return l, of, rows
 }
 
-// metricOf is the metric that is asked for, or that the graph names; Auto: the one for its labels.
+// metricOf is the metric that is asked for, or that the graph names. Auto stands for the one of its labels.
 func metricOf(g *graph.Graph, o *setting.Options) string {
 	if o.Metric == metric.Auto && g.Metric != "" {
 		return g.Metric
@@ -76,8 +77,8 @@ func metricOf(g *graph.Graph, o *setting.Options) string {
 	return o.Metric
 }
 
-// skewed is the warning where accuracy chooses the epoch by itself, and nine tenths of the training vertices
-// or edges or more are of one class; "": there is no such class, or the metric was asked for.
+// skewed is the warning if accuracy selects the epoch by default, and at least nine tenths of the training
+// vertices or edges are of one class; "": there is no such class, or the metric was asked for.
 func skewed(g *graph.Graph, o *setting.Options) string {
 	chosen := o.Metric == metric.Auto &&
 		(g.Metric == "" || g.Metric == metric.Accuracy) && o.Select != setting.SelectLoss
@@ -105,11 +106,10 @@ func skewed(g *graph.Graph, o *setting.Options) string {
 	return ""
 }
 
-// frequent is the warning where the metric is of the second of two classes, which it does not name, and more
-// than six tenths of the training vertices or edges are of that class; "": it is of the rarer one, or
-// otherwise.
+// frequent is the warning if the metric measures the second of two classes without naming it, and more than
+// six tenths of the training vertices or edges have that class; "": it does not, or the class is rarer.
 func frequent(g *graph.Graph, o *setting.Options) string {
-	const most = .6 // where two classes are about alike, either may be meant
+	const most = .6 // of two classes about as frequent, either may be meant
 	name := metricOf(g, o)
 	l, of, rows := shares(g, o)
 	if len(of) != 2 || !metric.OfSecond(name) || of[1] <= most {
@@ -120,8 +120,8 @@ func frequent(g *graph.Graph, o *setting.Options) string {
 		refusal.ShellWord(name+":"+l.ClassName(0)))
 }
 
-// few is the warning where precision@K is to be that of more rows than validate or test; "": it is not asked
-// for, or they are enough.
+// few is the warning if precision@K is asked of more rows than validate or test; "": it is not asked for, or
+// there are enough.
 func few(g *graph.Graph, o *setting.Options) string {
 	k, asked := metric.Top(o.Metric)
 	g, rows := learned(g, o)
@@ -141,7 +141,7 @@ func few(g *graph.Graph, o *setting.Options) string {
 		}
 	}
 	s := g.Splits[o.Split.Number]
-	if o.Validate == "" { // else the other graph has them
+	if o.Validate == "" { // otherwise the other graph has them
 		count("validation", s.Val)
 		count("test", s.Test)
 	}
@@ -152,10 +152,10 @@ func few(g *graph.Graph, o *setting.Options) string {
 		strings.Join(fewer, " and "), rows)
 }
 
-// steps is the warning where an isotonic function, whose steps have as many rows as the labels make of them,
-// is to be fitted to few validation rows of a class; "": it is not, or they are enough.
+// steps is the warning if an isotonic function, which has as many steps as the labels make of it, is to be
+// fitted to few validation rows of a class; "": it is not, or there are enough.
 func steps(g *graph.Graph, o *setting.Options) string {
-	const least = 100 // rows of a class; scikit-learn advises against it where all rows are far below 1,000
+	const least = 100 // rows of a class; scikit-learn advises against it for far fewer than 1,000 rows in all
 	g, rows := learned(g, o)
 	l := &g.Labels
 	if o.Calibrate != calibrate.Isotonic || l.Class == nil || o.Split.Number >= len(g.Splits) {
@@ -174,7 +174,7 @@ func steps(g *graph.Graph, o *setting.Options) string {
 			class = k
 		}
 	}
-	if len(val) == 0 || counts[class] >= least { // none: the run is refused
+	if len(val) == 0 || counts[class] >= least { // without validation rows the run is refused
 		return ""
 	}
 	return fmt.Sprintf("--calibrate isotonic fits steps, and %s validation %s are of class %s: a step of a few rows "+

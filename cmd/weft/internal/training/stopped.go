@@ -20,10 +20,10 @@ import (
 	"weft/train/setting"
 )
 
-// How a run ends that a signal stops, or that fails: what is said, and what is left of it.
+// How a run ends if a signal stops it, or if it fails: what is said, and what is left of it.
 
-// UntilStopped is the context of a run, which the first signal ends after its epoch. made holds nil on ranks
-// other than 0, and until the directory is there.
+// UntilStopped is the context of a run, which the first signal ends after its epoch. made is nil on ranks
+// other than 0, and until the directory exists.
 func UntilStopped(parent context.Context, r cli.Ranks, made *atomic.Pointer[rundir.Dir], store string,
 	progress *ui.Progress,
 ) (ctx context.Context, stop func()) {
@@ -50,8 +50,8 @@ func unfinished(dir *rundir.Dir) string {
 	return fmt.Sprintf("; %s is incomplete until it has a run.json", dir.Path)
 }
 
-// abandoned says what is left of a run that a second interrupt ended: all, where the first came too late to
-// matter.
+// abandoned says what is left of a run that a second interrupt ended: everything, if the first came too late
+// to matter.
 func abandoned(dir *rundir.Dir, store string) error {
 	if _, err := os.Stat(filepath.Join(dir.Path, "run.json")); err == nil {
 		return fmt.Errorf("%w; the results are in %s", launch.ErrInterrupted, dir.Path)
@@ -72,7 +72,7 @@ func (t *trainCommand) interrupted(result *train.Result, o *setting.Options) err
 	return err
 }
 
-// failed is the error of a run that has come to no result. dir is nil on ranks other than 0.
+// failed is the error of a run without a result. dir is nil on ranks other than 0.
 func (t *trainCommand) failed(dataset, store string, dir *rundir.Dir, err error) error {
 	switch {
 	case dir == nil:
@@ -84,7 +84,7 @@ func (t *trainCommand) failed(dataset, store string, dir *rundir.Dir, err error)
 			err = errors.Join(err, dir.Fail(err))
 		}
 		err = incomplete(dir, store, err)
-		if refusal.Is(err) { // the work has failed, whatever the error is of
+		if refusal.Is(err) { // the work has failed, whatever the error is about
 			err = errors.New(err.Error())
 		}
 	}

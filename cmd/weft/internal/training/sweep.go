@@ -44,7 +44,7 @@ type sweepCommand struct {
 	follow  bool
 	claimed *os.File // locks the folder
 
-	mu       sync.Mutex // of what follows
+	mu       sync.Mutex // guards the following fields
 	follower *follower
 	tables   data.TablesGiven
 }
@@ -181,7 +181,7 @@ func (c *sweepCommand) source(file string, s *sweep.Sweep) data.Source {
 	return of
 }
 
-// learnEdges has all runs learn the column of --edge-label, where their settings name none.
+// learnEdges has all runs learn the column of --edge-label, if their settings name none.
 func learnEdges(s *sweep.Sweep, column string) {
 	for k, combination := range s.Combinations {
 		named := func(a sweep.Assignment) bool { return a.Setting == data.EdgeLabelFlag }
@@ -192,8 +192,8 @@ func learnEdges(s *sweep.Sweep, column string) {
 	}
 }
 
-// claim claims the folder of the runs for a sweep. What identifies it has checksums of the files that it
-// names, and no folder of those that it names by their whole path: they may lie elsewhere the next time.
+// claim claims the folder of the runs for a sweep. The sweep's identity has checksums of the files that it
+// names, and not their folders, if it names them by their whole path: they may lie elsewhere the next time.
 func (c *sweepCommand) claim(s *sweep.Sweep) error {
 	graph, err := contentsOfStore(s.Dataset)
 	if err != nil {
@@ -218,7 +218,7 @@ func (c *sweepCommand) claim(s *sweep.Sweep) error {
 	return err
 }
 
-// contentsOf is a checksum of what a file holds, or names a dataset as contentsOfStore does.
+// contentsOf is a checksum of a file's contents, or the name of a dataset as in contentsOfStore.
 func contentsOf(path string) (string, error) {
 	if info, err := os.Stat(path); err != nil || info.IsDir() {
 		return contentsOfStore(path)
@@ -226,7 +226,7 @@ func contentsOf(path string) (string, error) {
 	return regular.SHA256(path, func(int) {})
 }
 
-// contentsOfStore names a store by its content, wherever it lies. It leaves the name of any other dataset.
+// contentsOfStore names a store by its contents, wherever it lies. Any other dataset keeps its name.
 func contentsOfStore(dataset string) (string, error) {
 	if !cli.IsStore(dataset) {
 		return dataset, nil
@@ -235,7 +235,7 @@ func contentsOfStore(dataset string) (string, error) {
 	return "a graph with the checksum " + sum, err
 }
 
-// trainAll trains with each combination, some beside each other, until ctx ends. It returns how many failed.
+// trainAll trains with each combination, several at a time, until ctx ends. It returns how many failed.
 func (c *sweepCommand) trainAll(ctx context.Context, show io.Writer, s *sweep.Sweep) (failed int) {
 	var (
 		mu    sync.Mutex
@@ -277,7 +277,7 @@ func (c *sweepCommand) trainAll(ctx context.Context, show io.Writer, s *sweep.Sw
 	return failed
 }
 
-// name is that of the folder of a combination.
+// name is the name of a combination's folder.
 func (c *sweepCommand) name(k int) string { return fmt.Sprintf("run-%04d", k) }
 
 // train trains with one combination in a process of its own. said is the last line of its errors.
@@ -305,14 +305,14 @@ func (c *sweepCommand) train(ctx context.Context, s *sweep.Sweep, k int,
 	if c.follow {
 		args = append(args, "--follow")
 	}
-	// The kernel kills the run when this thread ends, as it does at the end of this process.
+	// The kernel kills the run when this thread ends, which is at the end of this process.
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()
 	run := exec.CommandContext(ctx, program, args...)
 	run.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
-	// the next sweep begins when the runs of a killed one have ended, too
+	// The next sweep begins only when the runs of a killed one have ended, too.
 	run.ExtraFiles = []*os.File{c.claimed}
-	run.Cancel = func() error { return run.Process.Signal(os.Interrupt) } // it keeps its results
+	run.Cancel = func() error { return run.Process.Signal(os.Interrupt) } // the run then keeps its results
 	var errs bytes.Buffer
 	run.Stderr = &errs
 	answers, err := run.StdinPipe()
@@ -335,11 +335,11 @@ func (c *sweepCommand) train(ctx context.Context, s *sweep.Sweep, k int,
 	return strings.TrimPrefix(lines[len(lines)-1], "weft: "), err
 }
 
-// errStopped is that of a run that an answer has ended.
+// errStopped is the error of a run that an answer has ended.
 var errStopped = errors.New("stopped by a callback")
 
-// relay passes the epochs that a run prints on to the follower, with the run's folder, and each answer back.
-// It reports whether an answer has ended the run.
+// relay passes the epochs that a run prints to the follower, with the run's folder, and each answer back. It
+// reports whether an answer has ended the run.
 func (c *sweepCommand) relay(folder string, epochs io.Reader, answers io.Writer) (stopped bool) {
 	name, err := json.Marshal(folder)
 	for lines := bufio.NewReader(epochs); err == nil; {
@@ -351,13 +351,13 @@ func (c *sweepCommand) relay(folder string, epochs io.Reader, answers io.Writer)
 			if c.tell(json.RawMessage(fmt.Appendf(epoch, `,"run_dir":%s}`, name))) {
 				answer, stopped = "stop\n", true
 			}
-			_, _ = io.WriteString(answers, answer) // a run that has ended says why by its status
+			_, _ = io.WriteString(answers, answer) // a run that has ended tells why by its status
 		}
 	}
 	return stopped
 }
 
-// tell tells the follower an epoch of one of the runs, one after the other.
+// tell tells the follower an epoch of one of the runs. It takes one at a time.
 func (c *sweepCommand) tell(epoch json.RawMessage) (stops bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()

@@ -12,14 +12,14 @@ import (
 	"weft/train"
 )
 
-// events are the event files of a run for TensorBoard. nil writes none.
+// events are the event files of a run for TensorBoard. A nil events writes nothing.
 type events struct {
 	to     *tfevents.Writer
 	failed bool
 	warn   io.Writer
 }
 
-// newEvents begins the event file of the run, where --tensorboard asks for one. Each of several runs has a
+// newEvents begins the event file of the run, if --tensorboard asks for one. Each of several runs has a
 // folder of its own.
 func (t *trainCommand) newEvents(warn io.Writer) (*events, error) {
 	if t.tensorboard == "" {
@@ -36,7 +36,7 @@ func (t *trainCommand) newEvents(warn io.Writer) (*events, error) {
 	return &events{to: w, warn: warn}, nil
 }
 
-// epoch writes the numbers of an epoch. Where that fails the run goes on without.
+// epoch writes the numbers of an epoch. If that fails the run goes on without the file.
 func (e *events) epoch(x train.Epoch) {
 	if e == nil || e.failed {
 		return

@@ -35,10 +35,10 @@ type trainCommand struct {
 	cpuProfile  string
 	watch       int
 	follow      bool
-	turns       bool     // --partitions auto: partitions are to be chosen
-	offload     string   // where they are to rest
-	live        *live    // of the first rank, over several runs
-	of          *several // the runs of which this is one; nil: it is the only one
+	turns       bool     // --partitions auto: partitions must be chosen
+	offload     string   // where matrices are to rest
+	live        *live    // the live page, on the first rank, for several runs
+	of          *several // the runs to which this one belongs; nil: it is the only one
 }
 
 // NewTrain makes the command train.
@@ -121,7 +121,7 @@ func (t *trainCommand) run(cmd *cobra.Command, args []string) error {
 	if err == nil {
 		err = checkFollow(t.follow, t.json)
 	}
-	several := t.isSeveral() && !t.showPlan // which is of the first
+	several := t.isSeveral() && !t.showPlan // a plan is of the first run
 	var (
 		run      *resumption
 		settings *setting.Resolved
@@ -153,7 +153,7 @@ func (t *trainCommand) run(cmd *cobra.Command, args []string) error {
 		}
 		if run != nil {
 			if len(args) > 0 && run.graph == run.state.Store {
-				t.tables = data.TablesGiven{} // the run has the store that was made with them
+				t.tables = data.TablesGiven{} // the run has the store that was made with these flags
 			}
 			return t.resumeRun(cmd, r, run, settings, nil)
 		}
@@ -191,13 +191,13 @@ func (t *trainCommand) source(dataset string) data.Source {
 func (t *trainCommand) open(
 	cmd *cobra.Command, r cli.Ranks, dataset string, settings *setting.Resolved, show io.Writer,
 ) (*session.Session, error) {
-	id := "" // of the store, before it is opened
+	id := "" // the ID of the store, before it is opened
 	admit := func(store string) error {
 		err := t.eachFile(func(flag, path string) error {
 			return cli.CheckApartFromGraph(flag, path, dataset, store)
 		})
 		if err == nil && !t.showPlan {
-			id, _ = graph.ID(store) // who opens a store says what is wrong with it
+			id, _ = graph.ID(store) // whoever opens a store says what is wrong with it
 		}
 		return err
 	}

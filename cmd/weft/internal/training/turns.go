@@ -20,8 +20,8 @@ import (
 	"weft/train/setting"
 )
 
-// undivided are the settings of a run with --partitions auto before partitions are chosen: without any. A run
-// that continues has its own; run is nil for one that begins.
+// undivided are the settings of a run with --partitions auto before partitions are chosen: it has none. A run
+// that continues keeps its own. run is nil for a run that begins.
 func (t *trainCommand) undivided(o setting.Options, run *resumption) (*setting.Resolved, error) {
 	if run != nil {
 		chosen := &run.before
@@ -47,8 +47,8 @@ type chosenTurns struct {
 	MemoryLimit int64
 }
 
-// chooseTurns takes the fewest partitions with which the run has room in memory, none if it has room without,
-// and says so. All ranks call it together.
+// chooseTurns takes the smallest number of partitions with which the run has room in memory, none if it has
+// room without them, and says so. All ranks call it together.
 func (t *trainCommand) chooseTurns(cmd *cobra.Command, r cli.Ranks, dataset string, s *setting.Resolved,
 ) (*setting.Resolved, error) {
 	chosen, err := cli.Decided(r, func() (chosenTurns, error) { return t.fewestTurns(cmd, dataset, s) })
@@ -109,7 +109,7 @@ func (t *trainCommand) fewestTurns(cmd *cobra.Command, dataset string, s *settin
 		switch err := fit.Predict(made.Cards, show); {
 		case errors.Is(err, context.Canceled):
 			return c, err
-		case err != nil: // these partitions fit without a time
+		case err != nil: // these partitions fit; their time is unknown
 			fmt.Fprintf(show, "their epoch is not predicted: %v\n", err)
 		}
 	}
@@ -118,7 +118,8 @@ func (t *trainCommand) fewestTurns(cmd *cobra.Command, dataset string, s *settin
 	return chosenTurns{int(o.Partitions), o.Offload, int64(o.MemoryLimit)}, nil
 }
 
-// limitOf is what a worker may have of the memory where so many are on this machine (0: all); 0: unknown.
+// limitOf is how much of the memory a worker may have, if here workers are on this machine (0: all); 0:
+// unknown.
 func limitOf(s *setting.Resolved, here int) setting.Bytes {
 	if s.MemoryLimit > 0 || s.OnCard() {
 		return s.MemoryLimit
@@ -126,7 +127,7 @@ func limitOf(s *setting.Resolved, here int) setting.Bytes {
 	return setting.Bytes(cli.MachineMemory()) / setting.Bytes(cmp.Or(here, s.Workers))
 }
 
-// fitting is planning.Fitting for a job on its whole graphs, which was planned as made without room.
+// fitting is planning.Fitting for a job on its whole graphs, for whose plan, made, there was no room.
 func fitting(cmd *cobra.Command, job *train.Job, s *setting.Resolved, made *plan.Plan, folder string,
 	most int,
 ) (*planning.Fit, error) {
@@ -141,7 +142,7 @@ func wanted(job *train.Job, s *setting.Resolved, made *plan.Plan) planning.Wante
 	return planning.Wanted{Job: &of, Settings: s}
 }
 
-// mostEdges are so many that the streamed partitions which wayOut makes take seconds.
+// mostEdges is the largest number of edges for which the streamed partitions of wayOut take seconds.
 const mostEdges = 20_000_000
 
 // mostTurns bounds the partitions that wayOut plans, by the layers of each, so that a refusal comes soon.
@@ -150,8 +151,8 @@ func mostTurns(s *setting.Resolved) int {
 	return max(2, layers/max(1, s.Depth()))
 }
 
-// wayOut adds to the refusal of a run that has no room the partitions with which it has, if there are such,
-// and they are found soon: of a large graph on cards by its counts.
+// wayOut adds to the refusal of a run for which there is no room a number of partitions with which there is,
+// if one is found soon. For a large graph on cards it plans by counts.
 func wayOut(cmd *cobra.Command, job *train.Job, s *setting.Resolved, opened *session.Session, made *plan.Plan,
 	exceeds error,
 ) error {
@@ -176,13 +177,13 @@ func wayOut(cmd *cobra.Command, job *train.Job, s *setting.Resolved, opened *ses
 	switch {
 	case errors.Is(err, context.Canceled):
 		return err
-	case fit == nil: // the refusal is right without, and without a time
+	case fit == nil: // the refusal is right without a way out, and the way out without a time
 		return exceeds
 	}
 	return refusal.Errorf("%w; %s fits, with %s", exceeds, fit.Flags(), fit.Takes())
 }
 
-// edgesOf are the edges of a job on whole graphs: with those of the graph to validate on.
+// edgesOf is the number of edges of a job on whole graphs, with those of the validation graph.
 func edgesOf(job *train.Job) int64 {
 	if job.Validate == nil {
 		return job.Graph.Edges()

@@ -35,46 +35,47 @@ var (
 	watchScript template.JS
 )
 
-// live is a page that shows a run while it goes on, to browsers on this machine alone. The run only appends
-// to it: a browser that reads slowly, or not at all, holds nobody up. However many come, the page takes few
-// files and little time from the run, and what fails there fails nothing else. nil shows nothing.
+// live is a page that shows a run while it goes on, to browsers on this machine only. The run only appends to
+// it: a browser that reads slowly, or not at all, holds nobody up. However many browsers come, the page takes
+// few files and little time from the run, and a failure of the page fails nothing else. A nil live shows
+// nothing.
 type live struct {
 	server *http.Server
 	gate   *gate.Gate
-	text   []byte        // of the page
-	most   int64         // readers at once
-	hold   time.Duration // how long the place of a reader that left stays taken
+	text   []byte        // the text of the page
+	most   int64         // how many readers there may be at once
+	hold   time.Duration // how long the place of a reader that has left stays taken
 
 	mu    sync.Mutex
 	name  string
-	about string // its settings that are not the defaults
-	// What the status tells of an epoch beside its number; nil: nothing
+	about string // the settings that differ from their defaults
+	// more is what the status says about an epoch in addition to its number; nil: nothing.
 	more   func(train.Epoch) string
-	best   train.Epoch // so far; zero: not known
-	run    int         // counts the runs that have begun
+	best   train.Epoch // the best epoch so far; zero: unknown
+	run    int         // how many runs have begun
 	points []train.Epoch
-	every  int // of so many epochs, beginning with the first, one is kept
+	every  int // one of so many epochs is kept, beginning with the first
 	status string
-	ended  string             // what the last run came to; "": it goes on
+	ended  string             // how the last run ended; "": it goes on
 	wake   chan struct{}      // closed when something is new
 	stop   context.CancelFunc // ends the requests
 	say    func(format string, args ...any)
-	failed bool // the page has, and say was told
+	failed bool // the page has failed, and say has been called
 
-	readers atomic.Int64 // browsers that are sent events
+	readers atomic.Int64 // browsers to which events are sent
 }
 
 const (
-	watchPoints   = 2000                   // are kept, at most
+	watchPoints   = 2000                   // most epochs that are kept
 	watchPause    = 200 * time.Millisecond // between two messages to a browser
 	watchDeadline = 10 * time.Second       // for a browser to ask, and to take a message
-	watchReaders  = 16                     // at once, at most
-	// A reader that has left keeps its place for so long: a new one would have to be sent all points.
+	watchReaders  = 16                     // most readers at once
+	// So long a reader that has left keeps its place: a new reader must be sent all points.
 	watchHold = 2 * time.Second
 	watchPace = 5 * time.Millisecond // between two connections
 )
 
-// newLive begins to listen on a port of this machine's own address; 0 takes a free one.
+// newLive begins to listen on a port of this machine's own address; 0: a free port.
 func newLive(port int) (*live, error) {
 	files, err := gate.Files()
 	var listener net.Listener
@@ -101,7 +102,7 @@ func newLive(port int) (*live, error) {
 		ErrorLog:       log.New(faults{l}, "", 0),
 	}
 	l.gate.Attend(l.server)
-	l.server.SetKeepAlivesEnabled(false) // a connection that asks nothing would take the place of another
+	l.server.SetKeepAlivesEnabled(false) // an idle connection would take the place of another one
 	go func() {
 		if err := l.server.Serve(l.gate); !errors.Is(err, http.ErrServerClosed) {
 			l.fail(err.Error())
@@ -110,11 +111,10 @@ func newLive(port int) (*live, error) {
 	return l, nil
 }
 
-// readersWith is how many browsers may read where a process may have so many files open: the run needs
-// others.
+// readersWith is how many browsers may read if a process may open so many files: the run needs others.
 func readersWith(files uint64) int { return int(min(watchReaders, 1+files/16)) }
 
-// faults takes the lines of the server's log: what failed on the page.
+// faults takes the lines of the server's log, which tell what failed on the page.
 type faults struct{ of *live }
 
 func (f faults) Write(line []byte) (int, error) {
@@ -122,7 +122,7 @@ func (f faults) Write(line []byte) (int, error) {
 	return len(line), nil
 }
 
-// fail says in a line of its own what failed on the page first, once the run has begun.
+// fail reports in a line of its own the first failure of the page, once the run has begun.
 func (l *live) fail(what string) {
 	l.mu.Lock()
 	say := l.say
@@ -137,7 +137,7 @@ func (l *live) fail(what string) {
 	}
 }
 
-// reportTo has say take the line that says what failed.
+// reportTo has say take the line that reports a failure.
 func (l *live) reportTo(say func(format string, args ...any)) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -164,7 +164,7 @@ func (l *live) page(w http.ResponseWriter, _ *http.Request) {
 	_, _ = w.Write(l.text) // the browser may be gone
 }
 
-// watchText is the page, of embedded parts.
+// watchText is the page, made of embedded parts.
 func watchText() []byte {
 	var text bytes.Buffer
 	page := template.Must(template.New("watch").Parse(watchPage))
@@ -184,7 +184,8 @@ func (l *live) begin(name string) {
 	})
 }
 
-// tell has the page show the settings of the run that has begun, the time that is left, and the best epoch.
+// tell sets what the page shows about the run that has begun: its settings, the time that is left, and the
+// best epoch.
 func (l *live) tell(o *setting.Options, left func(train.Epoch) string) {
 	l.change(func() {
 		l.about = o.Given()
@@ -202,7 +203,7 @@ func (l *live) tell(o *setting.Options, left func(train.Epoch) string) {
 	})
 }
 
-// epoch adds an epoch. If there are many, it keeps one of every so many: the last one that was evaluated,
+// epoch adds an epoch. If there are many, it keeps one of each every: the last one that was evaluated, or
 // else the last one.
 func (l *live) epoch(e train.Epoch) {
 	l.change(func() {
@@ -221,7 +222,7 @@ func (l *live) epoch(e train.Epoch) {
 	})
 }
 
-// with are the points with one more epoch, which may take the place of the last one.
+// with are the points with one more epoch, which may replace the last one.
 func (l *live) with(points []train.Epoch, e train.Epoch) []train.Epoch {
 	n := len(points)
 	switch {
@@ -233,7 +234,7 @@ func (l *live) with(points []train.Epoch, e train.Epoch) []train.Epoch {
 	return points
 }
 
-// end says what the run came to.
+// end says how the run ended.
 func (l *live) end(what string) { l.change(func() { l.ended = what }) }
 
 // change changes what browsers are shown, and tells them.
@@ -248,7 +249,7 @@ func (l *live) change(f func()) {
 	l.wake = make(chan struct{})
 }
 
-// close ends the page. Browsers that read have a moment to hear how the run ended.
+// close ends the page. Browsers that read have a moment to receive how the run ended.
 func (l *live) close() {
 	if l == nil {
 		return
@@ -264,11 +265,11 @@ func (l *live) close() {
 type beginning struct {
 	Name   string `json:"name"`
 	Metric string `json:"metric"`
-	Share  bool   `json:"share"` // the metric is one of 1
+	Share  bool   `json:"share"` // the metric is a fraction of 1
 	About  string `json:"about,omitempty"`
 }
 
-// events sends a browser the epochs as they come: server-sent events.
+// events sends a browser the epochs as they come, as server-sent events.
 func (l *live) events(w http.ResponseWriter, r *http.Request) {
 	if l.readers.Add(1) > l.most {
 		l.readers.Add(-1)
@@ -290,7 +291,7 @@ func (l *live) events(w http.ResponseWriter, r *http.Request) {
 		}
 		return errors.Join(err, control.Flush())
 	}
-	run, last := -1, 0 // what the browser has
+	run, last := -1, 0 // what the browser has received
 	for {
 		l.mu.Lock()
 		wake, now, name, about, status, ended := l.wake, l.run, l.name, l.about, l.status, l.ended

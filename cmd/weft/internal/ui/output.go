@@ -13,11 +13,11 @@ import (
 	"github.com/spf13/pflag"
 )
 
-// Output is a file that the command prints to. It escapes all unprintable characters but tabs and line
-// breaks. It keeps the first write error: results that did not arrive are a failure of the command.
+// Output is a file to which the command prints. It escapes all unprintable characters but tabs and line
+// breaks. It keeps the first write error, because results that did not arrive are a failure of the command.
 type Output struct {
 	*os.File
-	Called string // in errors
+	Called string // the file's name in errors
 	failed error
 }
 
@@ -36,8 +36,7 @@ func (o *Output) Write(p []byte) (int, error) {
 	return 0, err
 }
 
-// Check says what went wrong with printing, nil if nothing did. It is no error if a reader leaves before the
-// end.
+// Check returns the error of printing; nil: there was none. A reader that leaves before the end is no error.
 func (o *Output) Check() error {
 	if errors.Is(o.failed, syscall.EPIPE) {
 		return nil
@@ -45,7 +44,7 @@ func (o *Output) Check() error {
 	return o.failed
 }
 
-// Result is what a command comes to: a JSON object for programs, and what it draws for the eye.
+// Result is what a command returns: a JSON object for programs, which it can also print for people.
 type Result interface{ Print(out io.Writer) }
 
 // Show prints a result.
@@ -57,7 +56,7 @@ func Show(out io.Writer, r Result, asJSON bool) error {
 	return nil
 }
 
-// ProgressOf is where a command shows its progress: standard output, unless that takes a JSON object.
+// ProgressOf is where a command shows its progress: standard output, unless a JSON object goes there.
 func ProgressOf(cmd *cobra.Command, asJSON bool) io.Writer {
 	if asJSON {
 		return BesideResults(cmd)
@@ -65,7 +64,7 @@ func ProgressOf(cmd *cobra.Command, asJSON bool) io.Writer {
 	return unlessQuiet(cmd, cmd.OutOrStdout())
 }
 
-// BesideResults is where a command shows progress that stands apart from its results.
+// BesideResults is where a command shows progress that does not mix with its results.
 func BesideResults(cmd *cobra.Command) io.Writer { return unlessQuiet(cmd, cmd.ErrOrStderr()) }
 
 // QuietFlag is the flag that leaves progress out.
@@ -83,8 +82,8 @@ func unlessQuiet(cmd *cobra.Command, out io.Writer) io.Writer {
 	return out
 }
 
-// OutliveReaders makes writing to a pipe without a reader an error, which else ends the process. It handles
-// the signal and does not ignore it: started programs would inherit that.
+// OutliveReaders makes writing to a pipe without a reader an error, where it would otherwise end the process.
+// It handles the signal and does not ignore it, as started programs would inherit that.
 func OutliveReaders() { signal.Notify(make(chan os.Signal, 1), syscall.SIGPIPE) }
 
 // EndWithReader undoes OutliveReaders, for long commands that only print.

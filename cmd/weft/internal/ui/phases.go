@@ -7,26 +7,27 @@ import (
 	"time"
 )
 
-// Phases shows how far work is that has several phases. On a terminal that is one line that is written over.
-// Elsewhere it is a line each five seconds, and after a twentieth of the time once that is longer.
+// Phases shows how far work with several phases is. On a terminal it is one line that is rewritten. Elsewhere
+// it is a line each five seconds, and after a twentieth of the time once that is longer.
 type Phases struct {
 	LiveLine
 	Clock  func() time.Time
-	silent time.Duration // how long nothing is shown where there is no terminal
+	silent time.Duration // how long nothing is shown, if there is no terminal
 
 	mu          sync.Mutex
 	phase       string
 	done, all   int64
 	first       time.Time // the beginning of the first phase
-	began       time.Time // that of this phase
+	began       time.Time // the beginning of this phase
 	shownAt     time.Time
 	stopTicking func() // nil: no phase is under way
 }
 
-// usualSilence is less than five seconds, as ticks come a little early or late.
+// usualSilence is a little less than five seconds, as ticks come a little early or late.
 const usualSilence = 4500 * time.Millisecond
 
-// Silence is that of phases. In tests it has no end: what a command says there must not depend on its speed.
+// Silence is how long phases stay silent. In tests it has no end, because what a command says there must not
+// depend on its speed.
 var Silence = usualSilence
 
 // NewPhases shows the phases of a command on out, as a live line if that is a terminal.
@@ -34,8 +35,8 @@ func NewPhases(out io.Writer) *Phases {
 	return &Phases{LiveLine: newLiveLine(out), Clock: time.Now, silent: Silence}
 }
 
-// Show shows that so many of all items of a phase are done, at most five times a second. Without a number of
-// items it shows the phase. Until erase it goes on to show how long the phase takes.
+// Show shows that done of all items of a phase are done, at most five times a second. Without a number of
+// items it shows the phase. Until Erase it goes on to show how long the phase takes.
 func (s *Phases) Show(phase string, done, all int64) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -75,7 +76,7 @@ func (s *Phases) tickEach(pause time.Duration) {
 	}()
 }
 
-// tick shows the phase again, where it has said nothing for long.
+// tick shows the phase again, if it has long been silent.
 func (s *Phases) tick() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -111,7 +112,8 @@ func (s *Phases) say(now time.Time) {
 	s.draw(fields)
 }
 
-// Pause takes the line off the screen until the next phase, while others may write. Silence goes on.
+// Pause takes the line off the screen until the next phase, while others may write. The time of silence goes
+// on.
 func (s *Phases) Pause() {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -1,5 +1,5 @@
-// Package ui prints what commands say: results, tables and progress, without characters that command a
-// terminal.
+// Package ui prints what commands say: results, tables and progress, without characters that control a
+// terminal. Only commands call it.
 package ui
 
 import (
@@ -13,19 +13,19 @@ import (
 	"weft/internal/escape"
 )
 
-// Printable is text as it may reach a terminal, in one line. What could command the terminal or disguise
-// other text is escaped as in Go's strings: control characters, those that turn the direction of writing,
-// invalid UTF-8.
+// Printable is text as it may reach a terminal, in one line. Whatever could control the terminal or disguise
+// other text is escaped as in Go's strings: control characters, characters that turn the direction of
+// writing, and invalid UTF-8.
 func Printable(text string) string { return escaped(text, "") }
 
-// escaped is printable, but leaves the characters of keep as they are.
+// escaped is Printable, but leaves the characters of keep as they are.
 func escaped(text, keep string) string {
 	return escape.Unless(func(r rune) bool {
 		return strconv.IsPrint(r) || strings.ContainsRune(keep, r)
 	}, text)
 }
 
-// printableJSON is JSON of the same meaning without the characters that printable escapes.
+// printableJSON is JSON of the same meaning without the characters that Printable escapes.
 func printableJSON(text []byte) []byte {
 	var b []byte
 	for _, r := range string(text) {
@@ -45,8 +45,8 @@ func InOneLine(text string) string {
 	return strings.Join(strings.FieldsFunc(text, func(r rune) bool { return r == '\n' || r == '\r' }), "; ")
 }
 
-// OneLine prints an error as the single line that callers rely on, also where a name in it holds line breaks.
-// One that repeats a long name of a damaged file loses its middle: the file and the way out stay.
+// OneLine prints an error as the single line that callers rely on, even if a name in it holds line breaks. An
+// error that repeats a long name of a damaged file loses its middle: the file and the way out stay.
 func OneLine(err error) string {
 	const before, after = 2000, 1000 // bytes
 	text := InOneLine(err.Error())
@@ -56,7 +56,7 @@ func OneLine(err error) string {
 	return "weft: " + Printable(text)
 }
 
-// When is a text that is there under a condition.
+// When is a text if a condition is true, and else "".
 func When(condition bool, text string) string {
 	if condition {
 		return text

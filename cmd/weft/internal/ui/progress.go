@@ -21,27 +21,27 @@ import (
 	"weft/train/setting"
 )
 
-// Progress shows the progress of a training: on a terminal one line that is rewritten, elsewhere a few plain
-// lines.
+// Progress shows the progress of a training: on a terminal one line that is rewritten, and elsewhere a few
+// plain lines.
 type Progress struct {
 	LiveLine
 	Clock   func() time.Time
 	atMost  bool      // the run may end before its last epoch
-	until   time.Time // --max-time ends the run then; zero: never
+	until   time.Time // when --max-time ends the run; zero: never
 	mu      sync.Mutex
 	ended   bool // nothing more is shown
 	first   time.Time
-	before  int // epochs before the first
+	before  int // epochs before the first one of this process
 	shownAt time.Time
 	shown   int // the last epoch that was shown
 	results train.Epoch
 	recent  []float64 // seconds of the last epochs, at most medianOf
 }
 
-// medianOf is the number of epochs, up to the one shown, whose median is the time of an epoch.
+// medianOf is over how many epochs, up to the shown one, the median is taken that is the time of an epoch.
 const medianOf = 101
 
-// NewProgress shows on out, live if it is a terminal.
+// NewProgress shows progress on out, as a live line if that is a terminal.
 func NewProgress(out io.Writer, o *setting.Options) *Progress {
 	p := &Progress{LiveLine: newLiveLine(out), Clock: time.Now, atMost: o.Patience > 0}
 	if o.MaxTime > 0 {
@@ -50,10 +50,10 @@ func NewProgress(out io.Writer, o *setting.Options) *Progress {
 	return p
 }
 
-// LiveLine is a line that is written over, on a terminal; elsewhere each is a line of its own.
+// LiveLine is a line that is rewritten, on a terminal. Elsewhere each is a line of its own.
 type LiveLine struct {
 	Out   io.Writer
-	Width func() int // of the terminal, nil: not a terminal
+	Width func() int // of the terminal; nil: it is no terminal
 	drawn bool       // it is on the screen
 }
 
@@ -62,12 +62,12 @@ func newLiveLine(out io.Writer) LiveLine {
 	if f := terminalOf(out); f != nil && os.Getenv("TERM") != "dumb" {
 		return LiveLine{Out: f, Width: func() int {
 			return terminalColumns(f)
-		}} // f takes control sequences as they are
+		}} // f passes control sequences on as they are
 	}
 	return LiveLine{Out: out}
 }
 
-// terminalOf is the terminal that out is; nil: it is none. An MPI launcher may give a rank a terminal
+// terminalOf is the terminal that out is; nil: it is none. An MPI launcher may give a rank a terminal,
 // wherever its own output goes.
 func terminalOf(out io.Writer) *os.File {
 	f, _ := out.(*os.File)
@@ -98,7 +98,7 @@ func (l *LiveLine) erase() {
 	}
 }
 
-// terminalColumns is the width of a terminal, 80 where it does not say.
+// terminalColumns is the width of a terminal, and 80 if it does not tell.
 func terminalColumns(f *os.File) int {
 	if n, _, err := term.GetSize(int(f.Fd())); err == nil && n > 0 {
 		return n
@@ -106,7 +106,7 @@ func terminalColumns(f *os.File) int {
 	return 80
 }
 
-// Epoch shows that an epoch is done, if it is time to.
+// Epoch shows that an epoch is done, if it is due.
 func (p *Progress) Epoch(e train.Epoch) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -162,7 +162,7 @@ func (p *Progress) fields(e train.Epoch, now time.Time) []field {
 		if r.Metric != metric.Accuracy {
 			of = " " + r.Metric + " "
 		}
-		if !math.IsNaN(r.Train) { // link prediction measures none
+		if !math.IsNaN(r.Train) { // link prediction does not measure training edges
 			fields = append(fields, field{"train" + of + padded(Measured(r.Metric, r.Train), 8), 6})
 		}
 		fields = append(fields, field{"val" + of + padded(Measured(r.Metric, r.Val), 8), 2},
@@ -176,20 +176,20 @@ func (p *Progress) fields(e train.Epoch, now time.Time) []field {
 	return fields
 }
 
-// Remaining says after an epoch how long the run goes on, "" where it was the last.
+// Remaining says after an epoch how much longer the run goes on; "": it was the last one.
 func (p *Progress) Remaining(e train.Epoch) string {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	return p.left(e, p.Clock())
 }
 
-// left is Remaining at some time.
+// left is Remaining at the time now.
 func (p *Progress) left(e train.Epoch, now time.Time) string {
 	left := time.Duration(e.Epochs - e.Epoch)
 	if left <= 0 {
 		return ""
 	}
-	each := Seconds(e.Seconds) // with evaluation, once two epochs tell
+	each := Seconds(e.Seconds) // with evaluation, once two epochs tell that
 	if done := e.Epoch - 1 - p.before; done > 0 && now.After(p.first) {
 		each = now.Sub(p.first) / time.Duration(done)
 	}

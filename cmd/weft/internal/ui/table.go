@@ -18,16 +18,16 @@ import (
 	"weft/train/worker"
 )
 
-// table prints rows with aligned columns. Its cells may hold any text. On a terminal it has the terminal's
-// width.
+// table prints rows with aligned columns. Its cells may hold any text. On a terminal it is at most as wide as
+// the terminal.
 type table struct {
 	out     io.Writer
-	columns int // of the terminal, 0: it is none
+	columns int // of the terminal; 0: it is none
 	rows    [][]string
-	left    []string // headings that are left out
+	left    []string // headings of the columns that are left out
 }
 
-// NewTable prints on out, within its columns if that is a terminal.
+// NewTable makes a table on out, within the columns of the terminal if that is one.
 func NewTable(out io.Writer) *table {
 	t := &table{out: out}
 	if f := terminalOf(out); f != nil {
@@ -51,8 +51,8 @@ func (t *table) Field(name, said string) {
 	}
 }
 
-// LeaveOut leaves out columns that a narrow terminal has no room for: those with these headings, the first
-// ones first. The table then ends with a line that names them.
+// LeaveOut leaves out columns for which a narrow terminal has no room: the columns with these headings, the
+// first headings first. The table then ends with a line that names them.
 func (t *table) LeaveOut(headings ...string) {
 	for _, heading := range headings {
 		at := slices.Index(t.rows[0], heading)
@@ -69,7 +69,7 @@ func (t *table) LeaveOut(headings ...string) {
 // columnGap is the number of blanks between two columns.
 const columnGap = 2
 
-// widths are those of the columns.
+// widths are the widths of the columns.
 func (t *table) widths() (widths []int) {
 	for _, row := range t.rows {
 		for i, cell := range row {
@@ -82,7 +82,7 @@ func (t *table) widths() (widths []int) {
 	return widths
 }
 
-// wide is the width of a table with columns of such widths.
+// wide is the width of a table with columns of these widths.
 func wide(columns []int) (width int) {
 	for _, w := range columns {
 		width += w + columnGap
@@ -90,7 +90,8 @@ func wide(columns []int) (width int) {
 	return width - columnGap
 }
 
-// squeezed are widths of columns that fit so many in all: the widest give way, down to leastColumn.
+// squeezed are widths of columns that fit into columns in all. The widest columns give way, down to
+// leastColumn.
 func squeezed(widths []int, columns int) []int {
 	const leastColumn = 8
 	widths = slices.Clone(widths)
@@ -125,7 +126,7 @@ func (t *table) Flush() {
 			fmt.Fprintln(w, strings.Join(line, "\t"))
 		}
 	}
-	_ = w.Flush() // a buffer takes everything
+	_ = w.Flush() // a buffer takes all
 	for line := range strings.Lines(aligned.String()) {
 		fmt.Fprintln(t.out, strings.TrimRight(line, " \n"))
 	}
@@ -134,7 +135,7 @@ func (t *table) Flush() {
 	}
 }
 
-// folded is a text in lines at most so wide, which end after a blank or a mark where there is one.
+// folded is a text in lines of at most width, which end after a blank or a mark if there is one.
 func folded(text string, width int) (lines []string) {
 	for rest := []rune(text); ; {
 		if len(rest) <= width {
@@ -146,8 +147,8 @@ func folded(text string, width int) (lines []string) {
 	}
 }
 
-// breakBefore is where a line ends, in its second half, whose next character is the last of text: after one
-// of the marks, or before a blank; 0: nowhere.
+// breakBefore is where a line ends, in its second half. The next character is the last of text. The line ends
+// after one of the marks, or before a blank; 0: nowhere.
 func breakBefore(text []rune, marks string) int {
 	for k := len(text) - 1; k > len(text)/2; k-- {
 		if text[k] == ' ' || strings.ContainsRune(marks, text[k-1]) {
@@ -157,8 +158,8 @@ func breakBefore(text []rune, marks string) int {
 	return 0
 }
 
-// PrintNumbers prints a table with its columns aligned to the right, but for the first. A narrow terminal has
-// no room for those that leaveOut names.
+// PrintNumbers prints a table whose columns, except the first, are aligned to the right. A narrow terminal
+// has no room for the columns that leaveOut names.
 func PrintNumbers(out io.Writer, rows [][]string, leaveOut ...string) {
 	t := NewTable(out)
 	for column := 1; column < len(rows[0]); column++ {
@@ -242,7 +243,7 @@ func Duration(d time.Duration) string {
 	return fmt.Sprintf("%d h %02d min", int(s)/3600, int(s)/60%60)
 }
 
-// Seconds is s as a time.Duration, of 146 years at most.
+// Seconds is s as a time.Duration, at most 146 years.
 func Seconds(s float64) time.Duration { return time.Duration(min(s*float64(time.Second), 1<<62)) }
 
 // Brief writes a time that may be very short; a dash for none.
@@ -256,7 +257,7 @@ func Brief(s float64) string {
 	return Duration(Seconds(s))
 }
 
-// Measured writes a metric: shares in percent, errors in their own units; a dash where it was not measured.
+// Measured writes a metric: shares in percent, errors in their own units, and a dash if it was not measured.
 func Measured[T ~float64](name string, x T) string {
 	if metric.IsFraction(name) || math.IsNaN(float64(x)) {
 		return Percent(float64(x))
@@ -264,7 +265,7 @@ func Measured[T ~float64](name string, x T) string {
 	return fmt.Sprintf("%.4g", x)
 }
 
-// Percent writes a share, which lies between 0 and 1; a dash where it was not measured.
+// Percent writes a share between 0 and 1; a dash if it was not measured.
 func Percent(x float64) string {
 	if math.IsNaN(x) {
 		return "–"
@@ -272,7 +273,7 @@ func Percent(x float64) string {
 	return fmt.Sprintf("%.2f %%", 100*x)
 }
 
-// ValAndTest writes a metric of what validates and what tests.
+// ValAndTest writes a metric for validation and test.
 func ValAndTest(name string, val, test metric.Number) string {
 	return fmt.Sprintf("validation %s  test %s", Measured(name, val), Measured(name, test))
 }
@@ -283,7 +284,7 @@ type linkRow struct {
 	Val, Test metric.Number
 }
 
-// LinkRows are the metrics that were measured of validation and test edges.
+// LinkRows are the metrics that were measured for validation and test edges.
 func LinkRows(val, test map[string]metric.Number) (rows []linkRow) {
 	for _, name := range metric.LinkNames {
 		if _, there := val[name]; there {
@@ -293,7 +294,7 @@ func LinkRows(val, test map[string]metric.Number) (rows []linkRow) {
 	return rows
 }
 
-// Filled breaks the lines of paragraphs anew, at most so wide. Lines that begin with a blank stay.
+// Filled breaks the lines of paragraphs anew, to at most width. Lines that begin with a blank stay.
 func Filled(text string, width int) string {
 	var lines []string
 	line := ""

@@ -14,8 +14,8 @@ import (
 	"weft/internal/require"
 )
 
-// Browser is a headless Chromium, which takes commands of the DevTools protocol from a pipe
-// (chromedevtools.github.io/devtools-protocol): JSON that a zero byte ends.
+// Browser is a headless Chromium, which takes commands of the DevTools protocol
+// (chromedevtools.github.io/devtools-protocol) from a pipe: JSON that ends with a zero byte.
 type Browser struct {
 	t       *testing.T
 	to      io.Writer
@@ -23,10 +23,10 @@ type Browser struct {
 	session string // of the page
 	sent    int
 	loaded  bool
-	faults  []string // that the page's console told
+	faults  []string // faults that the page's console reported
 }
 
-// NewBrowser starts a browser. Where there is none, or it does not work, the test is skipped.
+// NewBrowser starts a browser. If there is none, or it does not work, it skips the test.
 func NewBrowser(t *testing.T) *Browser {
 	t.Helper()
 	chromium, err := exec.LookPath("chromium")
@@ -53,7 +53,7 @@ func NewBrowser(t *testing.T) *Browser {
 		_, _ = io.Copy(io.Discard, from)
 		_ = process.Wait()
 		_ = from.Close()
-		_ = os.RemoveAll(profile) // its processes may still write there
+		_ = os.RemoveAll(profile) // the browser's processes may still write there
 	})
 	if _, err := b.command("Browser.getVersion", nil); err != nil {
 		t.Skipf("not opened in a browser: chromium does not work here: %v", err)
@@ -61,7 +61,7 @@ func NewBrowser(t *testing.T) *Browser {
 	return b
 }
 
-// command sends a command, and returns its result. Events that come before it are told to the browser.
+// command sends a command, and returns its result. Events that come before it go to the browser.
 func (b *Browser) command(method string, params any) (result json.RawMessage, err error) {
 	b.sent++
 	message := map[string]any{"id": b.sent, "method": method}
@@ -114,7 +114,7 @@ func (b *Browser) event(method string, params json.RawMessage) {
 	}
 }
 
-// Do is command for one that must work.
+// Do is command for a command that must work.
 func (b *Browser) Do(method string, params, result any) {
 	b.t.Helper()
 	text, err := b.command(method, params)
@@ -181,8 +181,8 @@ func (b *Browser) Heap() int64 {
 	return int64(use.UsedSize + use.EmbedderHeapUsedSize + use.BackingStorageSize)
 }
 
-// Check fails the test if the page's console told of a fault, or if the page does not show so many charts and
-// the words.
+// Check fails the test if the page's console reported a fault, or if the page does not show so many charts
+// and the words.
 func (b *Browser) Check(charts int, words []string) {
 	b.t.Helper()
 	for _, fault := range b.faults {

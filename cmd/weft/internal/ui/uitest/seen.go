@@ -2,8 +2,8 @@ package uitest
 
 import "fmt"
 
-// Faults shows the page on a screen of that width, light or dark, with all its parts open, and returns what
-// a person would mind there: what goes beyond the edge, words that break, and a contrast below 4.5.
+// Faults shows the page on a screen of that width, light or dark, with all its parts open. It returns what a
+// person would mind there: parts beyond the edge, broken words, and a contrast below 4.5.
 func (b *Browser) Faults(width int, scheme string) (faults []string) {
 	b.t.Helper()
 	b.Do("Emulation.setDeviceMetricsOverride", map[string]any{
@@ -13,7 +13,7 @@ func (b *Browser) Faults(width int, scheme string) (faults []string) {
 		"features": []map[string]string{{"name": "prefers-color-scheme", "value": scheme}},
 	}, nil)
 	b.Evaluate(`document.querySelectorAll("details").forEach(d => d.open = true)`, nil)
-	// The charts follow the width, unless something holds it open, which is a fault then
+	// The charts follow the width, unless something holds it open, which is a fault.
 	b.Evaluate(fmt.Sprintf(`new Promise(done => {
 		const fits = c => c.clientWidth > 0 && c.clientWidth <= c.closest("#charts > div, .memory").clientWidth;
 		let left = 300;

@@ -20,7 +20,7 @@ func System(t *testing.T, files map[string]string) (root string) {
 	return root
 }
 
-// Lines of /proc/self/mountinfo where control groups are of version 2, and of version 1.
+// Lines of /proc/self/mountinfo for control groups of version 2, and of version 1.
 const (
 	MountVersion2 = "30 23 0:26 / /sys/fs/cgroup rw,nosuid shared:4 - cgroup2 cgroup2 rw,nsdelegate\n"
 	MountVersion1 = "32 31 0:29 / /sys/fs/cgroup/cpu rw,relatime - cgroup cgroup rw,cpu,cpuacct\n" +

@@ -1,4 +1,5 @@
-// Package uitest makes terminals, browsers and machines for tests.
+// Package uitest makes terminals, browsers and machines for tests. Tests of the commands and of their pages
+// call it.
 package uitest
 
 import (
@@ -12,7 +13,7 @@ import (
 	"weft/internal/assert"
 )
 
-// Open makes a pseudo-terminal; said returns what was written to it, after it is closed.
+// Open makes a pseudo-terminal. said returns what was written to it, once it is closed.
 func Open(t *testing.T) (tty *os.File, said func() string) {
 	t.Helper()
 	master, err := os.OpenFile("/dev/ptmx", os.O_RDWR|unix.O_NOCTTY, 0)
@@ -32,7 +33,7 @@ func Open(t *testing.T) (tty *os.File, said func() string) {
 	}
 	all := make(chan string)
 	go func() {
-		text, _ := io.ReadAll(master) // an error ends it once the terminal is closed
+		text, _ := io.ReadAll(master) // it ends with an error once the terminal is closed
 		all <- string(text)
 	}()
 	return tty, func() string {
