@@ -140,7 +140,7 @@ func Stored(x *Var) *Var { return convert(x, x.tape.Storage) }
 // Float32 returns x in Float32, the element type of scores, losses and metrics.
 func Float32(x *Var) *Var { return convert(x, tensor.Float32) }
 
-// convert returns x in an element type, or x itself if that is its own.
+// convert returns x in an element type, or x itself if it has that type.
 func convert(x *Var, e tensor.Element) *Var {
 	if x.element == e || x.sparse != nil {
 		return x

@@ -37,8 +37,8 @@ type Tape struct {
 	Announced map[*tensor.Matrix]bool
 	// Ledger counts the operations on parameters, unless it is nil. The tapes of one step share it.
 	Ledger *Ledger
-	// Recompute releases values that only backward steps still read, and computes them again there
-	// (recompute.go).
+	// Recompute releases values that only backward steps still read, and computes them again in the backward
+	// pass (recompute.go).
 	Recompute bool
 	// OnLayer is called with each layer before its operations run, forward and backward, and with NoLayer
 	// after them. It may be nil.

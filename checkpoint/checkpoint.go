@@ -81,7 +81,7 @@ type Snapshot struct {
 	values *tensor.Matrix
 }
 
-// Size is the number of bytes of a snapshot of the arrays.
+// Size returns the number of bytes of a snapshot of the arrays.
 func Size(arrays []Array) int64 { return 4 * int64(floats(arrays)) }
 
 func floats(arrays []Array) (n int) {
@@ -111,7 +111,7 @@ func (s *Snapshot) Allocate(memory *tensor.Meter, bytes int64) {
 	s.values = memory.New(tensor.Buffers, 1, n)
 }
 
-// Bytes is the size of the snapshot's memory.
+// Bytes returns the size of the snapshot's memory, in bytes.
 func (s *Snapshot) Bytes() int64 {
 	if s.values == nil {
 		return 0

@@ -123,7 +123,7 @@ func (f *Folder) Write(epoch, worker int, arrays []Array, metadata map[string]st
 	return file, errors.Join(err, to.Close())
 }
 
-// summed counts and sums the bytes that it writes.
+// summed counts the bytes that it writes, and computes their checksum.
 type summed struct {
 	to    io.Writer
 	bytes int64
@@ -140,7 +140,7 @@ func (s *summed) Write(p []byte) (int, error) {
 // tells which list belongs to an array.
 const verticesKey = "vertices."
 
-// tensors are the tensors of a file, and metadata that tells which vertices an embedding's rows belong to.
+// tensors returns the tensors of a file, and metadata that says to which vertices an embedding's rows belong.
 func tensors(arrays []Array) (all map[string]safetensors.Tensor, metadata map[string]string) {
 	all, metadata = map[string]safetensors.Tensor{}, map[string]string{}
 	lists := map[*autograd.RowSet]string{}
@@ -180,8 +180,8 @@ type Manifest struct {
 
 const format = 1
 
-// Commit makes the checkpoint after an epoch whole, once all its files are written, and removes older ones
-// but the last. It fails if a file is not in the folder.
+// Commit makes the checkpoint after an epoch whole, once all its files are written. It then removes all older
+// checkpoints except the last. It fails if a file is not in the folder.
 func (f *Folder) Commit(epoch int, files []File, run any) error {
 	dir := unfinished(epoch)
 	for _, file := range files {
@@ -290,7 +290,7 @@ func epochOf(entry string) (epoch int, named bool) {
 	return epoch, err == nil && epoch > 0 && entry == name(epoch)
 }
 
-// IsFile reports whether a file of that name may be one of a checkpoint.
+// IsFile reports whether a file of that name may belong to a checkpoint.
 func IsFile(name string) bool {
 	worker := 0
 	_, err := fmt.Sscanf(name, "worker-%d", &worker)

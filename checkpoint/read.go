@@ -129,7 +129,7 @@ func (c *Checkpoint) Close() (err error) {
 	return err
 }
 
-// Metadata is the metadata of a worker's file, nil if it wrote none.
+// Metadata returns the metadata of a worker's file; nil: it wrote none.
 func (c *Checkpoint) Metadata(worker int) map[string]string {
 	i := slices.IndexFunc(c.Files, func(f File) bool { return f.Name == fileName(worker) })
 	if i < 0 {
@@ -138,7 +138,7 @@ func (c *Checkpoint) Metadata(worker int) map[string]string {
 	return c.files[i].Metadata
 }
 
-// Names are the names of all arrays that begin with a prefix, in order.
+// Names returns the names of all arrays that begin with a prefix, in order.
 func (c *Checkpoint) Names(prefix string) (names []string) {
 	for _, f := range c.files {
 		for name := range f.Shapes() {
@@ -151,7 +151,7 @@ func (c *Checkpoint) Names(prefix string) (names []string) {
 	return slices.Compact(names)
 }
 
-// Shape is the shape of an array, nil if there is none of that name.
+// Shape returns the shape of an array; nil: no array has that name.
 func (c *Checkpoint) Shape(name string) []int {
 	for _, f := range c.files {
 		if shape, found := f.Shape(name); found {
@@ -161,7 +161,7 @@ func (c *Checkpoint) Shape(name string) []int {
 	return nil
 }
 
-// Element is the element type of a matrix.
+// Element returns the element type of a matrix.
 func (c *Checkpoint) Element(name string) tensor.Element {
 	if slices.ContainsFunc(c.files, func(f *safetensors.File) bool { return f.Dtype(name) == "BF16" }) {
 		return tensor.BFloat16
@@ -169,7 +169,7 @@ func (c *Checkpoint) Element(name string) tensor.Element {
 	return tensor.Float32
 }
 
-// Load sets the arrays to the stored values.
+// Load sets the arrays to the stored values. Its error names an array that is missing, or has another shape.
 func (c *Checkpoint) Load(arrays []Array) error {
 	for _, a := range arrays {
 		if err := c.load(a); err != nil {

@@ -23,7 +23,7 @@ type Bipartite interface {
 	Between(source, target *autograd.Var) (*autograd.Var, *nn.Param)
 }
 
-// ConvolutionFunc makes a function a Convolution.
+// ConvolutionFunc is a function as a Convolution.
 type ConvolutionFunc func(x *autograd.Var) (*autograd.Var, *nn.Param)
 
 // Forward calls f.

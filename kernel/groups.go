@@ -81,8 +81,8 @@ func (t *Team) RowProduct(z, x, y *tensor.Matrix, p RowProduct) {
 	t.rowProduct(z, x, y, p, false, false)
 }
 
-// RowProductBackward makes dx = g·yᵀ and dy = xᵀ·g for each row and group, for g = dLoss/dz of RowProduct,
-// unless they are nil.
+// RowProductBackward is dx = g·yᵀ and dy = xᵀ·g for each row and group, for g = dLoss/dz of RowProduct. dx or
+// dy may be nil.
 func (t *Team) RowProductBackward(dx, dy, g, x, y *tensor.Matrix, p RowProduct) {
 	if dx != nil {
 		t.rowProduct(dx, g, y, RowProduct{p.Groups, p.Rows, p.Cols, p.Inner}, false, true)

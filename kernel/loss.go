@@ -29,8 +29,8 @@ func (t *Team) BinaryCrossEntropy(grad, logits, rows, targets *tensor.Matrix, sc
 	}, logits, rows)
 }
 
-// Hits is how many of the listed rows (Int32, 1 × n) have their largest logit at the label (Int32,
-// 1 × rows). If several logits are equal, the first counts.
+// Hits is the number of listed rows (Int32, 1 × n) whose largest logit is at the label (Int32, 1 × rows). If
+// several logits are equal, the first counts.
 func (t *Team) Hits(logits, rows, labels *tensor.Matrix) Sum {
 	return t.loss(C.weft_hits, &C.weft_loss_args{
 		logits: floats(logits), rows: ints(rows), labels: ints(labels),

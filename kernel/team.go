@@ -88,7 +88,7 @@ func (t *Team) Unwatched() *Team {
 func (t *Team) Threads() int { return t.threads }
 
 // Parallel calls work(k) for k = 0…n−1 on the team's threads, in any order: Go code that reads or writes
-// elements of matrices. A plan, whose matrices hold nothing, has none.
+// elements of matrices. A plan does not call it, because its matrices hold nothing.
 func (t *Team) Parallel(n int, work func(k int)) { t.backend.parallel(n, work) }
 
 // Serial calls work once: Parallel for work that is not divided among threads.
@@ -350,7 +350,7 @@ func longs(m *tensor.Matrix) *C.int64_t {
 	return (*C.int64_t)(elements(m, tensor.Int64))
 }
 
-// elements returns the address of the first element, and panics where the elements are of another type.
+// elements returns the address of the first element, and panics if the elements have another type.
 func elements(m *tensor.Matrix, want tensor.Element) unsafe.Pointer {
 	if m.Element != want {
 		panic(fmt.Sprintf("kernel: a matrix of element type %d where type %d is needed", m.Element, want))

@@ -11,7 +11,7 @@ type LabelInput struct {
 }
 
 // Shows returns which vertices, by their original ids, show their labels in an epoch; 0 is inference. The
-// answer does not depend on who holds a vertex.
+// answer does not depend on which worker holds a vertex.
 func (l LabelInput) Shows(epoch int) func(vertex int64) bool {
 	if epoch == 0 {
 		return func(int64) bool { return true }

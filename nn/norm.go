@@ -19,7 +19,7 @@ const (
 	// InPlace says that the input is not used afterwards. If the tape does not record, the result reuses its
 	// memory.
 	InPlace InputUse = iota
-	// OutOfPlace says that the input is read again, as by a residual connection around the norm.
+	// OutOfPlace says that the input is read again, for instance by a residual connection around the norm.
 	OutOfPlace
 )
 

@@ -26,7 +26,8 @@ func ReadState(path string) (State, error) {
 	return state, err
 }
 
-// DecodeState reads what EncodeState, or PyTorch's safetensors, has written, up to the end of r.
+// DecodeState reads weights in the format of safetensors files, which EncodeState or PyTorch has written, up
+// to the end of r.
 func DecodeState(r io.Reader) (State, error) {
 	state, _, err := safetensors.ReadStream(r)
 	return state, err

@@ -70,10 +70,10 @@ func (u *Units) Set(means, deviations []float64) {
 	}
 }
 
-// Means are the means of each column.
+// Means returns the mean of each column.
 func (u *Units) Means() []float32 { return u.mean.Values }
 
-// Deviations are the standard deviations of each column.
+// Deviations returns the standard deviation of each column.
 func (u *Units) Deviations() []float32 { return u.deviation.Values }
 
 // Predict turns the model's output, rows × columns, into values, in place.
@@ -92,7 +92,7 @@ func (u *Units) Standardise(values []float32) {
 	}
 }
 
-// standard is the standard score of a value of column k.
+// standard returns the standard score of a value of column k.
 func (u *Units) standard(k int, y float32) float64 {
 	return (float64(y) - float64(u.mean.Values[k])) / float64(u.deviation.Values[k])
 }
@@ -124,7 +124,7 @@ func Huber(d float64) (loss, slope float64) {
 	return loss - .5, slope
 }
 
-// Values are the values that a regression learns.
+// Values are the targets of a regression.
 type Values struct {
 	Rows     *tensor.Matrix // Float32, rows × columns, NaN for a missing value
 	Units    *Units

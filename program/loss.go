@@ -98,7 +98,7 @@ func (l *Loss) Check(columns int, several bool) error {
 	return nil
 }
 
-// For returns the loss as one worker computes it.
+// For returns the loss as a function on a worker.
 func (l *Loss) For() nn.LossFunc {
 	b := l.newBlock(gnn.Env{}, l.code, nil, nil)
 	return func(output *autograd.Var, labels nn.Labels) *autograd.Var {

@@ -101,7 +101,8 @@ func (c *Common) memory(offset int64, size int) (unsafe.Pointer, error) {
 	return p, err
 }
 
-// Close ends one use, by NewCommon or OpenCommon. The last one of the process gives the memory back.
+// Close ends one use, which NewCommon or OpenCommon began. The last Close of the process gives the memory
+// back.
 func (c *Common) Close() {
 	c.mu.Lock()
 	defer c.mu.Unlock()

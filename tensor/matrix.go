@@ -52,8 +52,8 @@ func (e Element) Size() int {
 }
 
 // Matrix is a row-major Rows × Cols matrix without gaps between its rows, outside Go's heap. It is made by a
-// Meter and lives until Release. Its elements are meant for package kernel; the slice accessors are for
-// filling and reading it at the edges of the program.
+// Meter and lives until Release. Package kernel computes on its elements. The slice accessors are for filling
+// and reading it at the edges of the program.
 type Matrix struct {
 	Rows, Cols int
 	Element    Element

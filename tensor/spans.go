@@ -14,7 +14,7 @@ type span struct {
 
 func (s span) end() unsafe.Pointer { return unsafe.Add(s.start, s.size) }
 
-// before reports whether a span is smaller than another or, among equal ones, before it in memory.
+// before reports whether a span is smaller than another or, if both are equally large, before it in memory.
 func (s span) before(o span) bool {
 	return cmp.Or(cmp.Compare(s.size, o.size), cmp.Compare(uintptr(s.start), uintptr(o.start))) < 0
 }

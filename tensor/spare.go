@@ -87,7 +87,7 @@ func (t *account) spareOrGiveBack(s span) {
 // planned reports whether matrices hold nothing.
 func (t *account) planned() bool { return t.plan || t.offload != nil && t.offload.below == nil }
 
-// trimSpares gives spares back until they are within the limit and the peak, beside all that is charged.
+// trimSpares gives spares back until they and all that is charged are within the limit and the peak.
 func (t *account) trimSpares() {
 	most := t.peak
 	if t.offload != nil {

@@ -22,7 +22,7 @@ type Attention struct {
 	Features, SelfFeatures *Matrix
 }
 
-// edge is an edge into a row, as one head sees it.
+// edge is an edge into a row, with its mask for one head.
 type edge struct {
 	source   int
 	mask     float64
@@ -73,7 +73,7 @@ func WithoutLoops(indptr []int64, indices []int32) ([]int64, []int32) {
 	return p, s
 }
 
-// edges lists the edges into row i as head h sees them, the added self edge last.
+// edges lists the edges into row i with their masks for head h, the added self edge last.
 func (a *Attention) edges(i, h int) (list []edge) {
 	row := func(m *Matrix, k int) []float64 {
 		if m == nil {

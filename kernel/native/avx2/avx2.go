@@ -1,6 +1,7 @@
 //go:build amd64
 
-// Package avx2 has the kernels for AVX2, over float32.
+// Package avx2 compiles the kernels of package native for AVX2, over float32. Package native calls them on
+// processors without AVX-512.
 package avx2
 
 // #cgo CFLAGS: -O3 -g1 -std=gnu11 -Wno-psabi

@@ -1,6 +1,7 @@
 //go:build amd64
 
-// Package avx512 has the kernels for AVX-512, over float32.
+// Package avx512 compiles the kernels of package native for AVX-512, over float32. Package native calls them
+// on processors that have it.
 package avx512
 
 // #cgo CFLAGS: -O3 -g1 -std=gnu11 -Wno-psabi

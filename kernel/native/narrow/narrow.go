@@ -1,6 +1,7 @@
 //go:build amd64
 
-// Package narrow has the kernels for rows of fewer columns than a vector has lanes.
+// Package narrow compiles kernels for rows of fewer columns than a vector has lanes. The kernels of the SIMD
+// levels call them.
 package narrow
 
 // #cgo CFLAGS: -O3 -g1 -std=gnu11 -Wno-psabi

@@ -1,4 +1,5 @@
-// Package portable has the kernels for any processor, over float32.
+// Package portable compiles the kernels of package native for any processor, over float32. Package native
+// calls them where it has no better level.
 package portable
 
 // #cgo CFLAGS: -O3 -g1 -std=gnu11 -Wno-psabi

@@ -1,4 +1,5 @@
-// Package portablebf16 has the kernels for any processor, over bfloat16.
+// Package portablebf16 compiles the kernels of package native for any processor, over bfloat16. Package
+// native calls them where it has no better level.
 package portablebf16
 
 // #cgo CFLAGS: -O3 -g1 -std=gnu11 -Wno-psabi
