@@ -19,15 +19,15 @@ func ChunkMethods() []string { return []string{Metis, Merged} }
 
 // ChunkOptions choose a method for Chunks.
 type ChunkOptions struct {
-	K       int           // number of chunks of the partition, 1 to the number of its rows
+	K       int           // chunks of the partition, 1 to the number of its rows
 	Method  string        // one of ChunkMethods; empty: the first
-	Seed    uint64        // of METIS, and of the random merge
+	Seed    uint64        // seeds METIS and the random merge
 	Timeout time.Duration // as in Options
 }
 
 const (
 	rowWeight   = 50 // weight of a row without in-edges
-	mergedParts = 4  // parts that are merged to a chunk
+	mergedParts = 4  // parts that are merged into a chunk
 )
 
 // Chunks divides the rows of a share's partition into the chunks of a pipeline (Chen, Chen and Qian,
@@ -78,7 +78,7 @@ func (o *ChunkOptions) check(e *Edges) error {
 		return refusal.Errorf("--chunks %d: give at least %d, one in each partition",
 			o.K*partitions, partitions)
 	}
-	least, rows := 0, 0 // the partition with the fewest rows, of those that have rows
+	least, rows := 0, 0 // the partition with rows that has the fewest
 	for p := range partitions {
 		if n := starts[p+1] - starts[p]; n > 0 && (rows == 0 || n < rows) {
 			least, rows = p, n
@@ -176,8 +176,8 @@ func (e *Edges) ownSources(k, row int) []int32 {
 	return sources[first:end]
 }
 
-// ChunkCut counts the edges between the partition's rows, of all relations: those between different chunks,
-// and all. chunks is the chunk of each row.
+// ChunkCut counts the edges between the partition's rows, of all relations. cut is the number of edges
+// between different chunks, all the number of all edges. chunks is the chunk of each row.
 func (e *Edges) ChunkCut(chunks []int32) (cut, all int64) {
 	first := int32(e.Types[0].Starts[e.P])
 	for row, chunk := range chunks {
@@ -194,7 +194,8 @@ func (e *Edges) ChunkCut(chunks []int32) (cut, all int64) {
 	return cut, all
 }
 
-// Count counts the edges into the partition's rows, of all relations: all, and those from other partitions.
+// Count counts the edges into the partition's rows, of all relations. remote is the number of edges from
+// other partitions.
 func (e *Edges) Count() (all, remote int64) {
 	types := e.Types
 	for k := range e.Relations {

@@ -19,15 +19,15 @@ import (
 
 const (
 	formatVersion = 1
-	// Bytes of partition.json that are read: three matrices of MaxPartitions² numbers, and for several
-	// relations twice maxPairs numbers.
+	// partition.json is read up to this many bytes. It holds three matrices of MaxPartitions² numbers and,
+	// for several relations, 2·maxPairs numbers.
 	maxDescription = 64 << 20
 	maxPairs       = 1 << 20 // relations × K²
 )
 
 // Description describes stored partitions. It is read without the shares.
 type Description struct {
-	Name string `json:"name"` // of the directory: method and number of partitions
+	Name string `json:"name"` // the directory's name: method and number of partitions
 	Statistics
 	Balance string    `json:"balance"`
 	Seed    uint64    `json:"seed"`
@@ -39,8 +39,8 @@ type Description struct {
 	Whole Whole  `json:"-"`
 
 	order *order
-	files []graph.FileRecord // of the store, when it was partitioned
-	file  os.FileInfo        // of partition.json, when it was read
+	files []graph.FileRecord // the store's files when it was partitioned
+	file  os.FileInfo        // partition.json when it was read
 }
 
 // record is partition.json.
@@ -131,7 +131,7 @@ func (d *Description) checkThere(dir string) error {
 }
 
 // unchanged reports whether partition.json is surely the file that d was read from. Another file may have its
-// inode, size and coarse time; the id near its end is then another.
+// inode, size and coarse time, but not the id near its end.
 func (d *Description) unchanged(path string) bool {
 	file, err := os.Stat(path)
 	if err != nil || !os.SameFile(file, d.file) || !file.ModTime().Equal(d.file.ModTime()) ||

@@ -9,9 +9,9 @@ import (
 )
 
 const (
-	batchEdges  = 1 << 20 // of in-edges that a core divides at a time
-	batchValues = 1 << 20 // of features
-	unloadEdges = 1 << 27 // after so many, the pages of mapped files are given back
+	batchEdges  = 1 << 20 // in-edges that a core divides at a time
+	batchValues = 1 << 20 // values of features that are copied at a time
+	unloadEdges = 1 << 27 // the pages of mapped files are given back after so many edges
 	binsOfEdges = 1 << 16 // counters of edges by source
 )
 
@@ -29,7 +29,7 @@ type divider struct {
 
 	progress graph.Progress
 	listed   int64 // edges that were listed by their targets
-	reversed int64 // by their sources
+	reversed int64 // edges that were listed by their sources
 }
 
 // edgeDivider divides the edges of a relation.
@@ -38,10 +38,10 @@ type edgeDivider struct {
 	r              int // the relation
 	from           *graph.Relation
 	source, target *Places
-	holder         []int32   // by source: its partition
+	holder         []int32   // the partition of each source
 	inOrder        bool      // the order of the sources is that of their ids
-	halo           Halo      // of the partitions so far
-	cut            [][]int64 // from q into p
+	halo           Halo      // the halo of the partitions so far
+	cut            [][]int64 // cut[p][q]: edges from partition q into p
 	shift          uint
 	bins           []int64 // edges by source position >> shift
 	far            *farEnds

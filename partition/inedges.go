@@ -8,7 +8,7 @@ import (
 	"weft/internal/cores"
 )
 
-// inBatch is the in-edges of consecutive rows, with the sources' positions, and what they count.
+// inBatch has the in-edges of consecutive rows, the positions of their sources, and counts of them.
 type inBatch struct {
 	graph.Relation
 	*tally

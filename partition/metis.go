@@ -14,13 +14,13 @@ import (
 	"weft/partition/metis"
 )
 
-// mostByMetis is the number of edges, each direction counted, up to which METIS divides a graph unless asked.
-// For 20 million it takes about 35 s of an EPYC's processor time, and stream 14 s; on a graph with hubs both
-// take longer, and METIS for minutes.
+// mostByMetis bounds the edges, each direction counted, of a graph that METIS divides unless it is asked for.
+// METIS takes about 35 s of an EPYC's processor time for 20 million edges, and stream 14 s. Both take longer
+// on a graph with hubs, METIS minutes.
 const mostByMetis = 20_000_000
 
-// Auto returns the method for a graph if none is asked for: metis, or stream where METIS would take long or
-// cannot hold the graph. why says so, "" for metis.
+// Auto returns the method for a graph if none is asked for. It is metis, or stream where METIS would take
+// long or cannot hold the graph. why says why it is stream; "" for metis.
 func Auto(g *graph.Graph) (method, why string) {
 	switch edges := g.Edges(); {
 	case edges > mostByMetis:
@@ -31,7 +31,7 @@ func Auto(g *graph.Graph) (method, why string) {
 	return Metis, ""
 }
 
-// Slow says that METIS may take minutes, as it does where the graph has hubs, and Stream takes seconds.
+// Slow says that METIS may take minutes, as on a graph with hubs, where Stream takes seconds.
 func Slow(g *graph.Graph) bool { return g.Edges() > mostByMetis/40 }
 
 // metisMemory estimates the bytes that METIS takes for a graph. It depends on how well METIS can coarsen it:
@@ -51,7 +51,7 @@ func byMetis(ctx context.Context, g *graph.Graph, o *Options) ([]int32, error) {
 	if err != nil {
 		return nil, err
 	}
-	o.Progress.Of("dividing by METIS", 0, 0) // which tells nobody how far it is
+	o.Progress.Of("dividing by METIS", 0, 0) // METIS does not tell how far it is
 	d := division{in: in, k: o.K, seed: o.Seed, timeout: o.Timeout}
 	if w := weights(g, o); len(w) > 1 { // METIS divides the vertices evenly by itself
 		d.weights = w
@@ -119,7 +119,7 @@ func typeWeights(g *graph.Graph) (weights []func(v int) int32) {
 // division is a problem for METIS: a graph, and how to divide it.
 type division struct {
 	in *graph.Relation
-	// of vertex v: METIS divides each evenly; none: it divides the vertices evenly
+	// weights of vertex v, each divided evenly; none: the vertices are divided evenly
 	weights []func(v int) int32
 	k       int // parts, from 2 to the number of vertices
 	seed    uint64

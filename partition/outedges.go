@@ -46,7 +46,7 @@ func (e *edgeDivider) out() (err error) {
 			edges += e.cut[p][q]
 		}
 		err := to.Out(e.r, edges, e.from, func(write func(*graph.Relation) error) error {
-			written := make(chan error, 1) // of one range, beside the listing of the next
+			written := make(chan error, 1) // the result of writing a range, while the next one is listed
 			written <- nil
 			for lo := e.source.Starts[q]; lo < e.source.Starts[q+1]; {
 				hi := e.until(lo, e.source.Starts[q+1], most)
@@ -73,13 +73,15 @@ func (e *edgeDivider) out() (err error) {
 // call.
 type lister func(q, lo, hi int) (*graph.Relation, error)
 
-// lister returns the lister of the relation. most is how many edges to ask it for. parts have the in-edges.
+// lister returns the lister of the relation. most is the number of edges to ask it for. parts have the
+// in-edges.
 func (e *edgeDivider) lister(parts []*graph.Graph, unload func()) (list lister, most int64, err error) {
 	var in []*graph.Relation
 	for _, part := range parts {
 		in = append(in, &part.Relations[0])
 	}
-	if e.from.Symmetric && e.from.Weights == nil && e.from.EdgeColumns == 0 { // what goes in also goes out
+	// The out-edges are the in-edges.
+	if e.from.Symmetric && e.from.Weights == nil && e.from.EdgeColumns == 0 {
 		return func(q, lo, hi int) (rows *graph.Relation, err error) {
 			first := e.source.Starts[q]
 			err = parts[q].Guard(func() error {

@@ -21,7 +21,7 @@ import (
 // The methods of Assign, and DGL, the method of partitions that DGL made.
 const (
 	Metis  = "metis"  // few edges between partitions of about equal weight
-	Stream = "stream" // the same in memory that grows with the vertices only
+	Stream = "stream" // like metis, in memory that grows with the vertices only
 	Random = "random" // a seeded permutation, divided evenly
 	Range  = "range"  // contiguous ids
 	File   = "file"   // read from a file that a partitioner wrote
@@ -33,8 +33,8 @@ const (
 	ByVertices = "vertices"
 	ByEdges    = "edges" // vertices, and in-edges plus one for each vertex
 	ByTrain    = "train" // vertices, and training vertices
-	// AutoBalance is vertices, or edges where that leaves less work to the busiest partition. The method must
-	// balance edges.
+	// AutoBalance is ByVertices, or ByEdges where that leaves less work to the busiest partition. The method
+	// must be able to balance edges.
 	AutoBalance = "auto"
 )
 
@@ -52,10 +52,10 @@ func Balances() []string { return []string{ByVertices, ByEdges, ByTrain, AutoBal
 
 // Assignment says which partition each vertex belongs to. A partition may be empty.
 type Assignment struct {
-	K       int     // number of partitions
+	K       int     // partitions
 	Of      []int32 // len V: the partition of each vertex, 0…K−1
 	Method  string
-	Seconds float64 // time that the method took
+	Seconds float64 // time of the method
 	Balance string
 	Seed    uint64
 	Split   int // the split whose training vertices were balanced and are counted
@@ -63,20 +63,20 @@ type Assignment struct {
 
 // Options choose a method for Assign.
 type Options struct {
-	K      int    // number of partitions, 1 to V
+	K      int    // partitions, 1 to V
 	Method string // one of Methods; empty: the first
-	// File is the file of the method file: a number for each vertex, one per line, as METIS, KaHIP and
+	// File is the input of the method File: a number for each vertex, one per line, as METIS, KaHIP and
 	// Mt-KaHyPar write it.
 	File string
-	// Balance is one of Balances; empty: the first. ByEdges is for metis, stream and range, ByTrain for metis
-	// and stream.
+	// Balance is one of Balances; empty: the first. metis, stream and range know ByEdges; metis and stream
+	// know ByTrain.
 	Balance string
-	Seed    uint64 // of metis, stream and random
+	Seed    uint64 // seeds metis, stream and random
 	Split   int    // the split whose training vertices are balanced and counted
 	// Timeout is how long METIS may be idle, as a stopped process is, before it is killed; 0: no limit. METIS
 	// may work for any time.
 	Timeout  time.Duration
-	Progress graph.Progress // of the methods metis, which is one stage, and stream, pass by pass
+	Progress graph.Progress // told by metis, as one stage, and by stream, pass by pass
 }
 
 // Validate refuses options that no graph allows. Errors name the flags of weft partition.
@@ -124,8 +124,8 @@ func orFirst(choice string, choices []string) string {
 	return choice
 }
 
-// Assign divides the vertices of a graph that passes Check. The same options give the same assignment. It
-// refuses more partitions than vertices, and what the method cannot do with this graph.
+// Assign divides the vertices of a graph that passes Check. The same options give the same assignment. Assign
+// refuses more partitions than vertices, and options that the method cannot keep on this graph.
 func Assign(ctx context.Context, g *graph.Graph, o Options) (*Assignment, error) {
 	if err := o.Validate(); err != nil {
 		return nil, err
@@ -166,7 +166,8 @@ func checkPairs(g *graph.Graph, k int) error {
 	return nil
 }
 
-// worthEdges is the largest work of a partition, divided by the mean, up to which AutoBalance is vertices.
+// worthEdges bounds the work of the busiest partition, divided by the mean. AutoBalance balances vertices up
+// to it.
 const worthEdges = 1.1
 
 // balanced assigns the vertices, and says by which balance.
@@ -196,7 +197,7 @@ func balanced(ctx context.Context, g *graph.Graph, o Options) (*Assignment, erro
 	return a, nil
 }
 
-// work is that of the busiest partition, and the mean.
+// work returns the work of the busiest partition, and the mean work.
 func (a *Assignment) work(g *graph.Graph) (most, mean float64, err error) {
 	s, err := measure(g, a)
 	if err != nil {

@@ -107,8 +107,9 @@ func (n *Numbering) Range(kind int) (lo, hi int32) {
 	return n.Starts[i], n.Starts[i+1]
 }
 
-// List returns the numbers of a share's vertices of these types, ascending: of those rows of each type that
-// places lists, or of all for nil. nil is all vertices of the graph. Nobody may write to the list.
+// List returns the numbers of a share's vertices of these types, ascending. places gives the rows of each
+// type that are listed, nil for all rows. A nil result stands for all vertices of the graph. Nobody may write
+// to the list.
 func (n *Numbering) List(s *Share, places func(kind int) []int32) (numbers []int32) {
 	types := s.Edges.Types
 	all := func(kind int) bool { return places(kind) == nil && types[kind].IDs == nil }

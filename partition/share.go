@@ -38,11 +38,11 @@ type Values struct {
 // partition. It is given by its position: vertices of a type are sorted by partition, then by id, so that
 // row r of partition q has position Starts[q]+r.
 type Edges struct {
-	P         int    // the number of the partition
+	P         int    // the partition's number
 	Types     []Rows // of each vertex type
 	Relations []Relation
-	// All are the relations with all edges, of a Subgraph that has a Silent one: the workers of a partition
-	// divide its rows by them. nil: Relations.
+	// All has the relations with all edges, in a Subgraph with a Silent relation: the workers of a partition
+	// divide its rows by them. nil: Relations has all edges.
 	All []Relation
 }
 
@@ -82,9 +82,9 @@ type Relation struct {
 	Name           string // unique: SOURCE__NAME__TARGET if several relations have the name
 	Silent         bool   // the edges pass no messages: see Subgraph
 	Source, Target int    // numbers of the vertex types that it joins
-	// In lists the in-neighbours of each row of the target type, as positions of the source type. They ascend
-	// within a row; weights and edge features have the same order. HaloRows[p][q] is how many rows partition
-	// p needs of partition q for it.
+	// In lists the in-neighbours of each row of the target type, as positions of the source type, ascending
+	// within a row. Weights and edge features have the same order. HaloRows[p][q] counts the rows of
+	// partition q that partition p needs for it.
 	In       graph.Relation
 	HaloRows [][]int
 	// Out lists the out-neighbours of each row of the source type by their positions, ascending, with
@@ -94,7 +94,7 @@ type Relation struct {
 	HaloRowsOut [][]int
 }
 
-// Arrange has the features of each vertex type read in the form of an arrangement.
+// Arrange makes FeatureRow give the features of each vertex type in the form of an arrangement.
 func (s *Share) Arrange(types []*columns.Arrangement) {
 	s.Whole = s.Whole.ArrangedBy(types)
 	for i := range s.Types {
@@ -102,8 +102,8 @@ func (s *Share) Arrange(types []*columns.Arrangement) {
 	}
 }
 
-// Given has vertex types without features, by their numbers, have so many columns of zeros, in whose place a
-// caller gives others.
+// Given gives vertex types without features, by their numbers, so many columns of zeros. A caller replaces
+// the zeros.
 func (s *Share) Given(columns map[int]int) {
 	s.Whole = s.Whole.Given(columns)
 	for kind, n := range columns {
@@ -115,7 +115,8 @@ func (s *Share) Given(columns map[int]int) {
 // FeatureColumns is the number of features of a row, arranged.
 func (v *Values) FeatureColumns() int { return v.Arrangement.Width(v.Features.Columns) }
 
-// FeatureRow returns the stored features of a row, arranged: where that changes them in room, which grows.
+// FeatureRow returns the stored features of a row, arranged. If the arrangement changes them, they are in
+// room, which grows.
 func (v *Values) FeatureRow(room []float32, row int) []float32 {
 	return v.Arrangement.Row(room, v.Features.Row(row))
 }
@@ -151,7 +152,7 @@ func (v *Values) Places(ids []int32) []int32 {
 	return places
 }
 
-// Targets returns the labels and splits of some vertices, given by their original ids, ascending; nil: of all
+// Targets returns the labels and splits of some vertices, given by their original ids, ascending; nil: all
 // rows. The splits list indices into ids.
 func (v *Values) Targets(ids []int32) (graph.Labels, []graph.Split) {
 	places := v.Places(ids)
@@ -167,9 +168,9 @@ func All(g *graph.Graph) *Share {
 	return Some(g, make([][]int32, len(g.Types)), make([]graph.Relation, len(g.Relations)), WholeOf(g))
 }
 
-// Some returns the share of some vertices of a larger graph, which whole describes. g has them, and out the
-// out-neighbours along each relation, as Relation.Out. ids are the vertices of each type in the larger graph,
-// ascending; nil: those of g.
+// Some returns the share of some vertices of a larger graph, which whole describes. g has the vertices. out
+// has the out-neighbours along each relation, as Relation.Out. ids are the vertices of each type in the
+// larger graph, ascending; nil: the vertices of g.
 func Some(g *graph.Graph, ids [][]int32, out []graph.Relation, whole Whole) *Share {
 	s := &Share{Whole: whole, part: g}
 	s.places = func(kind int) (*Places, error) { return &Places{Starts: s.Edges.Types[kind].Starts}, nil }
@@ -196,9 +197,9 @@ func newShare(
 	return s
 }
 
-// Places returns the order of all partitions in some vertex types, as a Numbering of these has their
-// vertices. The first call for a type reads a stored order, for all shares that the same Description has
-// opened. It refuses an order that is not the one of the share's rows.
+// Places returns the order of all partitions in some vertex types, whose vertices a Numbering of the types
+// numbers. The first call for a type reads a stored order, for all shares that the same Description has
+// opened. It refuses an order that does not fit the share's rows.
 func (s *Share) Places(kinds ...int) (*Places, error) {
 	var all []*Places
 	for _, kind := range kinds {
@@ -269,12 +270,12 @@ func (s *Share) ReadRelations(read func(all []graph.Relation) error) error {
 	return errors.Join(err, done())
 }
 
-// LabelledBy has ReadRelations read those of a graph that stays open: labels and splits of edges may differ
-// from those of the store.
+// LabelledBy makes ReadRelations read the relations of g, which stays open: labels and splits of edges may
+// differ from those in the store.
 func (s *Share) LabelledBy(g *graph.Graph) { s.relations = inMemory(g) }
 
-// give gives the share the vertices and the edges of its part. ids and starts are those of Rows, out is that
-// of Relation.
+// give gives the share the vertices and the edges of its part. ids and starts are as in Rows, out as in
+// Relation.
 func (s *Share) give(ids [][]int32, starts [][]int, out []graph.Relation) {
 	g := s.part
 	for i, t := range g.Types {

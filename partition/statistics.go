@@ -12,7 +12,7 @@ type Statistics struct {
 	CutEdges      int64   `json:"cut_edges"`
 	Vertices      []int   `json:"vertices"`
 	Edges         []int64 `json:"edges"`          // in-edges of the partition's vertices
-	TrainVertices []int   `json:"train_vertices"` // of the assignment's split
+	TrainVertices []int   `json:"train_vertices"` // training vertices of the assignment's split
 	// HaloRows counts the distinct vertices of q that are in-neighbours of p's vertices, and is 0 on the
 	// diagonal. It is summed over relations.
 	HaloRows [][]int `json:"halo_rows"`
@@ -21,9 +21,9 @@ type Statistics struct {
 	HaloRowsOut [][]int `json:"halo_rows_out"`
 	// Cut counts the edges from q into p. The diagonal counts the edges within p.
 	Cut [][]int64 `json:"cut"`
-	// Types are the vertices of each partition by vertex type. A record lacks those of the first.
+	// Types are the vertices of each partition by vertex type. A record lacks the first type.
 	Types [][]int `json:"others,omitempty"`
-	// Relations are the halos of each relation, if there are several.
+	// Relations are the halos of each relation if there are several.
 	Relations []Halo `json:"relations,omitempty"`
 }
 

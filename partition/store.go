@@ -187,10 +187,10 @@ func writeShares(folder *graph.Folder, g *graph.Graph, a *Assignment,
 	if err != nil {
 		return nil, err
 	}
-	for _, p := range d.of { // the out-edges need the starts alone
+	for _, p := range d.of { // the out-edges need only the starts
 		p.IDs, p.Of = nil, nil
 	}
-	memory.Free() // they need what the in-edges took
+	memory.Free() // the out-edges need the memory of the in-edges
 	if err := d.out(); err != nil {
 		return nil, err
 	}
@@ -210,7 +210,7 @@ func contentID(files []graph.FileRecord, a *Assignment) string {
 	}
 	fmt.Fprintln(h, formatVersion, a.K)
 	for part := range slices.Chunk(a.Of, 1<<14) {
-		_ = binary.Write(h, binary.LittleEndian, part) // a hash never fails
+		_ = binary.Write(h, binary.LittleEndian, part) // a hash returns no error
 	}
 	return hex.EncodeToString(h.Sum(nil)[:16])
 }
@@ -255,7 +255,7 @@ func there(path string) bool {
 }
 
 // Find returns the k partitions of a method that were stored last; the empty method stands for all methods.
-// found is false if there are none. Find refuses partitions whose store has changed since, as CheckFresh
+// found is false if there are none. Find refuses partitions of a store that has changed since, as CheckFresh
 // does.
 func Find(store string, k int, method string) (d Description, found bool, err error) {
 	all, err := list(store, func(name string) bool { return strings.HasSuffix(name, Name(method, k)) })
@@ -417,7 +417,7 @@ func (o *order) read(d *Description, store string, kind int) (*Places, error) {
 	return o.places[kind], nil
 }
 
-// misplaced is a vertex among the rows that the assignment gives to another partition, by its id in the whole
+// misplaced returns a row's vertex that the assignment gives to another partition, by its id in the whole
 // graph; −1: none.
 func (e *Edges) misplaced(of []int32) int {
 	before := 0 // vertices of earlier types

@@ -11,22 +11,22 @@ import (
 	"weft/internal/refusal"
 )
 
-// newVertex is a vertex that a request adds to the graph, for its own answer alone.
+// newVertex is a vertex that a request adds to the graph for its own answer.
 type newVertex struct {
 	ID       id                         `json:"id"`
 	Type     string                     `json:"type"`     // empty: the first
-	Columns  map[string]json.RawMessage `json:"columns"`  // null: a value is missing; others are ignored
-	Features []float32                  `json:"features"` // where the graph was made of no table
+	Columns  map[string]json.RawMessage `json:"columns"`  // null: missing; others are ignored
+	Features []float32                  `json:"features"` // only where the graph was made of no table
 	Edges    struct {
-		Out []end `json:"out"` // to these
-		In  []end `json:"in"`  // from these
+		Out []end `json:"out"` // edges to these vertices
+		In  []end `json:"in"`  // edges from these vertices
 	} `json:"edges"`
 }
 
 // end is the other end of a new edge: an id, or an object.
 type end struct {
 	ID       id        `json:"id"`
-	Relation string    `json:"relation"` // empty: the only one that can be meant
+	Relation string    `json:"relation"` // empty: the only possible relation
 	Weight   *float32  `json:"weight"`   // nil: 1
 	Features []float32 `json:"features"` // of the edge
 }
@@ -51,7 +51,7 @@ type addition struct {
 	unknown map[string]int     // by column: new vertices whose category the model does not know
 }
 
-// featureBytes is what a feature of a new vertex takes in memory, while its list grows.
+// featureBytes is the memory of a feature of a new vertex while its list grows.
 const featureBytes = 8
 
 // add makes the addition of a request's new vertices, whose memory it counts; nil: there are none.
@@ -127,7 +127,7 @@ func (a *addition) vertex(kind int, v *newVertex) error {
 	return nil
 }
 
-// find is the vertex of an id, which may be new.
+// find returns the vertex of an id, which may be new.
 func (a *addition) find(kind int, i id) (int32, error) {
 	if v, is := a.added[kind][i.trimmed()]; is {
 		return v, nil
@@ -135,8 +135,8 @@ func (a *addition) find(kind int, i id) (int32, error) {
 	return a.server.ids[kind].find(i)
 }
 
-// features are the features of a new vertex, as those that the model was trained on were made of columns, or
-// as they are given where there are no columns.
+// features makes the features of a new vertex from columns, as the features were made that the model was
+// trained on. If there are no columns, it takes the given features.
 func (a *addition) features(list columns.List, width int, v *newVertex) ([]float32, error) {
 	switch {
 	case list == nil && v.Columns != nil:
@@ -158,7 +158,7 @@ func (a *addition) features(list columns.List, width int, v *newVertex) ([]float
 		})
 }
 
-// fieldOf is the value of a column as a table would have it.
+// fieldOf returns the value of a column as a table would have it.
 func fieldOf(value json.RawMessage) (field []byte, err error) {
 	switch {
 	case value == nil:
@@ -174,7 +174,7 @@ func fieldOf(value json.RawMessage) (field []byte, err error) {
 	return value, nil
 }
 
-// edge adds an edge from a new vertex to another one or, unless out, from that one.
+// edge adds an edge from a new vertex to another one if out, else from the other one.
 func (a *addition) edge(kind int, near id, e *end, out bool) error {
 	of, err := a.server.relationOf(way{kind, out, e.Relation})
 	if err == nil {
@@ -207,8 +207,8 @@ func (a *addition) edge(kind int, near id, e *end, out bool) error {
 	return nil
 }
 
-// way is how a request names the relations that join vertices of a type, in a direction. An empty name stands
-// for all.
+// way is how a request names the relations in a direction of vertices of a type. An empty name stands for
+// all.
 type way struct {
 	kind int
 	out  bool
@@ -218,7 +218,7 @@ type way struct {
 // joined is a relation, and the type of its other end.
 type joined struct{ relation, other int }
 
-// ways finds what edges of new vertices may be of.
+// ways finds the relations that edges of new vertices may be of.
 func ways(g *appended.Base) map[way][]joined {
 	ways := map[way][]joined{}
 	for i, ends := range g.Ends {
@@ -235,7 +235,7 @@ func ways(g *appended.Base) map[way][]joined {
 	return ways
 }
 
-// relationOf is the relation of that name, empty: the only one, from or into vertices of a type.
+// relationOf returns the relation of that name from or into vertices of a type; empty: the only one.
 func (s *Server) relationOf(asked way) (joined, error) {
 	switch known := s.ways[asked]; len(known) {
 	case 0:

@@ -10,16 +10,16 @@ import (
 // response is the body of an answer.
 type response struct {
 	Predictions []any `json:"predictions"` // each a prediction, or an edgePrediction
-	// Unknown is by column how many new vertices have a category that the model does not know. It counts as
-	// other: all features of the column are 0.
+	// Unknown counts, by column, the new vertices with a category that the model does not know. Such a
+	// category counts as other: all features of the column are 0.
 	Unknown map[string]int `json:"unknown,omitempty"`
 }
 
-// prediction is that of a vertex or an edge: what was asked for. Its numbers are float32s, which JSON has
-// with as many digits as they need to be read back to the same bits.
+// prediction is the prediction of a vertex or an edge, with the asked outputs. Its numbers are float32s: JSON
+// has as many digits as they need to be read back to the same bits.
 type prediction struct {
-	Vertex        any        `json:"vertex,omitempty"` // its id; nil: it is of an edge
-	Class         any        `json:"class,omitempty"`  // name or number; of labels all there are
+	Vertex        any        `json:"vertex,omitempty"` // its id; nil: the prediction is of an edge
+	Class         any        `json:"class,omitempty"`  // name or number; of labels a list
 	Probability   *float32   `json:"probability,omitempty"`
 	Margin        *float32   `json:"margin,omitempty"`
 	Entropy       *float32   `json:"entropy,omitempty"`
@@ -54,7 +54,7 @@ func (c *perClass) MarshalJSON() ([]byte, error) {
 	return append(text, '}'), nil
 }
 
-// name is that of a class, or its number.
+// name returns the name of a class, or its number.
 func name(names []string, class int) string {
 	if names == nil {
 		return strconv.Itoa(class)
@@ -62,7 +62,7 @@ func name(names []string, class int) string {
 	return names[class]
 }
 
-// word is the name of a class, or its number as one.
+// word returns the name of a class, or its number as an int.
 func word(names []string, class int) any {
 	if names == nil {
 		return class
@@ -70,18 +70,17 @@ func word(names []string, class int) any {
 	return names[class]
 }
 
-// What an answer takes in memory for each vertex or edge, and for each of its numbers with the name of its
-// class.
+// An answer takes this memory for each vertex or edge, and for each number with the name of its class.
 const (
 	answerBytes = 512
 	valueBytes  = 48
 )
 
-// respond is the body of the response to what was asked, whose memory it counts, unless the client is gone.
+// respond returns the body of the response, whose memory it counts, unless the client is gone.
 func (s *Server) respond(asked *asked, a answer, h *holding, gone <-chan struct{}) ([]byte, error) {
 	table := &s.model.Table
 	r := response{Unknown: asked.unknown}
-	names := 0 // bytes of the classes' names, as JSON
+	names := 0 // bytes of the names of classes, as JSON
 	for _, name := range table.Classes {
 		names += 2 * len(name)
 	}

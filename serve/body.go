@@ -12,16 +12,16 @@ import (
 	"weft/internal/gate"
 )
 
-// What clients may have this server hold.
+// These bound what clients make this server hold.
 const (
-	mostBytes = 4 << 20 // of a body
-	// So much of a longer body is read before the answer, as a client that still sends hears nothing.
+	mostBytes = 4 << 20 // bytes of a body
+	// This much of a longer body is read before the answer: a client that still sends reads nothing.
 	mostRead = 4 * mostBytes
 	// Bodies up to so many bytes are decoded as they come. Longer ones take turns, for a part at a time.
 	smallBody = 16 << 10
 	partBytes = 64 << 10
-	// Bytes of memory that each request may take whatever the others hold, that one may take at most, and
-	// that all may take together beside the first.
+	// A request may take freeMemory bytes whatever the others hold. The second bounds one request, the third
+	// all together, without freeMemory of each.
 	freeMemory = 64 << 10
 	mostMemory = 128 << 20
 	allMemory  = 512 << 20
@@ -33,8 +33,8 @@ const (
 	leastASpeed = 64 << 10
 )
 
-// restPace is the time from refusal to refusal, and from part to part of what is left of a body that is
-// answered: floods of either take little from others.
+// restPace is the time between two refusals, and between two parts of the rest of a body whose request is
+// answered. So a flood of either takes little from others.
 const restPace = time.Millisecond
 
 // errLong is that a body has more than mostBytes.
@@ -47,15 +47,15 @@ type body struct {
 	io.ReadCloser
 	conn      *gate.Conn
 	control   *http.ResponseController
-	permits   chan struct{} // has an element for each turn that is taken
+	permits   chan struct{} // an element for each turn that is taken
 	permitted bool
-	waited    time.Duration // for the client
+	waited    time.Duration // time that it waited for the client
 	read      int64
 	most      int64 // bytes
-	ended     error // of the body; nil: more may come
+	ended     error // end of the body or error; nil: more may come
 }
 
-// bodyOf has a request read its body so.
+// bodyOf makes a request read its body as a body.
 func (s *Server) bodyOf(w http.ResponseWriter, r *http.Request) *body {
 	b := &body{
 		ReadCloser: r.Body, conn: gate.Of(r), control: http.NewResponseController(w), permits: s.permits,
@@ -79,7 +79,7 @@ func (b *body) Read(p []byte) (n int, err error) {
 	p = p[:min(int64(len(p)), partBytes, b.most+1-b.read)]
 	may := firstBytes + time.Duration(b.read)*time.Second/leastASpeed
 	began := time.Now()
-	// It fails where no connection is: then none is slow
+	// it fails where there is no connection, which is never slow
 	_ = b.control.SetReadDeadline(began.Add(min(may, readDeadline) - b.waited))
 	b.conn.Waits()
 	n, b.ended = b.ReadCloser.Read(p)
@@ -105,8 +105,8 @@ func (b *body) release() {
 	b.permitted = false
 }
 
-// end reads what is left of the body, so that its client hears the answer: a part in restPace, in turns of
-// their own. A client that waits to be asked for the body is not asked.
+// end reads the rest of the body, so that its client reads the answer. It reads a part in each restPace, in
+// turns of their own. If the client waits to be asked for the body, end does not ask.
 func (b *body) end(r *http.Request, turns chan struct{}) {
 	b.release()
 	if b.ended == nil && (b.read > 0 || r.Header.Get("Expect") == "") {
@@ -117,19 +117,19 @@ func (b *body) end(r *http.Request, turns chan struct{}) {
 		}
 		b.release()
 	}
-	b.conn.Waits() // to take the answer
+	b.conn.Waits() // the client takes the answer
 }
 
 // holding is the memory that a request holds.
 type holding struct {
-	all   *atomic.Int64 // of all requests, beside freeMemory of each
+	all   *atomic.Int64 // bytes of all requests, beside freeMemory of each
 	bytes int64
 }
 
-// shared is what counts for all requests.
+// shared returns the bytes that count against the limit of all requests.
 func (h *holding) shared() int64 { return max(0, h.bytes-freeMemory) }
 
-// take counts bytes more, which are refused where they are too many.
+// take counts further bytes, and refuses them if they are too many.
 func (h *holding) take(bytes int) error {
 	before := h.shared()
 	h.bytes += int64(bytes)

@@ -16,8 +16,8 @@ func (s *Server) compute() {
 	}
 }
 
-// answer answers questions by one inference. If it fails, each question has one of its own: what fails one
-// fails no other.
+// answer answers questions by one inference. If that fails, each question gets an inference of its own, so
+// that one question cannot fail another.
 func (s *Server) answer(batch []*question) {
 	for k, a := range s.infer(batch) {
 		q := batch[k]
@@ -28,7 +28,7 @@ func (s *Server) answer(batch []*question) {
 	}
 }
 
-// finish encodes an answer. Each inference has one at a time.
+// finish encodes an answer. An inference's answers are encoded one at a time.
 func (s *Server) finish(q *question, a answer) (finished answer) {
 	defer func() {
 		if fault := recover(); fault != nil {
@@ -47,7 +47,7 @@ func (s *Server) infer(batch []*question) (answers []answer) {
 	if s.learned != nil {
 		return s.inferEdges(batch)
 	}
-	var list []int32 // some may be asked for more than once
+	var list []int32 // a vertex may be asked for more than once
 	for _, q := range batch {
 		list = append(list, q.vertices...)
 	}
@@ -100,8 +100,8 @@ func (s *Server) inferEdges(batch []*question) (answers []answer) {
 	return answers
 }
 
-// predicted is an inference. What has been read of a store that has changed until it ends, and a panic that
-// may come of that, are errors.
+// predicted runs an inference. It returns an error if the store has changed before the inference ended, or if
+// the inference panics, as changed files may make it.
 func (s *Server) predicted(infer func() (*train.Prediction, error)) (p *train.Prediction, err error) {
 	defer func() {
 		if fault := recover(); fault != nil {

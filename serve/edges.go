@@ -17,11 +17,11 @@ import (
 	"weft/train/predictions"
 )
 
-// scoredEdge is an edge of a request: one of the graph by its number, or a new one, by the columns of a list
-// of edges.
+// scoredEdge is an edge of a request: an edge of the graph by its number, or a new edge by the columns of a
+// list of edges.
 type scoredEdge struct {
 	number  id
-	columns map[string]json.RawMessage // nil: it is the graph's
+	columns map[string]json.RawMessage // nil: it is an edge of the graph
 }
 
 // UnmarshalJSON takes a number or an object.
@@ -35,22 +35,22 @@ func (e *scoredEdge) UnmarshalJSON(text []byte) error {
 	return nil
 }
 
-// learned are the edges that a model predicts, which are of a relation.
+// learned describes the edges that a model predicts, all of one relation.
 type learned struct {
 	relation int
 	of       *graph.Relation
-	types    [2]int       // of their ends
-	keys     [2]string    // of the ends in a request
-	columns  columns.List // that their weight and features are; nil: of no list
-	known    bool         // the graph's own have scores
-	passes   bool         // new ones pass messages to each other
-	weighted bool         // they need a weight for that
-	answer   [2]string    // the keys of the ends in an answer
+	types    [2]int       // vertex types of the ends
+	keys     [2]string    // names of the ends in a request
+	columns  columns.List // columns of their weight and features; nil: the graph came from no list
+	known    bool         // the graph's own edges have scores
+	passes   bool         // new edges pass messages to each other
+	weighted bool         // new edges need a weight to pass messages
+	answer   [2]string    // names of the ends in an answer
 	example  string       // a request for a new edge like the graph's first
 }
 
-// newLearned says which edges a Predictor predicts; nil: it predicts vertices. ids are those of vertices by
-// their type.
+// newLearned describes the edges that a Predictor predicts; nil: it predicts vertices. ids has the vertices'
+// ids by type.
 func newLearned(of *train.Predictor, table *predictions.Table, ids []*ids) *learned {
 	relation, b := of.Learned(), of.Base()
 	if relation < 0 {
@@ -63,7 +63,7 @@ func newLearned(of *train.Predictor, table *predictions.Table, ids []*ids) *lear
 		keys: r.EndColumns, columns: r.NumberColumns, answer: table.Edges.Columns,
 	}
 	if l.columns != nil && r.Weights != nil && !l.passes {
-		l.columns = l.columns[1:] // edges that pass no messages need none
+		l.columns = l.columns[1:] // edges that pass no messages need no weight
 	}
 	for k, key := range l.keys {
 		if key == "" {
@@ -74,14 +74,14 @@ func newLearned(of *train.Predictor, table *predictions.Table, ids []*ids) *lear
 	return l
 }
 
-// featuresKey and weightKey are those of the features and the weight of an edge where no list says how their
-// columns are called.
+// featuresKey and weightKey name an edge's features and weight in a request if no list gave their columns
+// names.
 const (
 	featuresKey = "features"
 	weightKey   = "weight"
 )
 
-// features are the features of an edge, after its weight if it needs one.
+// features returns the features of an edge, after its weight if it needs one.
 func (l *learned) features(e *scoredEdge) (all []float32, err error) {
 	if l.columns == nil {
 		if given := e.columns[featuresKey]; given != nil {
@@ -119,8 +119,8 @@ func (l *learned) features(e *scoredEdge) (all []float32, err error) {
 	return all, nil
 }
 
-// appendOfEdge appends the features of a value, as lists of edges do: a number is a float32 as it is, and a
-// value is missing where some of the graph's are.
+// appendOfEdge appends the features of a value, as lists of edges do. A number becomes the float32 as it is.
+// A value may be missing if some of the graph's are.
 func appendOfEdge(to []float32, c *columns.Column, field []byte) ([]float32, error) {
 	missing, gaps := columns.IsMissing(field), c.Gaps || c.Mean != 0
 	switch {
@@ -183,7 +183,7 @@ func (l *learned) exampleOf(ids []*ids) string {
 	return `{"edges": [{` + strings.Join(words, ", ") + `}]}`
 }
 
-// edgeBytes is what an edge of a request takes in memory, and featureBytes what each of its features does.
+// edgeBytes is the memory of an edge of a request. Each of its features takes featureBytes.
 const edgeBytes = 64
 
 // takeEdges finds the edges of a request, whose memory it counts.
@@ -200,7 +200,7 @@ func (s *Server) takeEdges(a *asked, body *request, h *holding) error {
 		return err
 	}
 	a.edges = &graph.Edges{FeatureColumns: l.of.EdgeColumns}
-	passing := &graph.Edges{FeatureColumns: l.of.EdgeColumns} // those that are new
+	passing := &graph.Edges{FeatureColumns: l.of.EdgeColumns} // the new edges that pass messages
 	err = s.model.Graph.Guard(func() error {
 		for k := range body.Edges {
 			err := h.take(edgeBytes + featureBytes*l.of.EdgeColumns)
@@ -229,8 +229,8 @@ func (s *Server) takeEdges(a *asked, body *request, h *holding) error {
 	return s.extend(a, added)
 }
 
-// takeEdge finds an edge of a request, between vertices of the graph and of an addition; nil: there is none.
-// One that is new is also added to those that pass messages.
+// takeEdge finds an edge of a request, between vertices of the graph and of added; nil: there are no new
+// vertices. It adds a new edge to the edges that pass messages, too.
 func (s *Server) takeEdge(a *asked, e *scoredEdge, added *addition, passing *graph.Edges) (err error) {
 	l, to := s.learned, a.edges
 	var is edgeID
@@ -280,7 +280,7 @@ func (s *Server) takeEdge(a *asked, e *scoredEdge, added *addition, passing *gra
 	return nil
 }
 
-// endOf finds the end of an edge that a key names, which is of a type.
+// endOf finds the end of an edge that a key names. kind is its vertex type.
 func (s *Server) endOf(e *scoredEdge, key string, kind int, added *addition) (v int32, err error) {
 	value, there := e.columns[key]
 	if !there {
@@ -300,7 +300,8 @@ func (s *Server) endOf(e *scoredEdge, key string, kind int, added *addition) (v 
 	return v, nil
 }
 
-// refuse refuses a new vertex's edge of the relation that is learned, or of its reverse: it is one to score.
+// refuse refuses an edge of a new vertex in the learned relation or its reverse: such an edge is one to
+// score.
 func (l *learned) refuse(g *graph.Graph, relation int) error {
 	if l == nil {
 		return nil
@@ -315,7 +316,7 @@ func (l *learned) refuse(g *graph.Graph, relation int) error {
 // edgeID says which edge a prediction is of.
 type edgeID struct {
 	number *int64 // in the store; nil: it is new
-	ends   [2]any // their ids
+	ends   [2]any // the ids of its ends
 }
 
 // edgePrediction is the prediction of an edge.
@@ -325,8 +326,7 @@ type edgePrediction struct {
 	prediction
 }
 
-// MarshalJSON writes an object with the number of the edge, where it has one, with its ends, and with what
-// was asked for.
+// MarshalJSON writes an object with the number of the edge if it has one, its ends, and the asked outputs.
 func (p *edgePrediction) MarshalJSON() ([]byte, error) {
 	text := []byte{'{'}
 	if p.number != nil {

@@ -29,11 +29,11 @@ func (i *id) UnmarshalJSON(text []byte) error {
 // trimmed is the id without outer blanks, as tables have it.
 func (i id) trimmed() string { return strings.Trim(i.text, columns.Blank) }
 
-// ids finds the vertices of the first type by their ids: their names or, where they have none, their numbers.
+// ids finds the vertices of a type by their ids: their names, or their numbers if they have no names.
 type ids struct {
 	count   int
 	names   []string // nil: there are none
-	ordered []int32  // the vertices by their names
+	ordered []int32  // the vertices, sorted by name
 }
 
 func newIDs(count int, names []string) *ids {
@@ -45,7 +45,7 @@ func newIDs(count int, names []string) *ids {
 	return d
 }
 
-// find is the vertex of an id.
+// find returns the vertex of an id.
 func (d *ids) find(i id) (int32, error) {
 	if d.names != nil {
 		for _, text := range []string{i.text, i.trimmed()} { // other formats may keep blanks
@@ -66,7 +66,7 @@ func (d *ids) find(i id) (int32, error) {
 		d.count-1)
 }
 
-// of is the id of a vertex, as answers have it: its name, or its number.
+// of returns the id of a vertex as answers have it: its name, or its number.
 func (d *ids) of(v int32) any {
 	if d.names != nil {
 		return d.names[v]

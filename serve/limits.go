@@ -13,11 +13,11 @@ import (
 // What a request may have at most.
 const (
 	mostVertices = 10_000
-	mostEdges    = 100_000  // new ones
+	mostEdges    = 100_000  // new edges
 	mostToken    = 16 << 10 // bytes of a text or a number
 )
 
-// A byte of a body takes so many of memory at most, as it comes and decoded, and a key takes more.
+// A byte of a body takes at most so many bytes of memory, as it comes and decoded. A key takes more.
 const (
 	decoded  = 8
 	keyBytes = 128
@@ -32,25 +32,25 @@ const (
 	lastLevel    = 7
 )
 
-// limits is a body as it comes, up to the first thing of which a request has too much, or that decoders do
-// not refuse. What else is wrong is left to a decoder.
+// limits checks a body as it comes, up to the first thing that a request has too much of or that decoders do
+// not refuse. A decoder finds all other errors.
 type limits struct {
 	io.Reader
 	holds    *holding
 	levels   [lastLevel + 1]bracket
 	depth    int
-	vertices int // elements of lists, that is, or edges
+	vertices int // elements of lists: vertices or edges
 	edges    int
 	token    []byte // text or number
 	text     bool   // the token is a text, which has not ended
-	escaped  bool   // its next byte is
+	escaped  bool   // the token's next byte is escaped
 }
 
-// bracket is what was read within a bracket of JSON.
+// bracket is the state within a bracket of JSON.
 type bracket struct {
-	keys map[string]bool // nil: of an array
+	keys map[string]bool // the keys so far; nil: an array
 	key  bool            // the next text is a key
-	last string          // key
+	last string          // the last key
 }
 
 func (l *limits) Read(p []byte) (n int, err error) {
@@ -94,7 +94,7 @@ func (l *limits) see(c byte) error {
 	return nil
 }
 
-// ended takes a text.
+// ended checks a token that has ended.
 func (l *limits) ended() error {
 	at := &l.levels[l.depth]
 	if !utf8.Valid(l.token) {
@@ -108,7 +108,7 @@ func (l *limits) ended() error {
 		return err
 	}
 	switch {
-	case !l.inColumns() && !l.inEdge() && !slices.Contains(keys, key): // case counts, unlike in the decoder
+	case !l.inColumns() && !l.inEdge() && !slices.Contains(keys, key): // unlike the decoder: case counts
 		return unknownKey(key)
 	case at.keys[key]:
 		return refusal.Errorf("the key %.40q comes twice in an object; give it once", key)
@@ -117,15 +117,16 @@ func (l *limits) ended() error {
 	return l.holds.take(keyBytes)
 }
 
-// inColumns reports whether it is within the columns of a vertex, whose names and values are the caller's.
+// inColumns reports whether the body is within the columns of a vertex, whose names and values the caller
+// chooses.
 func (l *limits) inColumns() bool {
 	return l.depth >= columnsLevel && l.levels[columnsLevel-1].last == "columns"
 }
 
-// inEdge reports whether it is within edges to predict, whose names and values are the caller's.
+// inEdge reports whether the body is within edges to predict, whose names and values the caller chooses.
 func (l *limits) inEdge() bool { return l.depth >= listLevel && l.levels[1].last == "edges" }
 
-// structure takes a byte that is part of no token.
+// structure takes a byte outside tokens.
 func (l *limits) structure(c byte) error {
 	switch c {
 	case '[', '{':

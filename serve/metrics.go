@@ -11,7 +11,7 @@ import (
 // latencies are the upper bounds of the histogram, in seconds.
 var latencies = []float64{.001, .0025, .005, .01, .025, .05, .1, .25, .5, 1, 2.5, 5, 10, 30}
 
-// figures are what /metrics tells.
+// figures are the numbers that /metrics tells.
 type figures struct {
 	set      *metrics.Set
 	seconds  *metrics.PrometheusHistogram
@@ -37,14 +37,14 @@ func (f *figures) request(status int, began time.Time) {
 	f.seconds.UpdateDuration(began)
 }
 
-// unknown counts values of new vertices that the model does not know, by their column.
+// unknown counts the values of new vertices that the model does not know, by column.
 func (f *figures) unknown(columns map[string]int) {
 	for column, n := range columns {
 		f.set.GetOrCreateCounter(fmt.Sprintf("weft_unknown_values_total{column=%q}", column)).Add(n)
 	}
 }
 
-// write writes the figures, and those of the process, in Prometheus' text format.
+// write writes the figures, and figures of the process, in Prometheus' text format.
 func (f *figures) write(to io.Writer) {
 	f.set.WritePrometheus(to)
 	metrics.WriteProcMetrics(to)

@@ -15,16 +15,16 @@ import (
 // question asks for the predictions of some vertices, or of edges.
 type question struct {
 	vertices []int32
-	edges    *graph.Edges    // in the place of vertices; nil: these are asked for
-	numbers  []int64         // of the edges in the graph, −1 for a new one
-	added    *appended.Graph // with new vertices; nil: the graph alone
+	edges    *graph.Edges    // edges to predict; nil: vertices are asked for
+	numbers  []int64         // number of each edge in the graph, −1 for a new one
+	added    *appended.Graph // the graph with new vertices; nil: the graph alone
 	outputs  train.Outputs
-	answered chan answer // takes one
-	// respond encodes the answer, which takes time; nil: nobody reads it
+	answered chan answer // holds one answer
+	// respond encodes the answer, which takes time; nil: nobody reads the answer.
 	respond func(answer) ([]byte, error)
 }
 
-// size is how much a question asks for: its vertices or edges, and the edges that it adds.
+// size is the number of the question's vertices or edges and of the edges that it adds.
 func (q *question) size() int {
 	n := len(q.vertices)
 	if q.edges != nil {
@@ -41,21 +41,21 @@ func (q *question) size() int {
 // answer has a row for each vertex or edge of a question, in its order.
 type answer struct {
 	results, embeddings [][]float32
-	text                []byte // of the response
+	text                []byte // the response
 	err                 error
 }
 
-// mostTogether is how many vertices or edges questions may have that share an inference.
+// mostTogether bounds the vertices or edges of questions that share an inference.
 const mostTogether = 64
 
-// queue is the questions that wait. Inferences take turns between the oldest question and the smallest, so
-// that none waits for ever and a small one does not wait for many that are large.
+// queue holds the questions that wait. Inferences take the oldest question and the smallest in turn: none
+// waits for ever, and a small one does not wait for many large ones.
 type queue struct {
 	mu       sync.Mutex
 	more     *sync.Cond
-	most     int // that wait
+	most     int // questions that may wait
 	waiting  []*question
-	smallest bool // has the next turn
+	smallest bool // the smallest question has the next turn
 	closed   bool
 }
 
@@ -65,7 +65,7 @@ func newQueue(most int) *queue {
 	return q
 }
 
-// put adds a question. If more wait than may, the largest is refused, and the newest of the largest.
+// put adds a question. If too many wait, it refuses the largest, and the newest if several are as large.
 func (q *queue) put(one *question) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -89,7 +89,7 @@ func (q *queue) put(one *question) {
 }
 
 // take waits for a question, and takes it with others that can share its inference: they ask for the same
-// outputs of the graph alone. It returns nil when the queue is closed and empty.
+// outputs on the graph alone. It returns nil when the queue is closed and empty.
 func (q *queue) take() (batch []*question) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -120,7 +120,7 @@ func (q *queue) take() (batch []*question) {
 	return batch
 }
 
-// drop ends a question that waits, as its client has left. One that is computed gets its answer.
+// drop ends a waiting question whose client has left. A question that is being computed gets its answer.
 func (q *queue) drop(one *question) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -130,14 +130,14 @@ func (q *queue) drop(one *question) {
 	}
 }
 
-// length is how many questions wait.
+// length returns how many questions wait.
 func (q *queue) length() int {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	return len(q.waiting)
 }
 
-// close has take return nil once no question waits.
+// close makes take return nil once no question waits.
 func (q *queue) close() {
 	q.mu.Lock()
 	defer q.mu.Unlock()

@@ -20,7 +20,7 @@ import (
 // request is the body of POST /predict.
 type request struct {
 	Vertices []id         `json:"vertices"`
-	Edges    []scoredEdge `json:"edges"` // in the place of vertices, where edges are predicted
+	Edges    []scoredEdge `json:"edges"` // edges to predict; the request then has no vertices
 	New      []newVertex  `json:"new"`
 	Columns  []string     `json:"columns"`
 }
@@ -28,16 +28,16 @@ type request struct {
 // asked is a request that can be answered.
 type asked struct {
 	vertices []int32
-	ids      []any        // of the vertices, as the answer has them
-	edges    *graph.Edges // in the place of vertices; nil: these are predicted
+	ids      []any        // ids of the vertices, as the answer has them
+	edges    *graph.Edges // edges to predict; nil: vertices
 	edgeIDs  []edgeID
-	numbers  []int64 // of the edges in the store, −1 for a new one
+	numbers  []int64 // number of each edge in the store, −1 for a new one
 	added    *appended.Graph
-	unknown  map[string]int // by column, as in the answer
+	unknown  map[string]int // counts by column, as in the answer
 	columns  []predictions.Answer
 }
 
-// question is what the request asks of an inference.
+// question returns what an inference has to answer.
 func (s *Server) question(a *asked) *question {
 	q := &question{
 		vertices: a.vertices, edges: a.edges, numbers: a.numbers, added: a.added,
@@ -49,7 +49,7 @@ func (s *Server) question(a *asked) *question {
 	return q
 }
 
-// badRequest is what is wrong with a request, and the status that says so.
+// badRequest says what is wrong with a request, and has the status for it.
 type badRequest struct {
 	error
 	status int
@@ -77,7 +77,7 @@ func (s *Server) read(from io.Reader, h *holding) (a asked, err error) {
 	return a, err
 }
 
-// undecoded says what is wrong with a body that is no request. example is what to send.
+// undecoded says what is wrong with a body that does not decode. example is a request that does.
 func undecoded(err error, example string) error {
 	var known badRequest
 	var kind *json.UnmarshalTypeError
@@ -116,7 +116,7 @@ func undecoded(err error, example string) error {
 	return badRequest{errors.New(text), status}
 }
 
-// keys are those of all objects but the columns of a new vertex, and of an edge to predict.
+// keys are the keys of all objects, without the columns of a new vertex and of an edge to predict.
 var keys = []string{
 	"vertices", "columns", "new", "id", "type", "features", "edges", "out", "in", "relation", "weight",
 }
@@ -140,7 +140,7 @@ func (s *Server) check(body *request, h *holding) (a asked, err error) {
 	if given == nil {
 		given = []predictions.Answer{predictions.Hidden}
 	}
-	if s.learned != nil { // embeddings are of vertices
+	if s.learned != nil { // only vertices have embeddings
 		given = slices.DeleteFunc(given, func(a predictions.Answer) bool { return a == predictions.Hidden })
 	}
 	if body.Columns == nil {
@@ -196,7 +196,7 @@ func (s *Server) takeVertices(a *asked, body *request, h *holding) error {
 	return nil
 }
 
-// extend has a request be answered on the graph with an addition; nil: on the graph alone.
+// extend makes a request be answered on the graph with added; nil: on the graph alone.
 func (s *Server) extend(a *asked, added *addition) (err error) {
 	if added != nil {
 		a.unknown = added.unknown

@@ -11,12 +11,12 @@
 // answered by a status of 400 and above, and a JSON object whose only key is error. Once a file of the store
 // has changed, no request is answered.
 //
-// Nobody needs what a slow client holds. A connection that has waited long for its client gives way to
-// another. A request takes a place in the queue once its body is there, and a turn to decode a large body
-// until it reads on. Refusals leave one by one. Beside the memory that all requests share, each has some of
-// its own.
+// A slow client holds nothing that others need. A connection that has waited long for its client gives way to
+// another. A request takes a place in the queue once its whole body is there. It holds a turn to decode a
+// large body only until it reads on. Refusals leave one by one. Each request has some memory of its own,
+// beside the memory that all share.
 //
-// The command serve has one.
+// The command serve runs it.
 package serve
 
 import (
@@ -46,21 +46,21 @@ import (
 	"weft/train/predictions"
 )
 
-// Model is what answers.
+// Model is the model that answers.
 type Model struct {
-	About     string // a line on it, for people
+	About     string // one line for people
 	Predictor *train.Predictor
 	Graph     *graph.Graph      // the Predictor's
-	Table     predictions.Table // what the columns of its predictions stand for
+	Table     predictions.Table // meaning of the columns of its predictions
 }
 
 // Options are those of a Server.
 type Options struct {
-	Workers   int         // inferences at a time, from 1
-	Queue     int         // requests that wait beside those that are computed, from 1
-	OnlyLocal bool        // refuse requests that name another address than this machine's own
-	Hosts     []string    // names of hosts that requests may give beside those
-	Log       *log.Logger // takes what fails in a connection
+	Workers   int         // inferences at a time, at least 1
+	Queue     int         // requests that may wait beside the ones at work, at least 1
+	OnlyLocal bool        // refuse requests that name an address other than this machine's own
+	Hosts     []string    // names of hosts that requests may give beside this machine's addresses
+	Log       *log.Logger // takes errors of connections
 }
 
 // Server answers requests.
@@ -68,24 +68,24 @@ type Server struct {
 	model   Model
 	options Options
 	types   []graph.VertexType
-	kinds   map[string]int // their numbers
+	kinds   map[string]int // numbers of the vertex types
 	ways    map[way][]joined
 	ids     []*ids         // by vertex type
-	learned *learned       // edges; nil: vertices are predicted
-	columns columns.ByType // that features are made of
+	learned *learned       // edges that are predicted; nil: vertices are
+	columns columns.ByType // columns that features are made of
 	queue   *queue
 	metrics *figures
-	permits chan struct{}      // of bodies that are not small
-	drains  chan struct{}      // of refusals, and of what is left of bodies that are answered
-	memory  atomic.Int64       // that requests hold, beside freeMemory of each
-	working context.Context    // of inferences
+	permits chan struct{}      // turns of bodies that are not small
+	drains  chan struct{}      // turns of refusals, and of reading the rest of bodies
+	memory  atomic.Int64       // bytes that requests hold, beside freeMemory of each
+	working context.Context    // context of inferences
 	stop    context.CancelFunc // ends them
 	ending  atomic.Bool
-	done    atomic.Int64 // requests for predictions that were answered
+	done    atomic.Int64 // answered requests for predictions
 }
 
-// Deadlines of a connection: for a request's header, for all of it, for writing a response, and for the next
-// request.
+// These bound the time of a connection: for a request's header, for the whole request, for writing a
+// response, and until the next request.
 const (
 	headerDeadline = 5 * time.Second
 	readDeadline   = 15 * time.Second
@@ -93,15 +93,15 @@ const (
 	idleDeadline   = 2 * time.Minute
 )
 
-// When the server ends, connections that are open may bring a request for lastRequests. Answers may then take
-// lastAnswers, and to be told that they took longer lastWords.
+// When the server ends, open connections may bring a request for lastRequests. Answers may then take
+// lastAnswers. Clients whose answer takes longer are told so, within lastWords.
 const (
 	lastRequests = 500 * time.Millisecond
 	lastAnswers  = 6 * time.Second
 	lastWords    = time.Second
 )
 
-// mostConnections is how many connections there are at once, where the process may open twice as many files.
+// mostConnections bounds the connections at once, if the process may open twice as many files.
 const mostConnections = 1000
 
 // errEnds ends inferences that take longer than the server may.
@@ -109,7 +109,8 @@ var errEnds = badRequest{
 	errors.New("the server ends, and this answer took longer than its end may"), http.StatusServiceUnavailable,
 }
 
-// errLeft ends what a client asks that has reset its connection. It never hears the status, which is nginx'.
+// errLeft ends the work for a client that has reset its connection. The client never reads the status, which
+// is nginx'.
 var errLeft = badRequest{errors.New("the client has left"), 499}
 
 // New returns a server of a model. Its goroutines run within Serve.
@@ -131,12 +132,12 @@ func New(m Model, o Options) *Server {
 	return s
 }
 
-// Answered is how many requests for predictions were answered, whatever the answer.
+// Answered returns how many requests for predictions were answered, with errors too.
 func (s *Server) Answered() int64 { return s.done.Load() }
 
 // Serve answers the requests of a listener's connections until ctx is done, or the listener fails. When ctx
-// is done it closes the listener, answers what open connections have sent or send within half a second, and
-// returns nil, within some seconds whatever clients do.
+// is done, Serve closes the listener. It answers the requests that open connections have sent or send within
+// half a second. It returns nil within some seconds, whatever clients do.
 func (s *Server) Serve(ctx context.Context, l net.Listener) error {
 	files, err := gate.Files()
 	if err != nil {
@@ -157,7 +158,7 @@ func (s *Server) Serve(ctx context.Context, l net.Listener) error {
 	select {
 	case err = <-failed:
 	case <-ctx.Done():
-		s.ending.Store(true) // each answer from now on is its connection's last
+		s.ending.Store(true) // each connection ends with its next answer
 		err = entry.Close()
 		if end := <-failed; !errors.Is(end, net.ErrClosed) {
 			err = errors.Join(err, end)
@@ -179,7 +180,7 @@ func (s *Server) Serve(ctx context.Context, l net.Listener) error {
 	return err
 }
 
-// example is a request for the first vertices of the graph, so many, or for an edge.
+// example returns a request for the first most vertices of the graph, or for an edge.
 func (s *Server) example(most int) string {
 	if s.learned != nil {
 		return s.learned.example
@@ -193,7 +194,7 @@ func (s *Server) example(most int) string {
 	return `{"vertices": [` + strings.Join(first, ", ") + `]}`
 }
 
-// Handler answers requests. Those for predictions wait for the goroutines of Serve.
+// Handler returns the handler of requests. Requests for predictions wait for the goroutines of Serve.
 func (s *Server) Handler() http.Handler {
 	mux := http.NewServeMux()
 	for pattern, handle := range map[string]http.HandlerFunc{
@@ -242,7 +243,7 @@ func (s *Server) Handler() http.Handler {
 }
 
 // answersTo reports whether requests may give a host, perhaps with a port. A page elsewhere whose name leads
-// here gives its own name; an address it cannot give.
+// here gives that name as the host: it cannot give an address.
 func (o *Options) answersTo(host string) bool {
 	if IsLocal(host) {
 		return true
@@ -252,7 +253,7 @@ func (o *Options) answersTo(host string) bool {
 		slices.ContainsFunc(o.Hosts, func(one string) bool { return strings.EqualFold(nameIn(one), name) })
 }
 
-// nameIn is the name or address in a host.
+// nameIn returns the name or address in a host.
 func nameIn(host string) string {
 	if name, _, err := net.SplitHostPort(host); err == nil {
 		host = name
@@ -260,8 +261,8 @@ func nameIn(host string) string {
 	return strings.TrimSuffix(strings.Trim(host, "[]"), ".")
 }
 
-// IsLocal reports whether a host, perhaps with a port, is an address that this machine alone reaches. The
-// request of a page elsewhere whose name leads here has another host.
+// IsLocal reports whether a host, perhaps with a port, is an address that this machine alone reaches. A page
+// elsewhere whose name leads here sends another host.
 func IsLocal(host string) bool {
 	name := nameIn(host)
 	return strings.EqualFold(name, "localhost") || net.ParseIP(name).IsLoopback()
@@ -279,8 +280,8 @@ func (s *Server) health(w http.ResponseWriter, _ *http.Request) {
 	fmt.Fprintln(w, "ok")
 }
 
-// changed says which file of the store has changed since it was opened: what an inference reads of it may
-// then be wrong.
+// changed says which file of the store has changed since it was opened: an inference may then read wrong
+// values.
 func (s *Server) changed() error {
 	if err := s.model.Graph.Changed(); err != nil {
 		return fmt.Errorf("%w; restart the service", err)
@@ -361,8 +362,8 @@ func (s *Server) response(r *http.Request, h *holding) ([]byte, error) {
 	return a.text, a.err
 }
 
-// takes refuses a body that is not JSON by its header. A page elsewhere cannot send what is without being
-// asked whether it may.
+// takes refuses a body whose header does not say JSON. A page elsewhere cannot send a body as JSON unless the
+// browser first asks this server.
 func takes(r *http.Request) error {
 	kind, _, err := mime.ParseMediaType(r.Header.Get("Content-Type"))
 	if err != nil || kind != "application/json" {
@@ -376,13 +377,13 @@ func takes(r *http.Request) error {
 	return nil
 }
 
-// problem is the body of an answer that says what is wrong.
+// problem returns the body of an answer that says what is wrong.
 func problem(text string) []byte {
-	body, _ := json.Marshal(map[string]string{"error": text}) // which can be encoded
+	body, _ := json.Marshal(map[string]string{"error": text}) // a map of strings always encodes
 	return body
 }
 
-// refuse answers what is wrong.
+// refuse answers with an error.
 func refuse(w http.ResponseWriter, status int, text string) { write(w, status, problem(text)) }
 
 // write answers with a line of JSON.

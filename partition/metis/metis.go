@@ -41,8 +41,8 @@ type Problem struct {
 	Indptr      []int32 // len V+1: the neighbours of v are Neighbours[Indptr[v]:Indptr[v+1]]
 	Neighbours  []int32
 	EdgeWeights []int32 // one per entry of Neighbours, equal in both directions; nil: all are 1
-	// VertexWeights are V rows of Weights.Vertex weights. The partitions divide each evenly. nil: they divide
-	// the vertices evenly.
+	// VertexWeights are V rows of Weights.Vertex weights. The partitions divide each weight evenly. nil: they
+	// divide the vertices evenly.
 	VertexWeights []int32
 
 	shared *C.struct_problem
@@ -147,7 +147,7 @@ func (p *Problem) run(ctx context.Context, timeout time.Duration) (said string, 
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()
 	child := exec.CommandContext(ctx, program)
-	child.Args = []string{"weft-metis"} // which child.c knows it by, with the variable
+	child.Args = []string{"weft-metis"} // child.c knows the child by this name and the variable
 	child.Env = append(os.Environ(), "WEFT_RUN_METIS=1")
 	child.ExtraFiles = []*os.File{p.memory}
 	// A process group of its own: this process alone handles an interrupt from the terminal.

@@ -41,7 +41,7 @@ func watch(ctx context.Context, pid int, timeout time.Duration) error {
 
 // activity is the state of a process.
 type activity struct {
-	state     byte   // of its first thread, which runs METIS: the letter that ps shows
+	state     byte   // the state of its first thread, which runs METIS: the letter that ps shows
 	processor string // its processor time
 }
 

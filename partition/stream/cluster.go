@@ -53,8 +53,8 @@ func (s *passes) clustering() *clustering {
 	return c
 }
 
-// clusterPass lets the vertices join other clusters, and returns how many did. All cores look for vertices to
-// move, but in the first pass: most vertices move then, and those behind follow.
+// clusterPass lets the vertices join other clusters, and returns how many did. In the first pass one core
+// looks for vertices to move, as most vertices move and later ones follow. In other passes all cores look.
 func (s *passes) clusterPass(c *clustering) (moved int, err error) {
 	var near []int32
 	err = s.passOnAll(fmt.Sprintf("clustering, pass %d", c.pass+1), func() func(int32, []int32) bool {
@@ -72,8 +72,8 @@ func (s *passes) clusterPass(c *clustering) (moved int, err error) {
 	return moved, err
 }
 
-// best returns the cluster that most in-neighbours of v are in, of those with space for v, and v's own. near
-// is scratch: the clusters of the in-neighbours.
+// best returns the cluster with space for v that most in-neighbours of v are in, or v's own. near is scratch:
+// the clusters of the in-neighbours.
 func (c *clustering) best(v int32, sources []int32, near *[]int32) int32 {
 	list := (*near)[:0]
 	for _, u := range sources {

@@ -53,8 +53,8 @@ func pack(label []int32, sizeOf func(v int) float32, most int) int {
 	return int(joined) + 1
 }
 
-// divide lets METIS divide the graph of clusters. A cluster weighs what its vertices weigh. An edge weighs as
-// many as it joins of the graph's edges.
+// divide lets METIS divide the graph of clusters. A cluster weighs as much as its vertices. An edge weighs 1
+// for each edge of the graph that it stands for.
 func (s *passes) divide(label []int32, clusters int) (of []int32, err error) {
 	joined := pairs{most: maxPairs}
 	err = s.pass("contracting", func(v int32, sources []int32) {
@@ -77,13 +77,13 @@ func (s *passes) divide(label []int32, clusters int) (of []int32, err error) {
 		for v, cluster := range label {
 			sums[cluster] += int64(weight(v))
 		}
-		scale := scaled(sums, math.MaxInt32) // METIS adds them in 32 bits
+		scale := scaled(sums, math.MaxInt32) // METIS adds weights in 32 bits
 		for cluster, sum := range sums {
 			p.VertexWeights[cluster*len(s.Weights)+c] = scale(sum)
 		}
 	}
 	joined = pairs{}
-	memory.Free() // METIS's process needs it
+	memory.Free() // METIS's process needs the memory
 	return s.Divide(p)
 }
 
@@ -189,7 +189,7 @@ func (t *pairs) problem(clusters, weights int) (*metis.Problem, error) {
 		p.Indptr[c+1] += p.Indptr[c]
 	}
 	scale := scaled(edges, math.MaxInt32/2)
-	next := slices.Clone(p.Indptr) // each is there twice
+	next := slices.Clone(p.Indptr) // each pair is there twice
 	put := func(from, to int32, weight int32) {
 		p.Neighbours[next[from]], p.EdgeWeights[next[from]] = to, weight
 		next[from]++

@@ -96,11 +96,11 @@ type refinement struct {
 
 // readers are the partitions of the group that read a vertex: a bit for each.
 type readers struct {
-	any     uint64 // have an edge out of it, but for self loops
-	several uint64 // have edges to several vertices; a move out of one may leave its bit set
+	any     uint64 // partitions with an edge out of it, self loops aside
+	several uint64 // partitions with edges to several vertices; a move out of one may leave its bit set
 }
 
-// counts are numbers by bit. Word i holds binary digit i of each.
+// counts has a number for each bit. Word i holds binary digit i of all numbers.
 type counts [31]uint64
 
 // add adds one to the numbers of the bits that are set.
@@ -137,7 +137,7 @@ func (s *passes) refinement(of []int32) *refinement {
 	return r
 }
 
-// bit is that of partition p, 0 if it is not in the group.
+// bit returns the bit of partition p, 0 if p is not in the group.
 func (r *refinement) bit(p int32) uint64 { return 1 << uint32(p-r.first) } // Go shifts by 64 and more to 0
 
 // read notes that partition p, which v is in or moves to, reads v's in-neighbours. It may run on several
@@ -189,7 +189,7 @@ func (r *refinement) best(v int32, sources []int32, has *counts) int32 {
 		has.add(with)
 	})
 	if r.by[v].any&own != 0 {
-		alone-- // p reads v from now on
+		alone-- // p will read v
 	}
 	to, most := p, 0
 	if near&^own == 0 && alone <= 0 {

@@ -87,11 +87,11 @@ func Assign(ctx context.Context, g *Graph, o *Options) ([]int32, error) {
 	return s.fewerHaloRows(label, alone)
 }
 
-// small is how many vertices a graph has at most of which single vertices are tried as clusters, too: METIS
-// alone sometimes leaves fewer halo rows there.
+// small bounds the vertices of a graph on which refining single vertices without clusters is tried, too:
+// METIS alone sometimes leaves fewer halo rows there.
 const small = 1 << 16
 
-// byClusters makes the labels of vertices, which are numbers of clusters, those of partitions.
+// byClusters turns the label of each vertex, a number of a cluster, into its partition.
 func (s *passes) byClusters(label []int32, clusters int) error {
 	of, err := s.divide(label, clusters)
 	if err != nil {
@@ -128,9 +128,9 @@ func (s *passes) pass(name string, visit func(v int32, sources []int32)) error {
 	})
 }
 
-// passOnAll calls look for each vertex, on all cores, and after each block visit for those of its vertices
-// for which look returned true, in order. newLook makes the function for a core; visit may be nil if it
-// never returns true.
+// passOnAll calls look for each vertex, on all cores. After each block it calls visit, in order, for the
+// block's vertices for which look returned true. newLook makes the function for a core. visit may be nil if
+// look never returns true.
 func (s *passes) passOnAll(name string, newLook func() func(v int32, sources []int32) bool,
 	visit func(v int32, sources []int32),
 ) error {
