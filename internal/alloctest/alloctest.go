@@ -1,4 +1,4 @@
-// Package alloctest counts the bytes that readers of foreign files allocate, for their tests.
+// Package alloctest counts the bytes that readers of foreign files allocate. Tests of readers call it.
 package alloctest
 
 import (
@@ -6,7 +6,7 @@ import (
 	"testing"
 )
 
-// Bytes is how many bytes do allocates, those that are freed again among them.
+// Bytes returns how many bytes do allocates, with those that are freed again.
 func Bytes(do func()) uint64 {
 	var before, after runtime.MemStats
 	runtime.ReadMemStats(&before)
@@ -15,15 +15,15 @@ func Bytes(do func()) uint64 {
 	return after.TotalAlloc - before.TotalAlloc
 }
 
-// What a reader may allocate: buffers, and for each byte of a file what a thousand bytes become that it was
-// deflated from, in lists that grow.
+// A reader may allocate fixed bytes for buffers, and per byte of a file the lists that grow from a thousand
+// bytes: deflate packs up to so many into one.
 const (
 	buffers = 64 << 20
 	perByte = 16 << 10
 )
 
-// Reading fails the test where do, which reads files of so many bytes, allocates more than their contents can
-// ask for: a size that is only claimed, say.
+// Reading runs do, which reads files of so many bytes. It fails the test if do allocates more than their
+// contents can ask for, as for a size that a file only claims.
 func Reading(t testing.TB, bytes int, do func()) {
 	t.Helper()
 	if took := Bytes(do); took > buffers+perByte*uint64(bytes) {

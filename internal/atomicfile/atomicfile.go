@@ -1,6 +1,6 @@
 // Package atomicfile writes files that appear under their name only when they are complete and on disk. So a
-// reader never sees a part of a file, and what was there before stays where the writing fails. All that
-// writes results calls it.
+// reader never sees part of a file, and an earlier file stays if writing fails. All code that writes results
+// calls it.
 package atomicfile
 
 import (
@@ -18,10 +18,9 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Write makes the file of that name hold what write writes. On an error but There the name is as it was
-// before and nothing is left beside it. A file that is there keeps its permissions, and a symbolic link goes
-// on leading to it. A device or a pipe is never replaced: it takes the bytes as they come. Errors name the
-// file.
+// Write makes the file of that name hold what write writes. On an error other than There, the name is as it
+// was before and nothing is left beside it. An existing file keeps its permissions, and a symbolic link still
+// leads to it. A device or a pipe is never replaced: it takes the bytes as they come. Errors name the file.
 func Write(path string, write func(io.Writer) error) error {
 	target, there, err := find(path)
 	switch {
@@ -38,7 +37,7 @@ func Write(path string, write func(io.Writer) error) error {
 	return named(path, err)
 }
 
-// WriteIn is Write for a name in a directory in which no link is followed: whatever has the name is replaced.
+// WriteIn is Write for a name in a directory. It follows no link: it replaces whatever has the name.
 func WriteIn(dir *os.Root, name string, write func(io.Writer) error) error {
 	return named(filepath.Join(dir.Name(), name), replace(dir, name, nil, write))
 }
@@ -81,8 +80,8 @@ func stream(path string, write func(io.Writer) error) error {
 	return errors.Join(write(f), f.Close())
 }
 
-// replace writes a new file and gives it the name, and the permissions of the file that it replaces, if there
-// is one. It removes what processes that were killed while they wrote the file have left.
+// replace writes a new file and gives it the name, and the permissions of the file that it replaces, if any.
+// It removes the leftovers of processes that were killed while they wrote the file.
 func replace(dir *os.Root, name string, old fs.FileInfo, write func(io.Writer) error) (err error) {
 	Sweep(dir, name)
 	f, hidden, err := create(dir, name)
@@ -118,15 +117,15 @@ func replace(dir *os.Root, name string, old fs.FileInfo, write func(io.Writer) e
 // create makes the temporary file of a name and locks it, against the sweep of another process.
 func create(dir *os.Root, name string) (f *os.File, hidden string, err error) {
 	hidden, f, err = hide(dir, name, "file", func(hidden string) (*os.File, error) {
-		// Not os.CreateTemp, whose files only their owner can read: this one gets the permissions that any
-		// new file gets.
+		// os.CreateTemp makes files that only their owner can read. This one gets the permissions of any new
+		// file.
 		return dir.OpenFile(hidden, os.O_RDWR|os.O_CREATE|os.O_EXCL, 0o666)
 	})
 	return f, hidden, err
 }
 
-// hide has make make and open what has a hidden name, and locks it. nil of make: it was swept before it was
-// open.
+// hide calls make to make and open a file or directory with a hidden name, and locks it. If make returns nil,
+// another process swept the file before it was open.
 func hide(
 	dir *os.Root, name, what string, make func(hidden string) (*os.File, error),
 ) (hidden string, f *os.File, err error) {
@@ -139,7 +138,7 @@ func hide(
 		if f == nil {
 			continue
 		}
-		// A file system without locks locks the sweep out as well.
+		// On a file system without locks no sweep removes the file either.
 		swept := errors.Is(unix.Flock(int(f.Fd()), unix.LOCK_EX|unix.LOCK_NB), unix.EWOULDBLOCK)
 		if _, err := dir.Lstat(hidden); !swept && err == nil {
 			return hidden, f, nil
@@ -149,8 +148,8 @@ func hide(
 	return "", nil, errors.New("other processes keep removing its temporary " + what)
 }
 
-// Sweep removes what processes that are no more, killed or without power, have left of a name in dir: the
-// files and folders of its hidden names that no process has locked.
+// Sweep removes what processes that were killed or lost power have left of a name in dir: the files and
+// folders of its hidden names that no process has locked.
 func Sweep(dir *os.Root, name string) {
 	entries, err := fs.ReadDir(dir.FS(), ".")
 	if err != nil {
@@ -160,7 +159,7 @@ func Sweep(dir *os.Root, name string) {
 		if !IsHidden(e.Name(), name) || !e.IsDir() && !e.Type().IsRegular() {
 			continue
 		}
-		access := os.O_RDWR // without which a file on NFS is not locked
+		access := os.O_RDWR // NFS locks no file that is open only to read
 		if e.IsDir() {
 			access = os.O_RDONLY
 		}
@@ -175,11 +174,11 @@ func Sweep(dir *os.Root, name string) {
 	}
 }
 
-// Hidden is a name, different each time, for what will be called name when it is complete. It is no longer
-// than file systems allow where name is not.
+// Hidden returns a name, different each time, for a file that will be called name when it is complete. It
+// fits file systems wherever name does.
 func Hidden(name string) string { return fmt.Sprintf("%s%016x.tmp", prefix(name), rand.Uint64()) }
 
-// prefix is how every hidden name of name begins. The end of a long name gives way to its hash.
+// prefix returns how every hidden name of name begins. If name is long, a hash replaces its end.
 func prefix(name string) string {
 	// Bytes, on every common file system of Linux
 	const longest, added = 255, len(".") + len(".0123456789abcdef.tmp")
@@ -202,8 +201,8 @@ func IsHidden(file, name string) bool {
 	return ok && tmp && len(id) == 16 && strings.Trim(id, "0123456789abcdef") == ""
 }
 
-// Free is the number of bytes that the disk of a folder has left. known is false on a file system that has no
-// blocks to count.
+// Free returns the bytes that are free on the disk of a folder. known is false on a file system that counts
+// no blocks.
 func Free(dir string) (bytes int64, known bool, err error) {
 	var disk unix.Statfs_t
 	if err := unix.Statfs(dir, &disk); err != nil {
@@ -228,8 +227,8 @@ func syncDir(d *os.File, err error) error {
 // Fsync brings a file, or the names in a directory, to disk. Tests replace it.
 var Fsync = (*os.File).Sync
 
-// There is an error that came after a file or a directory got its name: the new one is there and complete,
-// and the one that it replaces has lost the name.
+// There is an error after a file or a directory got its name: the new one is there and complete, and the name
+// no longer leads to the one that it replaces.
 type There struct{ Err error }
 
 func (t There) Error() string {

@@ -8,14 +8,14 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Unnamed opens a file without a name in a folder, to write and read. Nothing is left of it however the
+// Unnamed opens a file without a name in a folder, to write and read. Nothing is left of it, however the
 // program ends.
 func Unnamed(dir string) (*os.File, error) {
 	f, err := os.OpenFile(dir, os.O_RDWR|unix.O_TMPFILE, 0o600)
 	if err == nil || errors.Is(err, fs.ErrPermission) {
 		return f, err
 	}
-	f, err = os.CreateTemp(dir, "weft-*") // of a file system without such files
+	f, err = os.CreateTemp(dir, "weft-*") // for a file system without unnamed files
 	if err != nil {
 		return nil, err
 	}
@@ -25,8 +25,8 @@ func Unnamed(dir string) (*os.File, error) {
 	return f, nil
 }
 
-// MakeHidden makes a hidden directory for what will have the name in parent. It stays locked against the
-// sweep of another process until lock is closed, or the process ends.
+// MakeHidden makes a hidden directory that will have the name in parent. It stays locked against the sweep of
+// another process until lock is closed or the process ends.
 func MakeHidden(parent *os.Root, name string) (hidden string, dir *os.Root, lock *os.File, err error) {
 	hidden, lock, err = hide(parent, name, "directory", func(hidden string) (*os.File, error) {
 		if err := parent.Mkdir(hidden, 0o777); err != nil {
@@ -50,18 +50,18 @@ func MakeHidden(parent *os.Root, name string) (hidden string, dir *os.Root, lock
 	return hidden, dir, lock, nil
 }
 
-// Replace gives the directory from, which lies in parent, the name to. What has that name is under from
-// afterwards, or under aside where the file system cannot exchange two names; whoever is killed between the
-// two leaves it there. Where it is in a lower layer of a container's file system it cannot be moved, and is
-// removed first. Replace returns the name of what is left to remove, also with an error There.
+// Replace gives the directory from, in parent, the name to. What had that name is then under from, or under
+// aside if the file system cannot exchange two names. A process that is killed between the two renamings
+// leaves it there. A directory in a lower layer of a container's file system cannot be moved: Replace removes
+// it first. It returns the name of what is left to remove, also with an error There.
 func Replace(parent *os.Root, from, to, aside string) (old string, err error) {
 	err = Exchange(parent, from, to)
 	switch {
 	case errors.Is(err, unix.ENOENT): // nothing has the name
 		return from, Rename(parent, from, to)
-	case errors.Is(err, unix.EINVAL), errors.Is(err, unix.ENOSYS): // NFS
+	case errors.Is(err, unix.EINVAL), errors.Is(err, unix.ENOSYS): // NFS and others without exchange
 		return aside, moveAside(parent, from, to, aside)
-	case errors.Is(err, unix.EXDEV): // a lower layer
+	case errors.Is(err, unix.EXDEV): // a directory in a lower layer
 		if err := parent.RemoveAll(to); err != nil {
 			return "", err
 		}
@@ -70,13 +70,13 @@ func Replace(parent *os.Root, from, to, aside string) (old string, err error) {
 	return from, err
 }
 
-// Exchange gives each of two directories the other's name, at once, as Rename.
+// Exchange gives each of two directories the other's name, at once, with the errors of Rename.
 func Exchange(parent *os.Root, one, other string) error {
 	return rename(parent, one, other, unix.RENAME_EXCHANGE)
 }
 
-// CheckExchange is an error where the file system of a directory has no Exchange, as NFS. It tries it beside
-// name.
+// CheckExchange returns an error if the file system of a directory, such as NFS, has no Exchange. It tries
+// one beside name.
 func CheckExchange(parent *os.Root, name string) error {
 	var hidden [2]string
 	for i := range hidden {
@@ -96,8 +96,8 @@ func CheckExchange(parent *os.Root, name string) error {
 	return err
 }
 
-// moveAside is Replace without an exchange: for a moment nothing has the name. Nothing may have it before,
-// too: gVisor refuses an exchange without a look at the names.
+// moveAside is Replace without an exchange: for a moment nothing has the name. It also works if nothing had
+// the name before: gVisor refuses every exchange, without a look at the names.
 func moveAside(parent *os.Root, from, to, aside string) error {
 	err := Rename(parent, to, aside)
 	if errors.Is(err, unix.ENOENT) {
@@ -113,8 +113,8 @@ func moveAside(parent *os.Root, from, to, aside string) error {
 	return err
 }
 
-// Rename renames a file or a directory within parent, and brings the names in parent to disk. What comes
-// after the renaming is an error There. Unlike Root.Rename it replaces an empty directory.
+// Rename renames a file or a directory within parent, and brings the names in parent to disk. An error after
+// the renaming is There. Unlike Root.Rename it replaces an empty directory.
 func Rename(parent *os.Root, from, to string) error { return rename(parent, from, to, 0) }
 
 // rename is renameat2(2) for Rename. Without flags it is renameat(2), which every file system has.

@@ -1,4 +1,5 @@
-// Package cores says how many goroutines are to compute at once. All that starts goroutines for work asks it.
+// Package cores says how many goroutines are to compute at once. All code that starts goroutines for work
+// asks it.
 package cores
 
 import (
@@ -12,7 +13,7 @@ var (
 	added atomic.Int64
 )
 
-// Count is GOMAXPROCS, without what AddProcessor added to it.
+// Count returns GOMAXPROCS, less what AddProcessor added to it.
 func Count() int { return runtime.GOMAXPROCS(0) - int(added.Load()) }
 
 // Divide calls do for about equal parts of 0…n−1, on as many goroutines as Count.
@@ -30,7 +31,7 @@ func Divide(n int, do func(from, to int)) {
 // of consume and returns it.
 func InOrder[T any](n int, produce func(k int) T, consume func(k int, result T) error) (err error) {
 	workers := min(Count(), n)
-	results := make([]chan T, 2*workers) // of k at k modulo their number
+	results := make([]chan T, 2*workers) // result k is in channel k modulo their number
 	turns := make(chan struct{}, len(results))
 	for k := range results {
 		results[k] = make(chan T, 1)
@@ -54,17 +55,17 @@ func InOrder[T any](n int, produce func(k int) T, consume func(k int, result T) 
 			turns <- struct{}{}
 		}
 	}
-	begun.Store(int64(n)) // where consume failed
+	begun.Store(int64(n)) // no goroutine takes a further k
 	close(turns)
 	wait.Wait()
 	return err
 }
 
-// AddProcessor gives Go's scheduler one processor more, for a program that has as many goroutines in C as
-// there are cores: one stays idle then. Where none does, the scheduler takes the processor away from every
-// call of C that lasts more than 20 µs, starts a thread for it that finds nothing to do, and looks again as
-// soon: on two cores, kernels of some milliseconds took a quarter longer. Where goroutines wait for each
-// other all the time, a processor more makes them slower. Further calls do nothing.
+// AddProcessor gives Go's scheduler one processor more, for a program with as many goroutines in C as there
+// are cores: so one processor stays idle. Without an idle one, the scheduler takes the processor from every
+// call of C that lasts more than 20 µs. It starts a thread for the processor, finds nothing to do, and looks
+// again as soon. On two cores this made kernels of some milliseconds a quarter slower. If goroutines wait for
+// each other all the time, one processor more makes them slower. Further calls do nothing.
 func AddProcessor() {
 	once.Do(func() {
 		runtime.GOMAXPROCS(runtime.GOMAXPROCS(0) + 1)

@@ -1,5 +1,5 @@
-// Package document reads the files that describe graphs, partitions and runs. They may come from anywhere:
-// what a file costs is bounded before a parser sees it.
+// Package document reads the files that describe graphs, partitions and runs. A file may come from anywhere,
+// so its cost is bounded before a parser sees it.
 package document
 
 import (
@@ -15,8 +15,8 @@ import (
 	"weft/internal/regular"
 )
 
-// Read returns the text of the regular file of that name, without a byte order mark. A longer one than limit
-// bytes is refused. Errors name the file.
+// Read returns the text of the regular file of that name, without a byte order mark. It refuses more than
+// limit bytes. Errors name the file.
 func Read(path string, limit int64) ([]byte, error) {
 	f, _, err := regular.Open(path)
 	if err != nil {
@@ -30,7 +30,7 @@ func Read(path string, limit int64) ([]byte, error) {
 	return text, nil
 }
 
-// ReadFrom is Read for what a reader has up to its end.
+// ReadFrom is Read for a reader, up to its end.
 func ReadFrom(r io.Reader, limit int64) ([]byte, error) {
 	text, err := io.ReadAll(io.LimitReader(r, limit+1))
 	if err != nil {
@@ -42,8 +42,8 @@ func ReadFrom(r io.Reader, limit int64) ([]byte, error) {
 	return bytes.TrimPrefix(text, []byte(foreign.ByteOrderMark)), nil
 }
 
-// JSON decodes a JSON object whose key "format" is that number into v. Keys that v does not have are passed
-// over. The decoder goes no deeper than v, and passes over no more than 10,000 levels.
+// JSON decodes a JSON object into v. The object's key "format" must be that number. JSON ignores keys that v
+// does not have. The decoder goes no deeper than v, and skips at most 10,000 levels.
 func JSON(text []byte, format int, v any) error {
 	if err := checkFormat(text, format); err != nil {
 		return err

@@ -1,5 +1,5 @@
-// Package escape spells out the characters of a text that command a terminal or disguise other text. The
-// commands print names and errors by it, as both may come from a file.
+// Package escape spells out characters that command a terminal or disguise other text. The commands print
+// names and errors by it, as both may come from a file.
 package escape
 
 import (
@@ -9,8 +9,8 @@ import (
 	"unicode/utf8"
 )
 
-// Unless is text in which each character that shown does not report, and what is no UTF-8, is escaped as in
-// Go's strings.
+// Unless returns text with escapes, as in Go's strings, for each character that shown does not report and for
+// bytes that are no UTF-8.
 func Unless(shown func(rune) bool, text string) string {
 	if utf8.ValidString(text) && !strings.ContainsFunc(text, func(r rune) bool { return !shown(r) }) {
 		return text

@@ -1,5 +1,5 @@
-// Package foreign tells kinds of files apart by their first bytes, so that one which is given where it cannot
-// be read is refused by the name of its kind.
+// Package foreign tells kinds of files by their first bytes. A reader can so refuse a file that it cannot
+// read by the name of its kind.
 package foreign
 
 import (
@@ -15,7 +15,7 @@ type Kind string
 
 // The kinds, as refusals name them.
 const (
-	Unknown  Kind = "" // text, for one
+	Unknown  Kind = "" // no known kind, such as text
 	Array    Kind = "a NumPy array (.npy)"
 	Archive  Kind = "an archive of NumPy arrays (.npz)"
 	Gzip     Kind = "a gzip file"
@@ -30,10 +30,10 @@ const (
 	DGLData  Kind = "tensors saved by DGL, which import dgl reads beside their graph"
 )
 
-// Conversion says where the lines of Python stand that convert a file.
+// Conversion says where to find the lines of Python that convert a file.
 const Conversion = `docs/formats.md, "Files of other programs", has the lines that convert it`
 
-// magics are what files begin with. The first that fits counts.
+// magics are the first bytes of the kinds. The first match counts.
 var magics = []struct {
 	bytes string
 	kind  Kind
@@ -48,41 +48,42 @@ var magics = []struct {
 	{"\x3f\x44\xa2\x3f\xbe\x9f\x5a\xdd", DGLData},
 }
 
-// ByteOrderMark is what some programs begin a text file with.
+// ByteOrderMark begins some programs' text files.
 const ByteOrderMark = "\ufeff"
 
-// Head is how many of a file's first bytes Recognize looks at; a shorter file has fewer.
+// Head is the number of first bytes of a file that Recognize looks at; a shorter file has fewer.
 const Head = 512
 
-// Recognize is the kind of a file that starts so.
+// Recognize returns the kind of a file that starts so.
 func Recognize(start []byte) Kind {
 	for _, m := range magics {
 		if bytes.HasPrefix(start, []byte(m.bytes)) {
 			return m.kind
 		}
 	}
-	// What is skipped in Zstandard, as pzstd writes it first.
+	// pzstd begins a Zstandard file with a frame that readers skip.
 	if len(start) > 4 && start[0]&0xf0 == 0x50 && bytes.HasPrefix(start[1:], []byte("\x2a\x4d\x18")) {
 		return Zstd
 	}
-	// A pickle names its protocol, from 2 on, and has an instruction next; zeros are a number.
+	// A pickle names its protocol, at least 2, and then has an instruction. Zeros after the protocol are a
+	// number.
 	if len(start) > 2 && start[0] == 0x80 && start[1] >= 2 && start[1] <= 5 && start[2] != 0 {
 		return Pickle
 	}
 	return zipKind(start)
 }
 
-// Of is the kind of a file. One that cannot be read is Unknown: the error comes again.
+// Of returns the kind of a file. A file that cannot be read is Unknown: its reader gets the error again.
 func Of(file io.ReaderAt) Kind {
 	start := make([]byte, Head)
 	n, _ := file.ReadAt(start, 0)
 	return Recognize(start[:n])
 }
 
-// zipKind tells zip archives apart by the name of their first entry: torch.save begins with a pickle,
-// numpy.savez with an array.
+// zipKind tells zip archives apart by the name of their first entry: torch.save writes a pickle first,
+// numpy.savez an array.
 func zipKind(start []byte) Kind {
-	const fixed = 30 // bytes of an entry's header before its name, whose length stands at 26
+	const fixed = 30 // bytes of an entry's header before its name; 26 is the place of the name's length
 	if len(start) < fixed || !bytes.HasPrefix(start, []byte("PK\x03\x04")) {
 		return Unknown
 	}
@@ -100,7 +101,8 @@ func zipKind(start []byte) Kind {
 // Compressed reports whether the first bytes are those of compressed text.
 func (k Kind) Compressed() bool { return k == Gzip || k == Zstd }
 
-// Refuse is the refusal of a file of that kind. The way out is a conversion, or what to give in its place.
+// Refuse returns the refusal of a file of that kind. The way out is a conversion, or the file to give
+// instead.
 func (k Kind) Refuse(path, wanted string) error {
 	switch k {
 	case Torch:

@@ -1,4 +1,4 @@
-// Package fulldisk tests what happens when files cannot grow any more.
+// Package fulldisk tests what happens when files cannot grow any more. Tests of writers call it.
 package fulldisk
 
 import (
@@ -15,8 +15,8 @@ import (
 
 const inChild = "WEFT_TEST_FULL_DISK"
 
-// Run runs a test, which calls nothing else, in a process of its own: the limit that full sets is of the
-// whole process, and so of the files of package testing.
+// Run runs a test, which calls nothing else, in a process of its own: full sets a limit of the whole process,
+// which would also stop the files of package testing.
 func Run(t *testing.T, test func(full func(bytes uint64, work func()))) {
 	if os.Getenv(inChild) == "" {
 		child := exec.Command(os.Args[0], "-test.run=^"+t.Name()+"$", "-test.v")
@@ -42,8 +42,8 @@ func Run(t *testing.T, test func(full func(bytes uint64, work func()))) {
 	})
 }
 
-// LastByte runs a test that calls nothing else: write writes into a new folder, whose disk has a byte less
-// than its largest file needs. It must say so, also where that byte is the last one of a buffer.
+// LastByte runs a test that calls nothing else. write writes into a new folder, on a disk that has one byte
+// less than its largest file needs. It must return an error, even if that byte is the last of a buffer.
 func LastByte(t *testing.T, write func(dir string) error) {
 	Run(t, func(full func(uint64, func())) {
 		whole := t.TempDir()

@@ -1,6 +1,7 @@
-// Package gate bounds the connections that an HTTP server has at once. Where all places are taken, the
-// connection that has waited longest for its client makes room for the next one: who says nothing, sends
-// slowly or does not read keeps nobody out. The server of predictions and the live page of a run have one.
+// Package gate bounds the connections that an HTTP server has at once. If all places are taken, the
+// connection that has waited longest for its client makes room for the next one. So a client that says
+// nothing, sends slowly or does not read keeps nobody out. The server of predictions and the live page of a
+// run each have a gate.
 package gate
 
 import (
@@ -15,25 +16,25 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// A connection that has waited less than patience for its client makes room for nobody. look is the time
-// between two looks for one that has.
+// A connection that has waited less than patience for its client keeps its place. look is the time between
+// two searches for one that has waited longer.
 const (
 	patience = 250 * time.Millisecond
 	look     = 5 * time.Millisecond
 )
 
-// Files is how many files this process may have open.
+// Files returns how many files this process may have open.
 func Files() (uint64, error) {
 	var files unix.Rlimit
 	err := unix.Getrlimit(unix.RLIMIT_NOFILE, &files)
 	return files.Cur, err
 }
 
-// Gate is a listener with few connections at once. Others wait outside this process, but for one.
+// Gate is a listener with few connections at once. All others but one wait outside this process.
 type Gate struct {
 	net.Listener
 	most int
-	pace time.Duration // between two connections
+	pace time.Duration // least time between two connections
 
 	mu    sync.Mutex
 	conns map[*Conn]bool
@@ -41,7 +42,7 @@ type Gate struct {
 	close func() error
 }
 
-// New is a gate with so many connections at most, and a time between two.
+// New returns a gate with at most so many connections, and a least time between two.
 func New(l net.Listener, most int, pace time.Duration) *Gate {
 	g := &Gate{Listener: l, most: most, pace: pace, conns: map[*Conn]bool{}, shut: make(chan struct{})}
 	g.close = sync.OnceValue(func() error {
@@ -51,7 +52,8 @@ func New(l net.Listener, most int, pace time.Duration) *Gate {
 	return g
 }
 
-// Attend has the server tell the gate which connections wait for their clients, and handlers find theirs.
+// Attend makes the server tell the gate which connections wait for their clients, and lets handlers find
+// their connection.
 func (g *Gate) Attend(s *http.Server) {
 	s.ConnState = func(c net.Conn, state http.ConnState) {
 		switch state {
@@ -68,14 +70,14 @@ func (g *Gate) Attend(s *http.Server) {
 
 type key struct{}
 
-// Of is the connection of a request; nil: it has come through no gate.
+// Of returns the connection of a request; nil: it came through no gate.
 func Of(r *http.Request) *Conn {
 	c, _ := r.Context().Value(key{}).(*Conn)
 	return c
 }
 
-// Accept waits for a connection, and until there is room for it. Where the process may open no more files,
-// one that has waited long makes room.
+// Accept waits for a connection, and until there is room for it. If the process may open no more files, a
+// connection that has waited long makes room.
 func (g *Gate) Accept() (net.Conn, error) {
 	c, err := g.Listener.Accept()
 	for ; errors.Is(err, unix.EMFILE) || errors.Is(err, unix.ENFILE); c, err = g.Listener.Accept() {
@@ -98,7 +100,7 @@ func (g *Gate) Accept() (net.Conn, error) {
 		select {
 		case <-time.After(look):
 		case <-g.shut:
-			_ = c.Close() // which nobody has read
+			_ = c.Close() // nobody has read from it
 			return nil, net.ErrClosed
 		}
 	}
@@ -130,30 +132,30 @@ func (g *Gate) makeRoom() bool {
 	}
 	delete(g.conns, first)
 	first.leave()
-	_ = first.Conn.Close() // its server sees that it is closed
+	_ = first.Conn.Close() // its server notices the close
 	return true
 }
 
-// Open is how many connections there are.
+// Open returns how many connections there are.
 func (g *Gate) Open() int {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	return len(g.conns)
 }
 
-// Close ends the listener. Connections stay.
+// Close ends the listener. Connections stay open.
 func (g *Gate) Close() error { return g.close() }
 
 // Conn is a connection that makes room for another when it is closed.
 type Conn struct {
 	net.Conn
 	gate  *Gate
-	waits atomic.Int64 // since when it waits for its client, by Unix time; 0: the server works for it
+	waits atomic.Int64 // Unix time since which it waits for its client; 0: the server works for it
 	gone  chan struct{}
 	leave func() // closes gone
 }
 
-// Read reads. One that fails because the client has reset the connection says that it is gone.
+// Read reads. If the client has reset the connection, Read fails and closes gone.
 func (c *Conn) Read(p []byte) (n int, err error) {
 	if n, err = c.Conn.Read(p); errors.Is(err, unix.ECONNRESET) {
 		c.leave()
@@ -169,7 +171,7 @@ func (c *Conn) Gone() <-chan struct{} {
 	return c.gone
 }
 
-// Waits says that the server waits for the connection's client from now on. Works says that it does not.
+// Waits says that the server waits for the connection's client from now on. Works ends this.
 func (c *Conn) Waits() {
 	if c != nil {
 		c.waits.Store(time.Now().UnixNano())

@@ -1,6 +1,6 @@
-// Package memory refuses work that this process has no memory for. Go's runtime dies where an allocation
-// fails, and the system kills where a limit of its own is passed: neither can be recovered from, so both are
-// asked about before. Readers of files ask it.
+// Package memory refuses work that this process has no memory for. Go's runtime dies if an allocation fails,
+// and the system kills a process that passes one of its limits. A program recovers from neither, so Need asks
+// about both limits before. Readers of files call it.
 package memory
 
 import (
@@ -15,10 +15,10 @@ import (
 	"weft/internal/refusal"
 )
 
-// Need refuses what is about to take so many bytes more than is in use, where the limit of Go's runtime
-// (debug.SetMemoryLimit, GOMEMLIMIT) or one of the process (ulimit -v, -d) does not leave them. Garbage does
-// not count against the first, as the runtime collects it in time. The error has no subject: the caller puts
-// the file or flag in front.
+// Need refuses bytes beyond those in use that a limit does not leave: the limit of Go's runtime
+// (debug.SetMemoryLimit, GOMEMLIMIT) or one of the process (ulimit -v, -d). Garbage does not count against
+// the first, as the runtime collects it in time. The error has no subject: the caller puts the file or flag
+// in front.
 func Need(bytes int64) error {
 	left := Left()
 	if bytes > left {
@@ -62,8 +62,8 @@ func grow[E any](s []E, n int) ([]E, error) {
 	return grown, nil
 }
 
-// GrowTo is Grow for a slice that a file claims to have so many elements in all; 0: it does not say. GrowTo
-// doubles the capacity until an eighth of them was read. Then it allocates the rest.
+// GrowTo is Grow for a slice that has all elements in the end, as its file claims; 0: the file does not say.
+// GrowTo doubles the capacity until an eighth of them was read. Then it allocates the rest.
 func GrowTo[E any](s []E, n int, all int64) ([]E, error) {
 	size := len(s) + n
 	switch {
@@ -96,10 +96,10 @@ func AppendTo[E any](s, more []E, all int64) ([]E, error) {
 // collected yet is in use.
 func Left() int64 { return max(debug.SetMemoryLimit(-1)-inUse(), 0) }
 
-// needAddresses tries whether the system gives so many bytes of addresses: the runtime never gives back those
-// that it has, and may have them in pieces.
+// needAddresses tries whether the system gives so many bytes of addresses. Addresses that the runtime already
+// has do not help: they may be in pieces.
 func needAddresses(bytes int64) error {
-	const slack = 128 << 20 // the runtime takes them in arenas of 64 MiB, at multiples of that
+	const slack = 128 << 20 // the runtime takes arenas of 64 MiB, at multiples of 64 MiB
 	mapping, err := unix.Mmap(-1, 0, int(bytes+slack), unix.PROT_READ|unix.PROT_WRITE,
 		unix.MAP_PRIVATE|unix.MAP_ANON|unix.MAP_NORESERVE)
 	if err == nil {
@@ -119,8 +119,8 @@ func amount(bytes int64) string {
 	return fmt.Sprintf("%.1f GB", float64(bytes)/1e9)
 }
 
-// Free gives garbage back to the system, as something else needs its memory. A heap that is small beside the
-// limit, and of less than 256 MiB, stays: to collect it and to take fresh pages for it costs more.
+// Free gives garbage back to the system, for work that needs the memory. A heap below 256 MiB and small
+// beside the limit stays: to collect it and take fresh pages costs more.
 func Free() {
 	const small, share = 256 << 20, 8
 	if held, _ := heap(); held >= min(small, debug.SetMemoryLimit(-1)/share) {
@@ -128,13 +128,13 @@ func Free() {
 	}
 }
 
-// inUse is what the runtime holds and cannot use again without a collection, in bytes.
+// inUse returns the bytes that the runtime holds and cannot use again without a collection.
 func inUse() int64 {
 	held, free := heap()
 	return held - free
 }
 
-// heap is what the runtime holds of the system, and how much of that it can use again, in bytes.
+// heap returns the bytes that the runtime holds of the system, and how many of these it can use again.
 func heap() (held, free int64) {
 	samples := []metrics.Sample{
 		{Name: "/memory/classes/total:bytes"},

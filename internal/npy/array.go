@@ -13,15 +13,15 @@ import (
 	"weft/internal/refusal"
 )
 
-// Array is an array as it was read. The methods convert its elements where no kind of value is lost: numbers
+// Array is an array as it was read. The methods convert its elements unless a kind of value is lost: numbers
 // become wider or narrower, integers become floats, floats never become integers. Results are in row order,
-// also where the file is not (Fortran order, up to two dimensions). A result shares the array's memory where
-// the types are equal, so it must not be written to.
+// even if the file is in Fortran order (up to two dimensions). If the types are equal, a result shares the
+// array's memory: nobody may write to it.
 type Array struct {
 	Header
 	data   []byte
-	before int // elements of the whole array in front, of a block
-	// rows and columns of the whole array, where its columns come one behind the other; else zeros
+	before int // elements of the whole array before this block
+	// turned is rows and columns of the whole array in Fortran order that comes flat; else zeros.
 	turned [2]int
 }
 
@@ -35,9 +35,9 @@ func (a *Array) Element(k int) int {
 	return k
 }
 
-// Read reads one array from r, which has size bytes, header included. A header that asks for more is refused;
-// bytes after the data are left unread. The size may itself be a claim, as that of a zip entry is: what is
-// allocated stays within twice the bytes that r really gives, and 16 MiB.
+// Read reads one array from r, which has size bytes, header included. It refuses a header that asks for more,
+// and leaves bytes after the data unread. The size may itself be only a claim, as of a zip entry: Read
+// allocates at most twice the bytes that r really gives, and 16 MiB.
 func Read(r io.Reader, size int64) (*Array, error) {
 	h, length, err := readHeader(io.LimitReader(r, max(size, 0)))
 	if err != nil {
@@ -46,7 +46,7 @@ func Read(r io.Reader, size int64) (*Array, error) {
 	return ReadData(r, size-length, h)
 }
 
-// ReadData is Read for data of which the header is known and does not stand before it.
+// ReadData is Read for data without a header in front, which the caller knows.
 func ReadData(r io.Reader, size int64, h Header) (*Array, error) {
 	need, err := h.bounded(size)
 	if err != nil {
@@ -59,7 +59,7 @@ func ReadData(r io.Reader, size int64, h Header) (*Array, error) {
 	return &Array{Header: h, data: data}, nil
 }
 
-// bounded is how many bytes of data the header asks for, no more than so many.
+// bounded returns how many bytes of data the header asks for. It refuses more than size.
 func (h Header) bounded(size int64) (need int64, err error) {
 	if need, err = h.bytes(); err == nil && need > size {
 		err = short(h, need, size)
@@ -67,8 +67,8 @@ func (h Header) bounded(size int64) (need int64, err error) {
 	return need, err
 }
 
-// readData reads so many bytes of an array's data, into the buffer where they fit it. cut refuses data that
-// end after fewer bytes.
+// readData reads so many bytes of an array's data, into the buffer if they fit. cut makes the error for data
+// that end after fewer bytes.
 func readData(r io.Reader, buffer []byte, need int64, cut func(have int64) error) ([]byte, error) {
 	const step = 16 << 20
 	data := buffer[:min(need, int64(cap(buffer)))]
@@ -101,7 +101,7 @@ func readData(r io.Reader, buffer []byte, need int64, cut func(have int64) error
 	}
 }
 
-// New is an array of values in row order; without a shape it has one dimension.
+// New returns an array of values in row order; without a shape it has one dimension.
 func New[T float64 | int64 | uint8 | bool](values []T, shape ...int) *Array {
 	if len(shape) == 0 {
 		shape = []int{len(values)}
@@ -115,7 +115,7 @@ func New[T float64 | int64 | uint8 | bool](values []T, shape ...int) *Array {
 	return &Array{Header: Header{Descr: descr, Shape: shape}, data: data}
 }
 
-// Elements are those of an array whose Descr is that of T.
+// Elements returns the elements of an array whose Descr is T's.
 func Elements[T element](a *Array) ([]T, error) {
 	_, data, err := a.plain()
 	return view[T](data), err
@@ -174,7 +174,7 @@ func (a *Array) Int32s() ([]int32, error) {
 	return narrow, nil
 }
 
-// ExceedsInt32 is what is wrong with an element that is no int32.
+// ExceedsInt32 is the error for an element that is no int32.
 func ExceedsInt32(element int, x int64) error {
 	return refusal.Errorf("element %d, %d, exceeds a 32-bit integer", element, x)
 }
@@ -195,7 +195,7 @@ func (a *Array) Bools() ([]bool, error) {
 	return bools(values)
 }
 
-// bools are truth values of numbers.
+// bools converts numbers that are all 0 or 1.
 func bools[N int64 | float64](wide []N) ([]bool, error) {
 	if err := memory.Need(int64(len(wide))); err != nil {
 		return nil, err
@@ -242,7 +242,7 @@ type number interface {
 	~int8 | ~uint8 | ~int16 | ~uint16 | ~int32 | ~uint32 | ~int64 | ~uint64 | ~float32 | ~float64
 }
 
-// FloatsError is the type of an array of floats where integers are due.
+// FloatsError is the type of an array of floats that should be integers.
 type FloatsError string
 
 func (descr FloatsError) Error() string {
@@ -322,8 +322,8 @@ func view[T any](data []byte) []T {
 	return unsafe.Slice((*T)(unsafe.Pointer(unsafe.SliceData(data))), n)
 }
 
-// plain returns the data in row order, the host's byte order, and aligned: the array's own memory where it is
-// all that.
+// plain returns the data in row order, in the host's byte order, and aligned. This is the array's own memory
+// if that is so already.
 func (a *Array) plain() (dtype, []byte, error) {
 	d, err := parseDtype(a.Descr)
 	if err != nil {

@@ -10,16 +10,16 @@ import (
 type Blocks struct {
 	Header
 	r      io.Reader
-	whole  Header // of the array
+	whole  Header // the whole array
 	need   int64  // bytes of the array
-	rows   int    // still to come
+	rows   int    // rows that are still to come
 	size   int64  // bytes of a row
-	passed int    // rows that came, or were left out
+	passed int    // rows that came or were left out
 	turned [2]int // rows and columns of an array in Fortran order that comes flat
-	buffer []byte // of the block before
+	buffer []byte // memory of the block before
 }
 
-// blockSize is about how many bytes of rows come at a time.
+// blockSize is the approximate number of bytes in a block of rows.
 const blockSize = 1 << 20
 
 // NewBlocks reads the header of an array of one dimension or more. size is as for Read.
@@ -31,7 +31,7 @@ func NewBlocks(r io.Reader, size int64) (*Blocks, error) {
 	return NewDataBlocks(r, size-length, h)
 }
 
-// NewDataBlocks is NewBlocks for data of which the header is known and does not stand before it.
+// NewDataBlocks is NewBlocks for data without a header in front, which the caller knows.
 func NewDataBlocks(r io.Reader, size int64, h Header) (*Blocks, error) {
 	need, err := h.bounded(size)
 	if err != nil {
@@ -44,8 +44,8 @@ func NewDataBlocks(r io.Reader, size int64, h Header) (*Blocks, error) {
 	return b, nil
 }
 
-// Next returns the next rows, which the next call may overwrite, and io.EOF after the last. Next
-// returns an array in Fortran order, or one whose rows have no bytes, at once.
+// Next returns the next rows, or io.EOF after the last. The next call may overwrite them. An array in Fortran
+// order, or one whose rows have no bytes, comes at once.
 func (b *Blocks) Next() (*Array, error) {
 	if b.rows == 0 {
 		return nil, io.EOF
@@ -68,10 +68,10 @@ func (b *Blocks) Next() (*Array, error) {
 // pass counts the next n rows.
 func (b *Blocks) pass(n int) { b.rows, b.passed = b.rows-n, b.passed+n }
 
-// cut refuses an array that ends so many bytes behind the rows that have passed.
+// cut returns the error for an array that ends so many bytes behind the rows that have passed.
 func (b *Blocks) cut(have int64) error { return short(b.whole, b.need, int64(b.passed)*b.size+have) }
 
-// width is how many elements a row has.
+// width returns how many elements a row has.
 func width(shape []int) int {
 	elements := 1
 	for _, n := range shape[1:] {
@@ -80,8 +80,8 @@ func width(shape []int) int {
 	return elements
 }
 
-// Flat makes the elements come as an array of one dimension, in the order in which they lie in the file. It
-// is called before Next.
+// Flat makes the elements come as an array of one dimension, in the order of the file. Next must not have
+// been called yet.
 func (b *Blocks) Flat() {
 	columns := width(b.Shape)
 	n, size := b.rows*columns, b.size/int64(max(columns, 1))

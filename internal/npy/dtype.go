@@ -24,7 +24,7 @@ var hostBig = func() bool {
 	return *(*byte)(unsafe.Pointer(&one)) == 0
 }()
 
-// Descr is NumPy's name of an element type, as files of little-endian values have it.
+// Descr returns NumPy's name of an element type in files of little-endian values.
 func Descr[T element]() string {
 	kind, size, order := reflect.TypeFor[T]().Kind(), unsafe.Sizeof(*new(T)), "<"
 	if size == 1 {
@@ -33,11 +33,11 @@ func Descr[T element]() string {
 	return fmt.Sprintf("%s%c%d", order, kind.String()[0], size)
 }
 
-// ErrObjects is what is wrong with an array of Python objects: its data is a pickle.
+// ErrObjects is the error for an array of Python objects: its data is a pickle.
 var ErrObjects = errors.New("it holds Python objects, which are never read; " + foreign.Conversion)
 
-// mostText bounds the texts of an array, which all take the room of its longest: a file of a megabyte may be
-// some gigabytes of them.
+// mostText bounds an array of texts. All take the room of the longest: a file of a megabyte may be some
+// gigabytes of text.
 const mostText = 1 << 16 // characters
 
 func parseDtype(descr string) (dtype, error) {
@@ -49,7 +49,7 @@ func parseDtype(descr string) (dtype, error) {
 	}
 	order, d := descr[0], dtype{kind: descr[1]}
 	size, err := strconv.ParseUint(descr[2:], 10, 31)
-	if err != nil || strconv.FormatUint(size, 10) != descr[2:] { // "i04" is no type
+	if err != nil || strconv.FormatUint(size, 10) != descr[2:] { // NumPy knows no type "i04"
 		return dtype{}, refusal.Errorf("unknown dtype %q", descr)
 	}
 	d.size = int(size)

@@ -25,11 +25,11 @@ import (
 
 const (
 	magic = "\x93NUMPY"
-	// maxHeader bounds the dict literal of a header. NumPy itself reads no more than 10,000 bytes unless told
-	// to.
+	// maxHeader bounds the dict literal of a header. NumPy itself reads at most 10,000 bytes unless told
+	// otherwise.
 	maxHeader = 1 << 16
 	maxDims   = 32
-	// alignment of the data within a file that is written, so that a mapped array is aligned too.
+	// alignment is the alignment of the data within a written file, so that a mapped array is aligned too.
 	alignment = 64
 )
 
@@ -270,8 +270,8 @@ func (p *parser) tuple() []int {
 	return shape
 }
 
-// Stream is an array of which only the header and the data exist, as Read and NewBlocks take it: a file of so
-// many bytes.
+// Stream returns the array as Read and NewBlocks take it, a file of so many bytes. It puts the header in
+// front of the data.
 func (h Header) Stream(data io.Reader) (r io.Reader, size int64, err error) {
 	need, err := h.bytes()
 	if err != nil {
@@ -281,7 +281,7 @@ func (h Header) Stream(data io.Reader) (r io.Reader, size int64, err error) {
 	return io.MultiReader(bytes.NewReader(header), data), int64(len(header)) + need, nil
 }
 
-// marshal is the header as numpy.save writes it, version 1.0, padded so that the data is aligned.
+// marshal returns the header as numpy.save writes it, version 1.0, padded so that the data is aligned.
 func (h Header) marshal() []byte { return h.marshalTo(0) }
 
 // marshalTo is marshal padded to so many bytes at least, a multiple of the alignment.

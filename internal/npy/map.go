@@ -11,14 +11,14 @@ import (
 	"weft/internal/regular"
 )
 
-// Mapped is an array whose data stays in its file, mapped read-only. Float32s, Int64s and Int32s of exactly
-// that little-endian type are views of the file; other types are converted copies.
+// Mapped is an array whose data stays in its file, mapped read-only. Float32s, Int64s and Int32s are views of
+// the file if it has exactly that little-endian type, else converted copies.
 //
-// A file that is cut after it was mapped makes a later access fault: read it under debug.SetPanicOnFault.
+// A file that is cut after it was mapped makes a later access fault. Read it under debug.SetPanicOnFault.
 type Mapped struct {
 	Array
-	Path    string      // as Map was given it
-	Info    os.FileInfo // of the file when it was mapped
+	Path    string      // as given to Map
+	Info    os.FileInfo // the file's, when it was mapped
 	mapping []byte
 }
 

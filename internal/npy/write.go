@@ -12,17 +12,17 @@ import (
 type Writer struct {
 	w      io.Writer
 	h      Header
-	left   int // elements still to come; of a growing array, fewer than none: those that have come
-	length int // of the header in bytes
+	left   int // elements still to come; a growing array: minus the elements that came
+	length int // bytes of the header
 }
 
 // Growing as the first size of a shape stands for a number of rows that is not known in advance.
 const Growing = math.MinInt
 
 // NewWriter writes the header of an array of that shape, for one of the element types "<f4", "<f8", "<i4",
-// "<i8", "|u1" and "|b1". The data follows by Write; Close checks that it was complete. The
-// header of an array whose first size is Growing has space for any number of rows. After all rows, the caller
-// must overwrite it with FinalHeader.
+// "<i8", "|u1" and "|b1". The data follows by Write; Close checks that it is complete. If the first size is
+// Growing, the header has space for any number of rows, and the caller must overwrite it with FinalHeader
+// after all rows.
 func NewWriter(w io.Writer, descr string, shape ...int) (*Writer, error) {
 	if !slices.Contains([]string{"<f4", "<f8", "<i4", "<i8", "|u1", "|b1"}, descr) {
 		return nil, fmt.Errorf("arrays of dtype %q are not written", descr)
@@ -50,8 +50,8 @@ func NewWriter(w io.Writer, descr string, shape ...int) (*Writer, error) {
 	return &Writer{w, h, n, len(text)}, err
 }
 
-// FinalHeader is the header for the rows that have come. It is as long as the header that was written first.
-// It is an error if that is no whole number of rows.
+// FinalHeader returns the header for the rows that came. It is as long as the header that was written first.
+// It is an error if the elements are no whole number of rows.
 func (w *Writer) FinalHeader() ([]byte, error) {
 	h := w.h
 	if w.growing() {
@@ -97,10 +97,10 @@ func Write[T element](w *Writer, v []T) error {
 	return err
 }
 
-// element is what arrays have.
+// element is an element type of arrays.
 type element interface{ number | ~bool }
 
-// Bytes are elements as they stand in a file: v's own memory, or on a big-endian machine a copy.
+// Bytes returns elements as they stand in a file: v's own memory, or on a big-endian machine a copy.
 func Bytes[T element](v []T) []byte {
 	var one T
 	size := int(unsafe.Sizeof(one))

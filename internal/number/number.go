@@ -7,7 +7,7 @@ import (
 	"strings"
 )
 
-// Parse is strconv.ParseFloat without what Go alone reads, 1_000 and 0x1p4: in a table these are names.
+// Parse is strconv.ParseFloat without the spellings of Go alone, 1_000 and 0x1p4: in a table these are names.
 func Parse(text string, bits int) (float64, error) {
 	if strings.ContainsAny(text, "_xX") {
 		return 0, &strconv.NumError{Func: "Parse", Num: text, Err: strconv.ErrSyntax}

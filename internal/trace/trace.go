@@ -35,7 +35,7 @@ const (
 	Receive // waiting for a message
 	Wait    // waiting for the end of a send, or for work beside
 	Disk    // writing a matrix to a disk, or reading it
-	Copy    // of a matrix to a device, or back
+	Copy    // a matrix moves to a device, or back
 )
 
 // String is the category in one word.
@@ -46,16 +46,16 @@ func (c Category) String() string {
 // Args are the properties of a span.
 type Args struct {
 	Module string `json:"site,omitempty"` // the module, by its path
-	Kind   string `json:"kind,omitempty"` // of a message
+	Kind   string `json:"kind,omitempty"` // kind of message
 	Peer   Index  `json:"peer,omitzero"`  // its sender or receiver
-	Bytes  int64  `json:"bytes,omitzero"` // of the message, or of the matrix that moves
+	Bytes  int64  `json:"bytes,omitzero"` // bytes of the message, or of the matrix that moves
 	Tag    int    `json:"tag,omitzero"`
 	// its number among the messages from one rank to another with one tag
 	Message Index  `json:"message,omitzero"`
-	Chunk   Index  `json:"chunk,omitzero"`   // of the pipeline axis
-	Shape   Shape  `json:"shape,omitzero"`   // of a kernel
-	Entries int    `json:"edges,omitzero"`   // of a kernel: the edges that it works on
-	Caller  string `json:"caller,omitempty"` // of a copy: the function that needs it
+	Chunk   Index  `json:"chunk,omitzero"`   // chunk of the pipeline axis
+	Shape   Shape  `json:"shape,omitzero"`   // shape of a kernel's work
+	Entries int    `json:"edges,omitzero"`   // edges that a kernel works on
+	Caller  string `json:"caller,omitempty"` // the function that needs a copy
 }
 
 // Shape is kernel.Shape.
@@ -127,9 +127,9 @@ type Worker struct {
 	Offset, Uncertainty time.Duration
 }
 
-// Add adds what the same workers did at other times, by recorders and messages of their own.
+// Add adds what the same workers did at other times, with recorders and messages of their own.
 func (t *Trace) Add(other *Trace) {
-	var messages Index // of which others have later numbers
+	var messages Index // messages of other, which get later numbers
 	for _, w := range t.Workers {
 		for _, e := range w.Events {
 			messages = max(messages, e.Args.Message)
@@ -170,7 +170,7 @@ func (t *Trace) Write(to io.Writer) error {
 	return out.Flush()
 }
 
-// other is the properties of the run as a whole.
+// other returns the properties of the run as a whole.
 func (t *Trace) other() map[string]any {
 	all := map[string]any{"epoch": t.Epoch}
 	var uncertain []micros
@@ -207,7 +207,7 @@ func (m micros) MarshalJSON() ([]byte, error) {
 	return fmt.Appendf(nil, "%d.%03d", m/1000, m%1000), nil
 }
 
-// entries are the entries of the file, worker by worker.
+// entries yields the entries of the file, worker by worker.
 func (t *Trace) entries(yield func(entry) bool) {
 	first := time.Duration(math.MaxInt64)
 	for _, w := range t.Workers {
@@ -231,10 +231,10 @@ func (t *Trace) entries(yield func(entry) bool) {
 	}
 }
 
-// process is the number of a worker's process. 0 is Perfetto's idle process.
+// process returns the number of a worker's process. 0 is Perfetto's idle process.
 func process(rank int) int { return rank + 1 }
 
-// names are the names of a worker and its tracks, and their order.
+// names returns the entries that name a worker and its tracks, and order them.
 func (w *Worker) names(rank int) []entry {
 	name := func(what string, thread int, args any) entry {
 		return entry{Phase: "M", Process: process(rank), Thread: thread, Name: what, Args: args}
@@ -255,7 +255,7 @@ func (w *Worker) names(rank int) []entry {
 	return list
 }
 
-// entriesOf are a worker's span and the end of its arrow. lacks is what to add to the worker's clock.
+// entriesOf returns a worker's span and the end of its arrow. lacks is what to add to the worker's clock.
 func (t *Trace) entriesOf(e Event, rank int, lacks time.Duration) []entry {
 	type args struct {
 		Epoch int `json:"epoch"`
@@ -276,7 +276,7 @@ func (t *Trace) entriesOf(e Event, rank int, lacks time.Duration) []entry {
 		arrow.Phase, arrow.Time = "s", &begin
 		arrow.Arrow = fmt.Sprintf("%d.%d.%d.%d", rank, peer, e.Args.Tag, e.Args.Message-1)
 	case Receive:
-		last := micros(e.End + lacks - 1) // inside the span
+		last := micros(e.End + lacks - 1) // just inside the span
 		arrow.Phase, arrow.Binds, arrow.Time = "f", "e", &last
 		arrow.Arrow = fmt.Sprintf("%d.%d.%d.%d", peer, rank, e.Args.Tag, e.Args.Message-1)
 	default:

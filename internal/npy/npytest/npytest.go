@@ -1,4 +1,4 @@
-// Package npytest writes arrays for tests.
+// Package npytest writes arrays for tests. Tests of readers call it.
 package npytest
 
 import (
@@ -12,7 +12,7 @@ import (
 )
 
 // WriteFile writes data ([]float32, []float64, []int32, []int64, []uint8 or []bool, in row order) as an array
-// of that shape; without a shape it has one dimension. The file takes the place of one of its name.
+// of that shape; without a shape it has one dimension. The file replaces one of the same name.
 func WriteFile(path string, data any, shape ...int) error {
 	return atomicfile.Write(path, func(w io.Writer) error { return Write(w, data, shape...) })
 }
