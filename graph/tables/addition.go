@@ -20,14 +20,14 @@ func (o *Options) reversed(g *graph.Graph) int {
 	})
 }
 
-// Add reads tables of new vertices and lists of new edges of a graph. Ids that the graph has are its
-// vertices; those of vertices without names are numbers from 0. Where the graph's vertices come from a table,
-// columns become features as they did for the graph or, with Like, for a model, and a new id that only edges
-// have is a vertex without values; else all vertices must be the graph's. Labels are read where Label names
-// the column of the graph's, if the new table has it, and those of edges as LabelledEdges says. The names of
-// tables and lists are those of types and relations; an untyped graph has one of each. The reverse of a
-// relation, as graph.ReverseRelations adds it, gets the new edges of that relation reversed, unless it has a
-// list of its own, or Scored names the relation. Complaints are refusals.
+// Add reads tables of new vertices and lists of new edges of a graph. An id that the graph has stands for its
+// vertex; if vertices have no names, ids are numbers from 0. If the graph's vertices came from a table,
+// columns become features as for the graph or, with Like, for a model, and a new id in edges alone is a
+// vertex without values. Otherwise all vertices must be the graph's. Add reads labels if Label names the
+// column of the graph's labels and the new table has it, and labels of edges as LabelledEdges says. Tables
+// and lists have the names of types and relations; an untyped graph has one of each. If the graph has the
+// reverse of a relation, as graph.ReverseRelations adds it, the reverse gets the relation's new edges
+// reversed, unless it has a list of its own or Scored names the relation. Complaints are refusals.
 func Add(o Options, g *graph.Graph) (*appended.Addition, error) {
 	types := g.Types
 	all := make([]*vertexTable, len(types))
@@ -98,7 +98,7 @@ func (o *Options) tableOf(t *graph.VertexType) (*vertexTable, error) {
 		if o.Like != nil && o.Like.Columns[t.Name()] != nil {
 			made.like = o.Like.Columns[t.Name()]
 		}
-		made.list = made.like // of vertices without a row
+		made.list = made.like // for vertices without a row
 	}
 	for _, name := range t.Names {
 		if _, err := made.ids.Number([]byte(name)); err != nil {
@@ -163,7 +163,7 @@ func (t *vertexTable) continued(was *columns.Table) *columns.Table {
 	return &table
 }
 
-// notes say what of the table is not in the features of the graph.
+// notes say which columns of the table are not in the features of the graph.
 func (t *vertexTable) notes(was *columns.Table) (notes []string) {
 	if more := t.all() - t.before - t.rows; more > 0 {
 		notes = append(notes, fmt.Sprintf("%d of %d new vertices are ends of edges without a row: all their "+
@@ -191,9 +191,8 @@ func (t *vertexTable) notes(was *columns.Table) (notes []string) {
 	return notes
 }
 
-// meant is the number of the relation that a list of new edges is of, where the list has no name but that of
-// its file. It is the one whose labels are learned, or the only one that is not the reverse of another. −1:
-// there is none, or there are several.
+// meant returns the number of the relation of a list that is named by its file alone: the one whose labels
+// are learned, or the only one that is not the reverse of another. −1: there is none, or there are several.
 func (o *Options) meant(relations []graph.Relation) int {
 	if o.Learned != "" {
 		return slices.IndexFunc(relations, func(r graph.Relation) bool { return r.Name == o.Learned })
@@ -225,7 +224,7 @@ func (o *Options) addEdges(g *graph.Graph, all []*vertexTable, made *appended.Ad
 		i := slices.IndexFunc(g.Relations, func(r graph.Relation) bool {
 			return r.Name == l.name || len(g.Relations) == 1
 		})
-		if i < 0 && slices.Contains(o.Edges, l.path) { // the list has the name of its file alone
+		if i < 0 && slices.Contains(o.Edges, l.path) { // the list has only its file's name
 			i = o.meant(g.Relations)
 		}
 		if i < 0 {

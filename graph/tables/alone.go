@@ -17,18 +17,18 @@ import (
 	"weft/internal/refusal"
 )
 
-// alone is the vertices of a list of edges without a table of them: they are as many as the list, or an array
-// beside it, says.
+// alone is the vertices of a list of edges without a table. Their number comes from the list or an array
+// beside it.
 type alone struct {
 	Beside
 	*vertexTable // without rows
 	list         *edgeList
 
-	smallest, largest int32 // vertex of an edge; MaxInt32 and −1 before the first edge
+	smallest, largest int32 // vertex of an edge; before the first edge MaxInt32 and −1
 	largestAt         table.Position
 	edge              [2]int32 // the ends of the first edge
 	edgeAt            table.Position
-	again             bool // one of them is an end of a later edge
+	again             bool // an end of the first edge came again
 }
 
 // openAlone makes the graph of a list without a table. No file is open before its edges are read.
@@ -73,7 +73,7 @@ func (a *alone) begin() {
 	}
 }
 
-// separators are those of the list. Where ids are numbers a tab is a space.
+// separators returns the separators of the list. Where ids are numbers a tab is a space.
 func (a *alone) separators() string {
 	if a.Strings {
 		return ",;\t"
@@ -81,8 +81,8 @@ func (a *alone) separators() string {
 	return ",;"
 }
 
-// isHeader reports whether the first line of text names the columns. Where vertices have names as well, only
-// known words do, or a third column that is no weight.
+// isHeader reports whether the first line of text names the columns. If vertices may be names, the line must
+// have known words, or a third column that is no weight.
 func (a *alone) isHeader(first []table.Column) bool {
 	switch {
 	case len(first) < 2 || first[0].Name == "":
@@ -111,10 +111,10 @@ func (a *alone) add(ends [2]int32, r *table.Row) {
 	}
 }
 
-// checkFirst refuses a first edge whose two names do not come back: among names, a header of unknown words
-// looks like that.
+// checkFirst refuses a first edge whose two names do not come again in a list of names: a header of unknown
+// words looks like that.
 func (a *alone) checkFirst() error {
-	const fewest = 3 // of fewer edges nothing can be said
+	const fewest = 3 // fewer edges show nothing
 	if !a.Strings || a.list.order != nil || a.list.rows < fewest || a.again {
 		return nil
 	}
@@ -146,8 +146,8 @@ func (a *alone) noVertex(id []byte) error {
 	return err
 }
 
-// perhapsFrom1 adds to an error about the vertices, whose ids count from 0, that they may count from 1, where
-// no edge that was read has vertex 0.
+// perhapsFrom1 adds to an error about vertices, whose ids count from 0, that ids may count from 1, if no edge
+// so far has vertex 0.
 func (a *alone) perhapsFrom1(err error) error {
 	if err == nil || !a.countsFrom1() {
 		return err
@@ -167,7 +167,7 @@ func (a *alone) allNumbers() bool {
 	})
 }
 
-// texts are the ids of so many vertices: nil, where they are numbers from 0.
+// texts returns the ids of so many vertices; nil if they are numbers from 0.
 func (a *alone) texts(vertices int) ([]string, error) {
 	switch {
 	case a.Strings:
@@ -186,10 +186,10 @@ func (a *alone) texts(vertices int) ([]string, error) {
 	return texts, nil
 }
 
-// most bounds the rows of text that are read beside the edges: a short gzip file may hold any number of them.
+// most bounds the rows of text that are read beside the edges: a short gzip file may hold very many.
 func (a *alone) most() int64 { return cmp.Or(int64(a.Count), arrays.MaxVertices(a.list.rows)) }
 
-// key is how tables beside the list name its vertices: as the list does. A name that no edge has is that of a
+// key says how tables beside the list name its vertices: as the list does. A name that no edge has is a
 // further vertex.
 func (a *alone) key() *arrays.Key {
 	if a.Strings {

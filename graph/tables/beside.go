@@ -13,14 +13,14 @@ import (
 	"weft/internal/refusal"
 )
 
-// Beside says of a list of edges without a table of vertices what its ids are, and which files of arrays have
-// the rest. These are what numpy.save writes, or text, plain or gzip, with a row to each line. A text table
-// of features or labels whose header begins with id has rows in any order: its first column says which vertex
-// each row is of, by the ids of the edges.
+// Beside says what the ids of a list of edges without a table of vertices are, and which files of arrays hold
+// the rest. An array is a file of numpy.save, or text, plain or gzip, with a row on each line. A text of
+// features or labels whose header begins with id has rows in any order: its first column has the id of each
+// row's vertex.
 type Beside struct {
-	// Features is a matrix, one row per vertex, or a sparse one as scipy.sparse.save_npz writes it. Labels is
-	// a vector of class ids (−1, or nothing: none) or of names of classes, a 0/1 matrix, or values to predict
-	// (floats).
+	// Features is a matrix with a row for each vertex, or a sparse one as scipy.sparse.save_npz writes it.
+	// Labels is a vector of class ids (−1 or nothing: none) or names of classes, a 0/1 matrix, or values to
+	// predict (floats).
 	Features, Labels string
 	// DenseFeatures stores features dense even if most values are zero. By default such features become
 	// sparse rows.
@@ -28,17 +28,17 @@ type Beside struct {
 	// Train, Val and Test are vectors of vertex ids, or of one truth value per vertex, or matrices of truth
 	// values with a row per vertex and a column per split.
 	Train, Val, Test string
-	// Count is V; 0 means up to the largest id, or the rows of Features or Labels where these are more.
+	// Count is V; 0: the largest id and one, or the rows of Features or Labels if there are more.
 	Count int
-	// FirstID is the id of the first vertex, in the list of edges and in lists and columns of ids. Where it
-	// is not 0 the graph keeps the ids as Names.
+	// FirstID is the id of the first vertex, in the list of edges and in lists and columns of ids. If it is
+	// not 0, the graph keeps the ids as Names.
 	FirstID int
 	// Strings says that the ends of edges are names: vertices are numbered by first appearance, and the graph
 	// keeps Names.
 	Strings bool
 }
 
-// check refuses what fits no list of edges.
+// check refuses settings that fit no list of edges.
 func (b *Beside) check(values bool) error {
 	if b.Count < 0 || b.Count > math.MaxInt32 {
 		return refusal.Errorf("--vertices %d: give a number from 1 to %d", b.Count, math.MaxInt32)
@@ -77,7 +77,7 @@ func (a *alone) complete(to *streamed.Graph, values bool) error {
 		return err
 	}
 	array := ""
-	switch { // of what has no column of ids
+	switch { // arrays without a column of ids
 	case features != nil && !features.ByID:
 		array = a.Features
 	case labels != nil && !labels.ByID:
@@ -124,7 +124,7 @@ func (a *alone) complete(to *streamed.Graph, values bool) error {
 	return err
 }
 
-// vertices returns V, after checking that every array has as many rows. Both may be nil.
+// vertices returns V, after checking that every array has as many rows. features and labels may be nil.
 func (a *alone) vertices(features *arrays.Matrix, labels *arrays.LabelRows) (int, error) {
 	type rows struct {
 		path string
@@ -165,8 +165,8 @@ func (a *alone) vertices(features *arrays.Matrix, labels *arrays.LabelRows) (int
 	return vertices, nil
 }
 
-// readLabels reads the labels; nil where there are none. They are not empty: any number of empty rows takes
-// no bytes.
+// readLabels reads the labels; nil if there are none. It refuses labels without a value: any number of empty
+// rows takes no bytes.
 func (a *alone) readLabels(values bool) (*arrays.LabelRows, error) {
 	if a.Labels == "" {
 		return nil, nil

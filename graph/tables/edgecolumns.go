@@ -15,9 +15,9 @@ import (
 	"weft/internal/refusal"
 )
 
-// Which columns of a list of edges are read, and of what kind they are.
+// These functions choose the columns of a list of edges to read, and find their kinds.
 
-// setting asks for the i-th column of numbers.
+// setting returns the setting that asks for the i-th column of numbers.
 func (l *edgeList) setting(i int) string {
 	if l.weighted && i == 0 {
 		return "edge-weights"
@@ -25,8 +25,8 @@ func (l *edgeList) setting(i int) string {
 	return "edge-features"
 }
 
-// wayTo is the way out where a list lacks a column that the edges of the graph have. The folder NAME=VALUE
-// that a list lies in, or is, gives no column: only those below the folder that was named do.
+// wayTo returns the way out if a list lacks a column that the graph's edges have. Only folders NAME=VALUE
+// below the named folder give columns: a list that lies in one, or is one, does not.
 func (l *edgeList) wayTo(name, setting string) string {
 	for path := filepath.Clean(l.path); path != "." && path != filepath.Dir(path); path = filepath.Dir(path) {
 		if folder := filepath.Base(path); strings.HasPrefix(folder, name+"=") {
@@ -38,11 +38,11 @@ func (l *edgeList) wayTo(name, setting string) string {
 		"name the folder above", setting, name)
 }
 
-// choose finds the columns of source and target, and those of numbers. It returns none where the file is text
-// and its first line is an edge.
+// choose finds the columns of source, target and numbers. It returns none if the file is text whose first
+// line is an edge.
 func (l *edgeList) choose(all []table.Column) (order []int, err error) {
 	l.header, l.order, l.leftOut, l.labelled = l.header[:0], nil, nil, nil
-	if l.implied { // when the list was read before
+	if l.implied { // an earlier pass implied the weight
 		l.numbers, l.weighted, l.implied = l.numbers[1:], false, false
 	}
 	for k, c := range all {
@@ -129,7 +129,7 @@ func (l *edgeList) choose(all []table.Column) (order []int, err error) {
 	return order, nil
 }
 
-// weight takes the column of the weights of a list alone that has its name, unless it is asked for otherwise.
+// weight takes the column that is named weight as the weights of a list alone, unless settings say otherwise.
 func (l *edgeList) weight(ends []int) error {
 	if l.alone == nil || l.weighted {
 		return nil
@@ -160,7 +160,7 @@ type edgeColumns struct {
 	by       splitBy
 }
 
-// columnsOf are those of the list of a relation.
+// columnsOf returns the columns of the list of a relation.
 func columnsOf(r *graph.Relation) edgeColumns {
 	c := edgeColumns{ends: r.EndColumns, features: r.NumberColumns}
 	if r.EdgeLabels != nil {
@@ -172,8 +172,8 @@ func columnsOf(r *graph.Relation) edgeColumns {
 	return c
 }
 
-// know says which columns another list of the relation had. Those of weights and features are read here, too,
-// unless others are asked for, which are then of the same kinds.
+// know says which columns another list of the relation had. This list's weights and features come from the
+// same columns. If settings name others, these have the same kinds.
 func (l *edgeList) know(was edgeColumns) {
 	for k := range l.ends {
 		l.ends[k].known = was.ends[k]
@@ -203,8 +203,8 @@ func (l *edgeList) know(was edgeColumns) {
 	l.numbers, l.weighted = slices.Concat(weight, features), len(weight) > 0
 }
 
-// decide finds the kinds of features that are open, at the first row: dates and truth values where all rows
-// of the list have some, else numbers, of which others are refused where they stand.
+// decide finds the open kinds of features at the first row. A column has dates or truth values if all rows of
+// the list with a value have them. All others have numbers; reading refuses any other value.
 func (l *edgeList) decide(first *table.Row) error {
 	profiles := make([]*columns.Profile, len(l.numbers))
 	others := false // nil: the kind is known
@@ -253,7 +253,7 @@ func (l *edgeList) doubt(p *columns.Profile, c *columns.Column) {
 	}
 }
 
-// endColumns are the columns of the ends, of a list that has a header.
+// endColumns returns the names of the columns of the ends, in a list with a header.
 func (l *edgeList) endColumns() [2]string {
 	return [2]string{l.header[l.order[0]], l.header[l.order[1]]}
 }

@@ -16,7 +16,7 @@ import (
 	"weft/internal/refusal"
 )
 
-// relation is the list as a relation, whose labelled edges divide divides.
+// relation returns the list as a relation. divide divides its labelled edges.
 func (l *edgeList) relation(divide func(*graph.EdgeLabels) error) streamed.Relation {
 	r := streamed.Relation{Edges: l.edges()}
 	if l.label != "" {
@@ -25,8 +25,8 @@ func (l *edgeList) relation(divide func(*graph.EdgeLabels) error) streamed.Relat
 	return r
 }
 
-// columns is how many columns of numbers are read of each edge: its features and the codes of its label and
-// of what it is divided by.
+// columns returns how many columns of numbers are read of each edge: its features, and the codes of its label
+// and of its part.
 func (l *edgeList) columns() int {
 	switch {
 	case l.label == "":
@@ -37,8 +37,8 @@ func (l *edgeList) columns() int {
 	return l.features() + 1
 }
 
-// labelNames are the columns that label names, of a list with this header: one, or several between commas,
-// which no column has in its name.
+// labelNames returns the columns that label names in a list with this header: one, or several between commas.
+// A single column may have a comma in its name.
 func labelNames(label string, header []string) []string {
 	if slices.Contains(header, label) {
 		return []string{label}
@@ -50,7 +50,8 @@ func labelNames(label string, header []string) []string {
 	return names
 }
 
-// chooseLabels adds the columns of labels to those that are read, which are read otherwise.
+// chooseLabels adds the columns of labels to the columns that are read. It refuses one that is read for
+// another use.
 func (l *edgeList) chooseLabels(order []int) ([]int, error) {
 	if l.label == "" {
 		return order, nil
@@ -79,8 +80,8 @@ func (l *edgeList) chooseLabels(order []int) ([]int, error) {
 	return order, nil
 }
 
-// labelOf is the number of the word that the labels of a row are, −1 where there are none: of several columns
-// a byte for each, 0, 1 or −.
+// labelOf returns the number of the word of a row's labels, −1 if there are none. The word of several columns
+// has a byte for each: 0, 1 or −.
 func (l *edgeList) labelOf(r *table.Row) (int32, error) {
 	first := len(l.order) - len(l.labelled)
 	switch len(l.labelled) {
@@ -123,10 +124,10 @@ func oneOfSeveral(field []byte, r *table.Row) (label byte, ok bool) {
 	return '0' + byte(x), x == 0 || x == 1
 }
 
-// missingLabel stands for a label that a row lacks, of several.
+// missingLabel stands for a missing label among several of a row.
 const missingLabel = '-'
 
-// several is the number of a word of several labels; −1: the row has none of them.
+// several returns the number of a word of several labels; −1: the row has no label.
 func (l *labels) several(all []byte) (int32, error) {
 	if l.words == nil {
 		l.words = names.NewTable()
@@ -137,7 +138,7 @@ func (l *labels) several(all []byte) (int32, error) {
 	return l.words.Number(all)
 }
 
-// severalOf are the labels of so many columns that words stand for, a row for each.
+// severalOf returns the labels of so many columns, a row for each word.
 func (l *labels) severalOf(names []string, words []int32) (graph.Labels, error) {
 	if err := memory.Need(4 * int64(len(words)) * int64(len(names))); err != nil {
 		return graph.Labels{}, err
@@ -155,9 +156,10 @@ func (l *labels) severalOf(names []string, words []int32) (graph.Labels, error) 
 	return made, nil
 }
 
-// takeFeatures finds what becomes of the columns of a list with labels, which it reads once: features of
-// those that are asked for, else of all columns of numbers, dates and truth values that are nothing else. A
-// value that is missing is what columns says. It finds the kind of the column that edges are divided by, too.
+// takeFeatures finds the features in the columns of a list with labels, which it reads once. They are the
+// columns that settings name, else all columns of numbers, dates and truth values without another use.
+// Package columns decides on a missing value. takeFeatures also finds the kind of the column that divides the
+// edges.
 func (o *Options) takeFeatures(l *edgeList) error {
 	if l.label == "" || o.Like != nil && !l.by.open() {
 		return nil
@@ -202,7 +204,7 @@ func (o *Options) takeFeatures(l *edgeList) error {
 		return err
 	}
 	var taken []string
-	lacking := map[string]int{} // rows without a value, by the column
+	lacking := map[string]int{} // rows without a value, by column
 	for k, p := range profiles {
 		if p == nil {
 			continue
@@ -218,7 +220,7 @@ func (o *Options) takeFeatures(l *edgeList) error {
 			continue
 		}
 		if c.Kind != columns.Number && c.Kind != columns.Date && c.Kind != columns.Boolean {
-			continue // what is asked for is refused where it stands
+			continue // reading refuses a wrong value in a named column
 		}
 		made := columns.Column{
 			Name: c.Name, Kind: c.Kind, Order: c.Order, Gaps: c.Gaps,
@@ -237,7 +239,7 @@ func (o *Options) takeFeatures(l *edgeList) error {
 		l.numbers, taken = append(l.numbers, made), append(taken, c.Name)
 	}
 	var trained map[string]bool
-	if o.Like == nil { // else its means stay
+	if o.Like == nil { // otherwise means are known
 		if trained, err = l.takeTrainingMeans(&o.EdgeSplitRule); err != nil {
 			return err
 		}
@@ -259,11 +261,11 @@ func (o *Options) takeFeatures(l *edgeList) error {
 	return nil
 }
 
-// takeTrainingMeans takes the means of columns that lack values over the rows that train, where a rule
-// divides the edges by a column, so that no later value is in them. It returns the names of these columns: a
-// column without a value there keeps the mean of all.
+// takeTrainingMeans computes the means of columns with missing values over the rows that train, if a rule
+// divides the edges by a column: so no later value is in a mean. It returns the names of these columns. A
+// column without a value in those rows keeps the mean of all rows.
 func (l *edgeList) takeTrainingMeans(rule *graph.SplitRule) (trained map[string]bool, err error) {
-	var gaps []int // among numbers
+	var gaps []int // columns of numbers with gaps
 	for i, c := range l.numbers {
 		if c.Gaps {
 			gaps = append(gaps, i)
@@ -293,7 +295,7 @@ func (l *edgeList) takeTrainingMeans(rule *graph.SplitRule) (trained map[string]
 			field = r.Decimal(field)
 		}
 		if x, ok := l.by.Kind.Value(field, l.by.Order); !ok || !trains(x) {
-			return nil // a value that is none is refused later
+			return nil // reading refuses it later
 		}
 		for k, i := range gaps {
 			field, number := r.Field(1+k), columns.Column{Kind: l.numbers[i].Kind, Order: l.numbers[i].Order}
@@ -315,7 +317,7 @@ func (l *edgeList) takeTrainingMeans(rule *graph.SplitRule) (trained map[string]
 	return trained, err
 }
 
-// completeLabels says what the codes of the relation's labels stand for, when all edges have been read.
+// completeLabels says what the codes of the relation's labels stand for, once all edges have been read.
 func (l *edgeList) completeLabels(r *streamed.Relation, values bool, made *graph.Graph) error {
 	if l.label == "" {
 		return nil
@@ -340,8 +342,8 @@ func (l *edgeList) completeLabels(r *streamed.Relation, values bool, made *graph
 	return nil
 }
 
-// takeLabels takes the codes of labels, and of what they are divided by, from the features of edges that have
-// been read: labels like those of a graph's edges. None: no edge has one.
+// takeLabels takes the codes of labels and parts from the features of edges that have been read, and returns
+// labels like those of a graph's edges. No labels: no edge has one.
 func (l *edgeList) takeLabels(e *graph.Edges, like *graph.EdgeLabels) (made graph.EdgeLabels, err error) {
 	all, n := e.FeatureColumns, l.features()
 	var features []float32
@@ -370,7 +372,7 @@ func (l *edgeList) takeLabels(e *graph.Edges, like *graph.EdgeLabels) (made grap
 	return made, nil
 }
 
-// coded are labels of which row i is that of word i.
+// coded returns labels whose row i is the label of word i.
 func (l *edgeList) coded(values bool) (graph.Labels, error) {
 	of := l.labels
 	if of.words == nil || !of.any() {

@@ -8,7 +8,7 @@ import (
 	"weft/internal/refusal"
 )
 
-// The lists of edges that options name, with the columns that are asked for of each.
+// These functions find the lists of edges that options name, and the columns that settings ask for in each.
 
 // edgeLists are the lists that the options name.
 func (o *Options) edgeLists(all []*vertexTable) (lists []*edgeList, err error) {
@@ -72,7 +72,7 @@ func (o *Options) edgeLists(all []*vertexTable) (lists []*edgeList, err error) {
 	return lists, nil
 }
 
-// labelledList is the number of the list that EdgeLabel is of, and its column; "": none.
+// labelledList returns the number of the list that EdgeLabel names, and its column; "": none.
 func (o *Options) labelledList() (list int, column string, err error) {
 	relation, column, given := strings.Cut(o.EdgeLabel, ":")
 	names := make([]string, len(o.Edges))
@@ -89,8 +89,9 @@ func (o *Options) labelledList() (list int, column string, err error) {
 	return 0, o.EdgeLabel, nil
 }
 
-// columnsOfEnds are the columns that the words of --source or --target ask for, by list of edges; "": none. A
-// word RELATION:COLUMN or RELATION:TYPE:COLUMN is for one list, and others are for those that have none.
+// columnsOfEnds returns the columns that --source or --target ask for in each list of edges; "": none. A word
+// RELATION:COLUMN or RELATION:TYPE:COLUMN is for one list. Words without a relation are for lists without
+// such a word.
 func (o *Options) columnsOfEnds(setting string, words []string, all []*vertexTable) ([]string, error) {
 	lists := map[string]int{}
 	for i, argument := range slices.Backward(o.Edges) {

@@ -10,7 +10,7 @@ import (
 	"weft/graph/streamed"
 )
 
-// What a row of a list of edges gives: two vertices, numbers, and a label.
+// These functions read a row of a list of edges: two vertices, numbers, and a label.
 
 // add adds the edge of a row.
 func (l *edgeList) add(r *table.Row) error {
@@ -82,8 +82,8 @@ func (l *edgeList) number(to *[]float32, r *table.Row, i int) error {
 	return nil
 }
 
-// read appends the value of a row in the i-th of the columns of numbers. One that is missing or not of its
-// column's kind is an error, and appends nothing.
+// read appends the value of a row in the i-th of the columns of numbers. A value that is missing or not of
+// its column's kind is an error, and read appends nothing.
 func (l *edgeList) read(to *[]float32, r *table.Row, i int) (missing bool, err error) {
 	c, k := &l.numbers[i], len(l.ends)+i
 	if c.Kind == columns.Number {
@@ -96,7 +96,7 @@ func (l *edgeList) read(to *[]float32, r *table.Row, i int) (missing bool, err e
 			return columns.IsMissing(r.Field(k)), r.Errorf("column %s: %.40q is no finite number, and %s: correct it, "+
 				"or leave the row or the column out", c.Name, r.Field(k), what)
 		}
-		const whole = 1 << 24 // up to which float32 has all
+		const whole = 1 << 24 // float32 has all whole numbers up to this
 		if math.Abs(x) > whole {
 			l.round(c.Name, float32(x), r, k)
 		}
@@ -125,7 +125,7 @@ func (l *edgeList) checkOdd() error {
 	return nil
 }
 
-// notesOnOdd says which values count as missing, of a list whose columns another one has decided.
+// notesOnOdd says which values count as missing in a list whose columns another list has decided.
 func (l *edgeList) notesOnOdd() (notes []string) {
 	for i := range l.odd {
 		if l.odd[i].Rows > 0 {
@@ -136,7 +136,7 @@ func (l *edgeList) notesOnOdd() (notes []string) {
 	return notes
 }
 
-// round notes the first number of a column that float32 makes another whole number of.
+// round notes the first whole number of a column that float32 changes to another.
 func (l *edgeList) round(column string, x float32, r *table.Row, k int) {
 	if l.rounded[column] {
 		return
@@ -149,7 +149,7 @@ func (l *edgeList) round(column string, x float32, r *table.Row, k int) {
 	}
 }
 
-// end is the vertex of an id at the k-th end. An id without a row is that of a further vertex.
+// end returns the vertex of an id at the k-th end. An id without a row stands for a further vertex.
 func (l *edgeList) end(k int, id []byte) (int32, error) {
 	e := &l.ends[k]
 	if e.of != nil {

@@ -11,56 +11,56 @@ import (
 	"weft/internal/refusal"
 )
 
-// edgeList is a list of edges, which is a relation.
+// edgeList is a list of edges, the source of a relation.
 type edgeList struct {
 	path, name string
 	ends       [2]end       // source, target
-	numbers    columns.List // of the weight, if there is one, and of features; of no kind: it is open
+	numbers    columns.List // the weight, if any, and features; of no kind: open
 	weighted   bool
-	implied    bool // the weight was not asked for
+	implied    bool // no setting asked for the weight
 	tables     []*vertexTable
-	oneType    bool               // both ends are of the one type; no other tables are known
+	oneType    bool               // both ends are of the only type; no table of another type is known
 	label      string             // the column of labels, or several between commas; empty: there is none
 	optional   bool               // the list may lack it
-	values     bool               // whole numbers are values, as those of a list before
+	values     bool               // whole numbers are values, as in an earlier list
 	labels     labels             // of the edges
-	by         splitBy            // what the labelled edges are divided by
-	alone      *alone             // there is no table; nil: there are some
-	ofGraph    map[string]bool    // columns of numbers of the graph's edges, which were not asked for here
+	by         splitBy            // column that divides the labelled edges
+	alone      *alone             // the vertices if there is no table; nil: there is a table
+	ofGraph    map[string]bool    // columns of numbers of the graph's edges that no setting named here
 	made       *streamed.Relation // that is told whether there are weights; nil: it is known
 	progress   graph.Progress
 
 	header []string
-	order  []int // the columns that are read: source, target, numbers, label; nil: the first line is an edge
-	// labelled are the columns of labels that it has: of label, in its order
+	order  []int // columns to read: source, target, numbers, label; nil: the first line is an edge
+	// labelled are the columns of labels, from label, that the list has.
 	labelled []string
-	kinds    *kinds // of the ends; nil: the list does not say that there may be two
+	kinds    *kinds // kinds of the ends; nil: the names of columns say that there is one
 	found    bool   // source and target are the two columns that hold ids
 	leftOut  []string
 	notes    []string
 	warnings []string
-	rounded  map[string]bool // columns that a note says float32 rounds
-	odd      []oddValues     // of each of numbers
+	rounded  map[string]bool // columns for which a note says that float32 rounds
+	odd      []oddValues     // for each of numbers
 	rows     int             // of the list
-	known    int64           // ends of edges that have a row in a table
+	known    int64           // ends of edges with a row in a table
 	id       string          // the first end of an edge
 	batch    graph.Edges
 }
 
 // end is an end of the edges of a list.
 type end struct {
-	asked string       // the column that was asked for; empty: one of a known name
-	known string       // that of a list that was read before; empty: it is not known
-	of    *vertexTable // whose vertices the ends are; nil: the first edge tells
+	asked string       // the column that a setting names; empty: one with a known name
+	known string       // the column in a list that was read before; empty: not known
+	of    *vertexTable // vertices of the ends; nil: the first edge tells
 }
 
-// edges are those of the list.
+// edges returns the edges of the list.
 func (l *edgeList) edges() streamed.Edges {
 	e := streamed.Edges{
 		Count: streamed.Unknown, Columns: l.columns(), Weighted: l.weighted, Each: l.each,
 		Refuse: l.refuse,
 	}
-	if bytes, err := table.Size(l.path); err == nil { // if not, reading it says why
+	if bytes, err := table.Size(l.path); err == nil { // reading reports the error
 		e.About = bytes
 	}
 	return e
@@ -92,7 +92,7 @@ func (l *edgeList) each(do func(graph.Edges) error) error {
 		return err
 	}
 	of := l.table()
-	of.Pipe = l.alone != nil // which is read once, unless something is found out before
+	of.Pipe = l.alone != nil // a list alone is read once, unless something is found out before
 	err := of.Each(l.choose, func(r *table.Row) error {
 		if err := l.add(r); err != nil {
 			return err
@@ -141,7 +141,7 @@ func (l *edgeList) features() int {
 	return l.numbers.Width()
 }
 
-// foreign refuses a list none of whose ends is an id of the tables.
+// foreign refuses a list if no end is an id of the tables.
 func (l *edgeList) foreign() error {
 	of, ids, has := l.ends[0].of, "", ""
 	if known := of.alike(l.id); known != "" {
@@ -160,7 +160,7 @@ func (l *edgeList) foreign() error {
 
 // refuse says of an error that it is about the edges.
 func (l *edgeList) refuse(err error) error {
-	if l.rows == 0 { // they have not been read
+	if l.rows == 0 { // no edges have been read
 		return refusal.In(l.path, err)
 	}
 	return refusal.Errorf("%s: %s: %w", l.path, arrays.Counted(l.rows, "edge"), err)

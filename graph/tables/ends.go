@@ -36,8 +36,8 @@ func endOf(name string) (end int, known bool) {
 	return end, end >= 0
 }
 
-// only is the column that is meant, −1 where there is none. If several match, the first is taken where there
-// are tables; a list of edges alone is refused, as a setting can name the column.
+// only returns the column that is meant, −1 if there is none. If several match, it takes the first beside
+// tables. In a list of edges alone it refuses them, as a setting can name the column.
 func (l *edgeList) only(setting string, is func(name string) bool) (int, error) {
 	at := slices.IndexFunc(l.header, is)
 	if at < 0 || l.alone == nil {
@@ -50,7 +50,7 @@ func (l *edgeList) only(setting string, is func(name string) bool) (int, error) 
 	return at, nil
 }
 
-// endAt is the column of the k-th end; −1: none has a known name.
+// endAt returns the column of the k-th end; −1: none has a known name.
 func (l *edgeList) endAt(k int) (at int, err error) {
 	e := &l.ends[k]
 	if e.asked != "" {
@@ -77,7 +77,7 @@ func (l *edgeList) endAt(k int) (at int, err error) {
 	})
 }
 
-// noType refuses an end that is asked for as TYPE:COLUMN, of a type that no table of vertices is of.
+// noType refuses an end TYPE:COLUMN if no table of vertices has that type.
 func (l *edgeList) noType(end, of, column string) error {
 	if l.alone != nil {
 		return refusal.Errorf("--%s %s:%s: the vertices of a type stand in a table: give --vertices-from %[2]s=TABLE, "+
@@ -114,8 +114,8 @@ func (l *edgeList) unnamed(text bool) error {
 		"them with --source and --target%s", arrays.Listed(l.header), way)
 }
 
-// isEdge reports whether the first line of text is an edge, and no names of columns: beside tables two ids of
-// these. It refuses one where names of columns are asked for.
+// isEdge reports whether the first line of text is an edge, and not names of columns. Beside tables, an edge
+// has two of their ids. isEdge refuses an edge if settings name columns.
 func (l *edgeList) isEdge(first []table.Column) (bool, error) {
 	ids := len(first) == 2 && l.knows([]byte(first[0].Name)) && l.knows([]byte(first[1].Name))
 	if l.alone != nil && l.alone.isHeader(first) || l.alone == nil && !ids {
@@ -149,8 +149,9 @@ func (l *edgeList) knows(id []byte) bool {
 	})
 }
 
-// holding returns the two columns that hold ids of the tables in at least half of the first rows; nil: there
-// are not just two, or a column is asked for, or has the name of an end or was one before.
+// holding returns the two columns that hold ids of the tables in at least half of the first rows. It returns
+// nil unless there are just two, and if a setting names a column or a column has a known name of an end, now
+// or in an earlier list.
 func (l *edgeList) holding() (columns []int, err error) {
 	if l.alone != nil || l.ends[0].asked != "" || l.ends[1].asked != "" ||
 		slices.ContainsFunc(l.header, func(name string) bool {
@@ -163,7 +164,7 @@ func (l *edgeList) holding() (columns []int, err error) {
 	rows := 0
 	known := make([]int, len(l.header))
 	of := l.table()
-	var places []int // the columns that are read
+	var places []int // columns that are read
 	all := func(found []table.Column) (order []int, err error) {
 		places = nil
 		for k := range found {

@@ -9,23 +9,23 @@ import (
 	"weft/internal/refusal"
 )
 
-// features are what the columns of a table become.
+// features are the columns of a table as features of vertices.
 type features struct {
-	like     columns.List // what they are to become; nil: as the values suggest
+	like     columns.List // the wanted columns; nil: the values decide
 	choices  columns.Choices
 	profiles []*columns.Profile // of the table's columns
 	list     columns.List
-	from     []int // the column of each of list
+	from     []int // the table's column for each of list
 	leftOut  []columns.LeftOut
-	odd      []oddValues // of each of list, as the first pass has found them
-	assumed  []string    // what notes say of columns
-	doubted  []string    // what warnings say of them
+	odd      []oddValues // for each of list, from the first pass
+	assumed  []string    // notes about columns
+	doubted  []string    // warnings about columns
 }
 
 // oddValues are the values in a column of the list that are not of its kind.
 type oddValues struct {
 	columns.Odd
-	err error // that refuses the first
+	err error // the refusal of the first of them
 }
 
 func (o *oddValues) add(field []byte, row int64, err error) {
@@ -35,7 +35,7 @@ func (o *oddValues) add(field []byte, row int64, err error) {
 	}
 }
 
-// match finds the columns of a list that features are to be like.
+// match finds the columns of a list in a table that is to be read like another.
 func (t *vertexTable) match() error {
 	if t.like == nil {
 		return nil
@@ -106,8 +106,7 @@ func (t *vertexTable) row(to []float32, r *table.Row, first bool) []float32 {
 	return to
 }
 
-// checkOdd refuses a table that is read like another one, and of which a column has many values that are not
-// of its kind.
+// checkOdd refuses a table that is read like another one if a column has many values of another kind.
 func (t *vertexTable) checkOdd() error {
 	for i := range t.odd {
 		c, o := &t.list[i], &t.odd[i]
@@ -126,7 +125,7 @@ func (t *vertexTable) assume(notes *[]string, column, note string) {
 	}
 }
 
-// firstOf are the first notes about columns, and how many more there are.
+// firstOf returns the first notes about columns, and says how many more there are.
 func (t *vertexTable) firstOf(notes []string) []string {
 	const most = 20
 	if more := len(notes) - most; more > 0 {
@@ -136,7 +135,7 @@ func (t *vertexTable) firstOf(notes []string) []string {
 	return notes
 }
 
-// finish decides what is made of the columns. Vertices without a row have no values.
+// finish decides which features the columns become. Vertices without a row have no values.
 func (t *vertexTable) finish() {
 	more := int64(len(t.ids.Names) - t.rows)
 	t.leftOut = append(t.leftOut, t.unread...)
@@ -167,7 +166,7 @@ func (t *vertexTable) finish() {
 
 // eachFeatures makes the second pass: it calls do with the features of all vertices, some at a time.
 func (t *vertexTable) eachFeatures(do func(rows []float32) error) error {
-	const batch = 1 << 16 // features, about
+	const batch = 1 << 16 // values of features in a batch, about
 	width, rows := t.list.Width(), 0
 	room := make([]float32, 0, batch+width)
 	flush := func(least int) error {

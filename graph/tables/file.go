@@ -19,14 +19,14 @@ import (
 // tableFile is the file of a table of vertices: its columns, and how its rows are read.
 type tableFile struct {
 	path     string
-	asked    string // the column of ids that it must have; empty: none
-	ofGraph  bool   // as the graph has it, to which the table adds
-	known    string // that of a table that was read before; empty: it is not known
+	asked    string // the column of ids that a setting names; empty: none
+	ofGraph  bool   // the graph has this column, and the table adds to the graph
+	known    string // the column of a table that was read before; empty: not known
 	progress graph.Progress
 
-	leaveOut []string // columns that are not read
-	width    int      // of the file
-	header   []string // of the columns that are read
+	leaveOut []string // columns to leave out
+	width    int      // columns of the file
+	header   []string // names of the columns that are read
 	unread   []columns.LeftOut
 	id       int // the column of ids
 }
@@ -54,7 +54,7 @@ func (t *tableFile) read(progress graph.Progress, do func(*table.Row) error) err
 	}
 	return of.Each(t.choose, func(r *table.Row) error {
 		switch n := r.Len(); {
-		case r.Kind(0) != table.Any: // Parquet's rows have all columns
+		case r.Kind(0) != table.Any: // a row of Parquet has all columns
 		case n > t.width:
 			return r.Errorf("%d columns, where the header names %d: put a field that has a "+
 				"separator in quotes", n, t.width)
@@ -130,10 +130,10 @@ func isNumber(word string) bool {
 	return err == nil || errors.Is(err, strconv.ErrRange)
 }
 
-// unnamed is what pandas calls a column without a name, before its number from 0.
+// unnamed is how pandas names a column without a name, before its number from 0.
 const unnamed = "Unnamed: "
 
-// isIndex reports whether a column is the index of a table of pandas, which numbers the rows.
+// isIndex reports whether a column is the index of a pandas table, which numbers the rows.
 func isIndex(name string) bool {
 	return strings.HasPrefix(name, unnamed) || strings.HasPrefix(name, "__index_level_")
 }

@@ -31,21 +31,21 @@ type Seen struct {
 	values  map[string]int
 }
 
-// A look reads so many rows, and less of a table of many columns; a value has so many bytes of it.
+// A look reads so many rows, fewer of a table with many columns, and so many bytes of a value.
 const (
 	lookRows   = 1000
 	lookFields = 1 << 20
 	lookBytes  = 64
 )
 
-// mostEnds is how many columns a list of edges has at most that is told from a table of vertices.
+// mostEnds bounds the columns of a list of edges that is told from a table of vertices.
 const mostEnds = 50
 
-// few is how many values a column has at most that looks like classes.
+// few bounds the values of a column that looks like classes.
 const few = 20
 
 // NewLook reads the first rows of a table whose first line, or schema, names the columns. It refuses any
-// other.
+// other table.
 func NewLook(path string) (*Look, error) {
 	l := &Look{Path: path, names: map[string]bool{}}
 	var profiles []*columns.Profile
@@ -114,7 +114,7 @@ func (c *Seen) add(field []byte) {
 	c.values[value]++
 }
 
-// Labels are the columns that may be learned: those of few values, which come again, and are no dates.
+// Labels returns the columns that may be learned: few values, which come again, and no dates.
 func (l *Look) Labels() (names []string) {
 	for i := range l.Columns {
 		c := &l.Columns[i]
@@ -125,7 +125,7 @@ func (l *Look) Labels() (names []string) {
 	return names
 }
 
-// label is the column to learn: one with a name of labels, else the last of Labels.
+// label returns the column to learn: one with a name of labels, else the last of Labels.
 func (l *Look) label() string {
 	for _, name := range []string{"label", "class", "target", "y"} {
 		for i := range l.Columns {
@@ -140,12 +140,12 @@ func (l *Look) label() string {
 	return aColumn
 }
 
-// unique reports whether a column has another value in each row.
+// unique reports whether each row has another value in a column.
 func (l *Look) unique(c *Seen) bool { return len(c.values) == l.rows && l.rows > 1 }
 
-// id is the column of ids: of those with another value in each row the one that shares the most values with a
-// column of a list of edges, which may be empty; of equal ones that which is taken if none is asked for, else
-// the first. −1: there is none.
+// id returns the column of ids among the columns with another value in each row. It takes the one that shares
+// the most values with a column of a list of edges, which may be empty. Of several it takes usualID, else the
+// first. −1: there is none.
 func (l *Look) id(list *Look) int {
 	id, most := -1, -1
 	take := func(k int) {
@@ -162,7 +162,7 @@ func (l *Look) id(list *Look) int {
 	return id
 }
 
-// usualID is the column of ids that is taken if none is asked for.
+// usualID returns the column of ids that a table has if no setting names one.
 func (l *Look) usualID() int {
 	return max(0, slices.IndexFunc(l.Columns, func(c Seen) bool { return arrays.IsIDColumn(c.Name) }))
 }
@@ -180,7 +180,7 @@ func (c *Seen) common(other *Seen) (n int) {
 	return n
 }
 
-// most is the largest number of values that a column shares with one of the look but the ids of its rows.
+// most returns the largest number of values that a column shares with one of the look, ids of its rows aside.
 func (l *Look) most(c *Seen) (n int) {
 	for k := range l.Columns {
 		if !l.isOwnID(k) {
@@ -190,8 +190,8 @@ func (l *Look) most(c *Seen) (n int) {
 	return n
 }
 
-// holding are the columns with values that are ids of a table, those that share the most first. Last are ids
-// of the edges themselves, and columns of few values in many rows.
+// holding returns the columns whose values are ids of a table. Columns that share the most values come first.
+// Ids of the edges themselves, and columns of few values in many rows, come last.
 func (l *Look) holding(of *Look) (found []int) {
 	id := of.id(l)
 	if id < 0 {
@@ -212,11 +212,11 @@ func (l *Look) holding(of *Look) (found []int) {
 	return found
 }
 
-// isOwnID reports whether a column looks like ids of the rows: the first one, of which no value comes again.
+// isOwnID reports whether a column looks like ids of the rows: it is the first, and no value comes again.
 func (l *Look) isOwnID(column int) bool { return column == 0 && l.unique(&l.Columns[0]) }
 
-// sharing are the two columns that share the most values, as the ends of edges do; nil: none share any, or
-// there are more than mostEnds. Dates, truth values, numbers with a fraction and ids of the rows are no ends.
+// sharing returns the two columns that share the most values, as the ends of edges do. nil: none share any,
+// or there are more than mostEnds columns. Dates, truth values, fractions and ids of the rows are no ends.
 func (l *Look) sharing() (ends []int) {
 	if len(l.Columns) > mostEnds {
 		return nil
@@ -240,25 +240,25 @@ func (l *Look) sharing() (ends []int) {
 	return ends
 }
 
-// isVertices reports whether the rows look like vertices: one column has another value in each, no two have
-// names of ends, and no two of many values share some.
+// isVertices reports whether the rows look like vertices: one column has another value in each row, no two
+// columns have names of ends, and no two columns of many values share some.
 func (l *Look) isVertices() bool {
 	many := func(k int) bool { return 4*len(l.Columns[k].values) > l.rows }
 	ends := l.sharing()
 	return l.id(&Look{}) >= 0 && !l.named() && (ends == nil || !many(ends[0]) || !many(ends[1]))
 }
 
-// What Guess does not know.
+// Guess writes these words for what it does not know.
 const (
 	anEdgeList   = "EDGES.csv"
 	aVertexTable = "VERTICES.csv"
 	aColumn      = "COLUMN"
 )
 
-// Guess looks at the files that options name, and guesses which of them are what, and the columns of the
-// ends, ids and label that need to be asked for. Words in capitals are what it does not know. A column that
-// is asked for and is there stays. A list of edges without a table may be a table of vertices. guess is nil
-// where there are several lists or tables. Errors are refusals of a file.
+// Guess looks at the files that options name. It guesses which are lists and which are tables, and the
+// columns of ends, ids and label that settings must name. Words in capitals stand for what it does not know.
+// It keeps a column that a setting names and the file has. It may take a list of edges without a table for a
+// table of vertices. guess is nil if there are several lists or tables. Errors are refusals of a file.
 func Guess(o Options) (guess *Options, looks []*Look, err error) {
 	for _, argument := range slices.Concat(o.Edges, o.Vertices) {
 		_, path := Named(argument)
@@ -276,7 +276,7 @@ func Guess(o Options) (guess *Options, looks []*Look, err error) {
 	switch {
 	case len(o.Vertices) == 1:
 		of = looks[1]
-		if len(list.holding(of)) < 2 && len(of.holding(list)) > 1 { // exchanged
+		if len(list.holding(of)) < 2 && len(of.holding(list)) > 1 { // the user exchanged the two
 			list, of = of, list
 			guess.Edges, guess.Vertices = []string{list.Path}, []string{of.Path}
 		}

@@ -11,15 +11,15 @@ import (
 	"weft/graph/internal/names"
 )
 
-// vertexIDs numbers the vertices of a type by their ids: those of a graph to which a table adds, then those
-// of the table's rows, and then those that only edges name.
+// vertexIDs numbers the vertices of a type by their ids. Vertices of a graph to which a table adds come
+// first, then the table's rows, then vertices that only edges name.
 type vertexIDs struct {
 	ids      *names.Table
-	before   int   // vertices that the graph has, to which the table adds
-	numbered bool  // the ids of these are numbers, which ids does not have
-	first    int64 // of these numbers
-	fixed    bool  // these are all that there are
-	rows     int   // of the table
+	before   int   // vertices of the graph to which the table adds
+	numbered bool  // the graph's ids are numbers, and ids lacks them
+	first    int64 // the first of these numbers
+	fixed    bool  // edges may name no further vertex
+	rows     int   // rows of the table
 }
 
 // checkID refuses an id that names no vertex.
@@ -61,8 +61,8 @@ func numberOf(id []byte) (n int64, ok bool) {
 	return n, len(id) > 0
 }
 
-// alike is the id of a row that another id differs from in case, zeros before it or a .0 behind it alone;
-// empty: there is none.
+// alike returns the id of a row that differs from another id only in case, in zeros before it or in a .0
+// behind it; empty: there is none.
 func (t *vertexIDs) alike(id string) string {
 	bare := func(id string) string {
 		return strings.ToLower(strings.TrimLeft(strings.TrimSuffix(id, ".0"), "0"))
@@ -78,5 +78,5 @@ func (t *vertexIDs) alike(id string) string {
 // has reports whether a vertex is the graph's, or has a row.
 func (t *vertexIDs) has(v int32) bool { return int(v) < t.before+t.rows }
 
-// all is how many vertices there are, with those that only edges name.
+// all returns how many vertices there are, with the vertices that only edges name.
 func (t *vertexIDs) all() int { return max(t.before, len(t.ids.Names)) }

@@ -10,13 +10,13 @@ import (
 	"weft/internal/memory"
 )
 
-// kinds finds out whether the ends of a list's edges are things of two kinds whose ids are counted alike, as
-// users and items: the user 17 and the item 17 would be one vertex. These are vertices by the end that they
-// were, a bit for each; nil: the names of the columns say that the ends are of one kind.
+// kinds finds out whether the ends of a list's edges are things of two kinds with the same ids, such as users
+// and items: the user 17 and the item 17 would be one vertex. It has a bit for each vertex that was a source,
+// and one for each that was a target. nil: the names of the columns say that the ends are of one kind.
 type kinds [2][]uint64
 
-// areKinds reports whether the names of the columns of a list's ends may be those of two kinds of things.
-// Known names of ends, as source, are not, and no names that begin or end alike, as payer and payee.
+// areKinds reports whether the names of a list's two columns of ends may stand for two kinds of things. Known
+// names of ends, as source, do not, nor do names that begin or end alike, as payer and payee.
 func areKinds(ends [2]string) bool {
 	var stems [2]string
 	for k, name := range ends {
@@ -66,16 +66,16 @@ func (s *kinds) has(k int, v int32) bool {
 	return int(v)/64 < len(s[k]) && s[k][v/64]>>(v%64)&1 == 1
 }
 
-// counted are the ids of one end, if all are numbers.
+// counted counts the ids of one end, if all are numbers.
 type counted struct{ number, least, most, outside int64 }
 
 // whole reports whether these are all numbers from 0 or 1 to the largest.
 func (c *counted) whole() bool { return c.least <= 1 && c.number == c.most-c.least+1 }
 
-// common is how many ids are at both ends of edges and look like those of two kinds: at one end are all
-// numbers from 0 or 1 to the largest of them, and at the other one others besides, or all numbers to a
-// smaller one. number is that of a vertex's id. It is 0 where ids are no numbers, or look like those of one
-// kind.
+// common returns how many ids are at both ends of edges and look like ids of two kinds. One end then has all
+// numbers from 0 or 1 to its largest. The other end has further ids besides, or all numbers to a smaller
+// largest one. number returns the number of a vertex's id. common is 0 if ids are no numbers, or look like
+// ids of one kind.
 func (s *kinds) common(number func(v int32) (int64, bool)) (common int) {
 	var of [2]counted
 	each := func(do func(k int, id int64)) bool {
@@ -120,7 +120,7 @@ func (s *kinds) common(number func(v int32) (int64, bool)) (common int) {
 	return 0
 }
 
-// warnOfKinds warns of a list whose ends look like things of two kinds that have become vertices of one.
+// warnOfKinds warns of a list whose ends look like things of two kinds that became the same vertices.
 func (l *edgeList) warnOfKinds() {
 	if l.kinds == nil {
 		return

@@ -19,12 +19,12 @@ import (
 // labels are the values of the column of labels.
 type labels struct {
 	words *names.Table
-	rows  []int32 // the word of each row, −1 where there is none
-	read  int64   // so many rows
-	first []int64 // the row where each word appeared, from 1
+	rows  []int32 // the word of each row, −1 if it has no label
+	read  int64   // rows that were read
+	first []int64 // for each word, the row where it first came, from 1
 }
 
-// add adds that of the next row.
+// add adds the label of the next row.
 func (l *labels) add(field []byte) error {
 	word, err := l.word(field)
 	if err != nil {
@@ -36,7 +36,7 @@ func (l *labels) add(field []byte) error {
 	return err
 }
 
-// word is the number of the word in a field, −1 where it is empty.
+// word returns the number of the word in a field, −1 if the field is empty.
 func (l *labels) word(field []byte) (word int32, err error) {
 	if l.words == nil {
 		l.words = names.NewTable()
@@ -59,8 +59,9 @@ func (l *labels) word(field []byte) (word int32, err error) {
 // any reports whether a row has a label.
 func (l *labels) any() bool { return len(l.words.Names) > 0 }
 
-// of are the labels of so many vertices: classes by name, in the order of their numbers if all are whole
-// numbers, else of their words; or values, if all are numbers and one is not whole, or if that is asked for.
+// of returns the labels of so many vertices. They are values if all words are numbers and one is not whole,
+// or if values is set. Else they are classes by name, in the order of their numbers if all are whole numbers,
+// else of their words.
 func (l *labels) of(vertices int, values bool) (made graph.Labels, err error) {
 	if !l.any() {
 		return made, refusal.Errorf("no row has a label")
@@ -77,7 +78,7 @@ func (l *labels) of(vertices int, values bool) (made graph.Labels, err error) {
 	if numbers != nil && (values || !whole) {
 		return l.values(numbers, vertices), nil
 	}
-	var order []int32 // words that are classes
+	var order []int32 // the words of classes, in order
 	classes := slices.Repeat([]int64{-1}, len(l.words.Names))
 	for word := range classes {
 		if !l.isNone(numbers, word) {
@@ -104,7 +105,7 @@ func (l *labels) of(vertices int, values bool) (made graph.Labels, err error) {
 	return made, nil
 }
 
-// checkDates refuses dates of so many rows that would be many classes. of says what has the labels.
+// checkDates refuses dates that would be many classes, in so many rows. of names the thing with labels.
 func (l *labels) checkDates(rows int, of string) error {
 	if l.words == nil || !arrays.ManyClasses(len(l.words.Names), rows) {
 		return nil
@@ -120,15 +121,15 @@ func (l *labels) checkDates(rows int, of string) error {
 		"place, as days, with --values, or name another column", l.words.Names[0], len(l.words.Names), rows, of)
 }
 
-// isNone reports whether a word is −1 among classes from 0, and stands for no label. If there is only one
-// other class, −1 is the second class.
+// isNone reports whether a word is −1 among classes from 0 and so means no label. If there is only one other
+// class, −1 is the second class.
 func (l *labels) isNone(numbers []float64, word int) bool {
 	return numbers != nil && numbers[word] == -1 && slices.Min(numbers) == -1 &&
 		slices.ContainsFunc(numbers, func(x float64) bool { return x >= 0 && x != slices.Max(numbers) })
 }
 
-// like are the labels of so many vertices as those of a graph: values, or classes by its names, or its
-// numbers however they are written. It refuses a class that the graph does not have.
+// like returns the labels of so many vertices like a graph's: values, or classes by the graph's names, or by
+// its numbers in any spelling. It refuses a class that the graph does not have.
 func (l *labels) like(of *graph.Labels, vertices int) (made graph.Labels, err error) {
 	numbers, _ := l.numbers()
 	if of.Continuous() {
@@ -153,7 +154,7 @@ func (l *labels) like(of *graph.Labels, vertices int) (made graph.Labels, err er
 				k = int(x)
 			}
 		}
-		if k < 0 && (numbers == nil || numbers[word] != -1) { // which is no label, unless it is a class
+		if k < 0 && (numbers == nil || numbers[word] != -1) { // −1 is no label unless it is a class
 			return made, refusal.Errorf("the graph has no class %.40q, but %s; models of the graph cannot "+
 				"tell another: leave the field empty, or import all again", name, arrays.Listed(of.Names))
 		}
@@ -167,7 +168,7 @@ func (l *labels) like(of *graph.Labels, vertices int) (made graph.Labels, err er
 	return made, nil
 }
 
-// values are the labels of so many vertices, where each word is a number.
+// values returns the labels of so many vertices if each word is a number.
 func (l *labels) values(numbers []float64, vertices int) graph.Labels {
 	made := graph.Labels{Columns: 1, Values: slices.Repeat([]float32{float32(math.NaN())}, vertices)}
 	for v, word := range l.rows {
@@ -178,7 +179,7 @@ func (l *labels) values(numbers []float64, vertices int) graph.Labels {
 	return made
 }
 
-// numbers are what the words stand for, nil where one is no number that float32 holds. whole says that all
+// numbers returns the number of each word, nil if a word is no number that float32 holds. whole says that all
 // are whole.
 func (l *labels) numbers() (numbers []float64, whole bool) {
 	numbers, whole = []float64{}, true
@@ -199,8 +200,8 @@ func valueOf(word string) (x float64, ok bool) {
 	return x, err == nil && !math.IsInf(float64(float32(x)), 0)
 }
 
-// oddWords are words that are no numbers, where values are asked for or they are few among numbers: their
-// first one, −1 where there is none. whole says that all of these numbers are whole.
+// oddWords finds words that are no numbers, if labels are to be values or such words are few among numbers.
+// It returns the first, −1 if there is none. whole says that all of the numbers are whole.
 func (l *labels) oddWords(values bool) (first int, whole bool) {
 	const numbersOfAWord = 7
 	first, whole = -1, true
@@ -221,8 +222,8 @@ func (l *labels) oddWords(values bool) (first int, whole bool) {
 	return first, whole
 }
 
-// checkOdd refuses odd words where values are asked for, and among numbers that are not all whole: with these
-// a single word would make a class of each number.
+// checkOdd refuses odd words if labels are to be values, and among numbers that are not all whole: a single
+// word would make a class of each number.
 func (l *labels) checkOdd(values bool) error {
 	odd, whole := l.oddWords(values)
 	asked := "--values asks for numbers"
@@ -236,8 +237,8 @@ func (l *labels) checkOdd(values bool) error {
 		l.words.Names[odd], l.first[odd])
 }
 
-// notes say that so many rows have nearly as many classes, as where they are names; that numbers were taken
-// for classes, where they may be values; and −1 for no label. of says what has the labels.
+// notes say that the rows have nearly as many classes, as names would; that numbers became classes and may be
+// values; and that −1 means no label. of names the thing with labels.
 func (l *labels) notes(made *graph.Labels, labelled int, of, path, column string) (notes []string) {
 	numbers, _ := l.numbers()
 	switch {

@@ -12,19 +12,19 @@ import (
 	"weft/internal/refusal"
 )
 
-// Like says how tables were read before, so that others are read alike. Columns have their names of then,
+// Like says how tables were read before, so that others are read alike. Columns have their earlier names
 // unless Options name others. A table need not have the label.
 type Like struct {
-	// Columns are those that features are made as, by vertex type. A type without a name is
+	// Columns are the columns that became features, by vertex type. A type without a name is
 	// graph.VertexName.
 	Columns columns.ByType
 	ids     map[string]string      // the columns of ids, by vertex type
-	label   string                 // the column of what is learned, of the type labelled
-	of      string                 // that type
+	label   string                 // the column that is learned, of the type labelled
+	of      string                 // the labelled type
 	edges   map[string]edgeColumns // by relation
 	values  bool                   // labels are values
 	// EdgesUnknown says why the columns of edges are not known; "": they are. EdgeFeatures and EdgeWeights
-	// say that a model reads some of them.
+	// say that a model reads features or weights.
 	EdgesUnknown              string
 	EdgeFeatures, EdgeWeights bool
 }
@@ -52,7 +52,7 @@ func LikeGraph(g *graph.Graph) *Like {
 	return l
 }
 
-// Know takes the columns, by vertex type, that weights were trained on, where these have some.
+// Know takes the columns, by vertex type, on which a model's weights were trained, if these have some.
 func (l *Like) Know(trained columns.ByType) {
 	if trained == nil {
 		return
@@ -63,8 +63,8 @@ func (l *Like) Know(trained columns.ByType) {
 	maps.Copy(l.Columns, trained)
 }
 
-// table says how a table of vertices of a type was read then, or the only table if there was one and is one.
-// It refuses a type that was not there.
+// table says how a table of vertices of a type was read before. If there was one table and there is one now,
+// it is that one, whatever its type. table refuses a type that was not there.
 func (l *Like) table(t *vertexTable, of string, only bool) error {
 	if l == nil {
 		return nil
@@ -128,7 +128,7 @@ func (l *edgeList) readLike(o *Options, relation string) error {
 	return nil
 }
 
-// names are those of the list's columns.
+// names returns the names of the list's columns.
 func (l *edgeList) names() (names []string, err error) {
 	of := l.table()
 	err = of.Each(func(all []table.Column) ([]int, error) {

@@ -20,10 +20,10 @@ import (
 )
 
 // Vertices reads a list of some of so many vertices, in its order, each once. The list is a file of numbers,
-// which Beside.Train may be, of one split; or a text whose first column has names, perhaps with a header.
-// Where there is no file, the list itself has names or numbers between commas. names are those of all
-// vertices; nil: they have none. Where one of the entries is a name, all are. header is the first line of a
-// text of names, where that is none. Complaints are refusals that name the list and the entry.
+// as Beside.Train may be for one split, or a text whose first column has names, perhaps with a header. If
+// there is no such file, the list itself has names or numbers between commas. names has the names of all
+// vertices; nil: they have none. If one entry is a name, all are. header is the first line of a text of names
+// if that line is no name. Complaints are refusals that name the list and the entry.
 func Vertices(list string, names []string, vertices int) (some []int32, header string, err error) {
 	_, err = os.Stat(list)
 	typed := errors.Is(err, fs.ErrNotExist)
@@ -41,7 +41,7 @@ func Vertices(list string, names []string, vertices int) (some []int32, header s
 	switch {
 	case typed:
 		read = func() (*npy.Array, error) { return numbersOf(list, entries) }
-	case names == nil && entries != nil: // the first is a header without a name
+	case names == nil && entries != nil: // the first entry is a header without a name
 		read = func() (*npy.Array, error) { return numbersOf(list, entries[1:]) }
 	}
 	a, err := read()
@@ -68,8 +68,8 @@ type entry struct {
 	at   string // where it stands, as "line 3"
 }
 
-// entriesOf returns the entries of a list that is typed, of a text where vertices have names, or of one whose
-// first line has no name, as the Python package writes names; else nil.
+// entriesOf returns the entries of three kinds of list, else nil: one that is typed, a text if vertices have
+// names, and a text whose first line has no name, as the Python package writes names.
 func entriesOf(list string, typed, named bool) (entries []entry, err error) {
 	if typed {
 		r := csv.NewReader(strings.NewReader(list)) // a name in quotes may have commas
@@ -110,11 +110,11 @@ func entriesOf(list string, typed, named bool) (entries []entry, err error) {
 	return entries, err
 }
 
-// errNumbers ends the reading of a text of numbers, which its own reader reads.
+// errNumbers ends the reading of a text of numbers: another reader reads it.
 var errNumbers = errors.New("a text of numbers")
 
-// find finds the vertices that entries name. named: they are names, of which each has to be found, and no
-// numbers. The first line of a text may be a header.
+// find finds the vertices that entries name. named: the entries are names, not numbers, and each must be
+// found. The first line of a text may be a header.
 func find(entries []entry, names []string) (found []int32, named bool, err error) {
 	if len(entries) == 0 || names == nil || isMask(entries) {
 		return nil, false, nil
@@ -174,8 +174,8 @@ func (e entry) isTruth() bool {
 	return slices.Contains([]string{"0", "1", "true", "false"}, strings.ToLower(e.text))
 }
 
-// isMask reports whether entries are truth values, below a header if they have one: three numbers or more are
-// not all 0 and 1.
+// isMask reports whether entries, perhaps below a header, are truth values: three or more, all of them 0, 1,
+// true or false.
 func isMask(entries []entry) bool {
 	if entries[0].isWord() {
 		entries = entries[1:]

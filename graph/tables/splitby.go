@@ -11,15 +11,15 @@ import (
 	"weft/internal/refusal"
 )
 
-// splitBy is the column that labelled edges are divided by. Its Values are those that rows have, each once.
+// splitBy is the column that divides labelled edges. Its Values are the values of rows, each once.
 type splitBy struct {
 	graph.SplitBy      // of no name: there is none
-	place         int  // among the columns that are read; −1: it is not there
-	ofGraph       bool // it was not asked for here
+	place         int  // place among the columns that are read; −1: not there
+	ofGraph       bool // no setting named it here
 	codes         map[float64]int64
 }
 
-// splitByOf is the column that the labelled edges of a relation are divided by.
+// splitByOf returns the column that divides the labelled edges of a relation.
 func splitByOf(r *graph.Relation) (b splitBy) {
 	of := r.EdgeLabels.By
 	if of == nil {
@@ -35,7 +35,7 @@ func (b *splitBy) open() bool { return b.Column != "" && b.Kind == "" }
 // begin forgets the rows that were read.
 func (b *splitBy) begin() { b.Values, b.codes = nil, map[float64]int64{} }
 
-// choose adds the column to those that are read of a header, unless it is one of them, or open.
+// choose adds the column to the columns that are read of a header, unless it is one of them, or open.
 func (b *splitBy) choose(header []string, order []int) ([]int, error) {
 	if b.Column == "" {
 		return order, nil
@@ -43,7 +43,7 @@ func (b *splitBy) choose(header []string, order []int) ([]int, error) {
 	at := slices.Index(header, b.Column)
 	switch {
 	case at < 0 && b.ofGraph && b.Kind == graph.ByPart:
-		b.place = -1 // edges of no part
+		b.place = -1 // edges are in no part
 		return order, nil
 	case at < 0 && b.ofGraph:
 		return nil, refusal.Columns.Errorf("there is no column %s, by which the graph's edges are divided: there are "+
@@ -76,7 +76,7 @@ func (b *splitBy) of(c *columns.Column) error {
 	return nil
 }
 
-// code is that of the value of a row; −1: the edge is in no part.
+// code returns the code of a row's value; −1: the edge is in no part.
 func (b *splitBy) code(r *table.Row) (int64, error) {
 	if b.place < 0 {
 		return -1, nil
@@ -110,7 +110,7 @@ func (b *splitBy) code(r *table.Row) (int64, error) {
 	return code, nil
 }
 
-// made is the column of all edges by code; nil: there is none.
+// made returns the column of all edges by code; nil: there is none.
 func (b *splitBy) made() *graph.SplitBy {
 	if b.Column == "" {
 		return nil

@@ -35,9 +35,9 @@ type Options struct {
 	// is one list, and Beside has the rest.
 	Vertices []string
 	Beside
-	// Source and Target are the columns of the ends in each list, COLUMN or TYPE:COLUMN, with RELATION:
-	// before it of that list alone. One stands for all others. None: the column has a known name, as source
-	// or from.
+	// Source and Target are the columns of the ends in each list, as COLUMN or TYPE:COLUMN. RELATION: in
+	// front makes it the column of that list alone. One column stands for all other lists. None: the column
+	// has a known name, as source or from.
 	Source, Target []string
 	// ID are the columns of the ids in each table. One stands for all tables. None: a column of a known name,
 	// as id, else the first.
@@ -47,23 +47,23 @@ type Options struct {
 	Label string
 	// Values says that whole numbers are values, too.
 	Values bool
-	// LeaveOut are columns of tables of which no features are made.
+	// LeaveOut are columns of tables that become no features.
 	LeaveOut []string
 	// EdgeFeatures and EdgeWeights are columns of the only list, of numbers.
 	EdgeFeatures []string
 	EdgeWeights  string
-	// EdgeLabel is the column of a list with what is learned of edges, as Label is of vertices: COLUMN of the
-	// only list, or RELATION:COLUMN. The list's other columns of numbers, dates and truth values are then
-	// features, unless EdgeFeatures names some. Empty: edges are not labelled.
+	// EdgeLabel is the column of a list that is learned of edges, as Label is of vertices: COLUMN of the only
+	// list, or RELATION:COLUMN. The list's other columns of numbers, dates and truth values become features,
+	// unless EdgeFeatures names some. Empty: edges are not labelled.
 	EdgeLabel string
 	// EdgeSplits divides the labelled edges; nil: there is no split of them.
 	EdgeSplits func(*graph.EdgeLabels) error
 	// EdgeSplitBy is a further column of the labelled edges, by which a rule divides them, as
 	// graph.SplitRule.By has it; of no name: none is kept.
 	EdgeSplitBy graph.SplitBy
-	// EdgeSplitRule is that rule, where EdgeSplitBy names a column.
+	// EdgeSplitRule is the rule of EdgeSplitBy, if that names a column.
 	EdgeSplitRule graph.SplitRule
-	// LabelledEdges has Add read labels of new edges, where a list has the column of the graph's.
+	// LabelledEdges makes Add read labels of new edges if a list has the column of the graph's labels.
 	LabelledEdges bool
 	Choices       columns.Choices
 	// Scored is the relation whose new edges are scored and not kept: no relation gets them reversed. Empty:
@@ -77,8 +77,8 @@ type Options struct {
 }
 
 // Open reads the tables once, and returns the graph. Its vertices are the rows of a table in their order, and
-// then those that only edges name, in the order in which they appear; they have no label, and all their
-// values are missing. Complaints about a file are refusals that name it, and its line or row.
+// then the vertices that only edges name, in the order in which they appear. These have no label, and all
+// their values are missing. Complaints about a file are refusals that name it, and its line or row.
 func Open(o Options) (*streamed.Graph, error) {
 	g := &streamed.Graph{
 		InMemory: &graph.Graph{
@@ -170,8 +170,8 @@ func (o *Options) checkParts() error {
 // untyped reports whether the graph has one vertex type and one relation, which have no names.
 func (o *Options) untyped() bool { return len(o.Vertices) <= 1 && len(o.Edges) == 1 }
 
-// Named divides NAME=FILE, and NAME:FILE where FILE is there or standard input, unless a file has that name
-// as a whole. One without a name has that of the file, without endings.
+// Named divides NAME=FILE. It divides NAME:FILE if FILE is there or standard input, unless a file has that
+// name as a whole. An argument without a name has the name of the file, without endings.
 func Named(argument string) (name, path string) {
 	for _, between := range []string{":", "="} {
 		name, path, given := strings.Cut(argument, between)
@@ -192,7 +192,7 @@ func isThere(path string) bool {
 	return err == nil
 }
 
-// each returns the i-th of the words that a setting has for n files: one is for all, none is empty.
+// each returns the word of the i-th of n files: a single word is for all, no word is empty.
 func each(setting string, words []string, i, n int) (string, error) {
 	switch len(words) {
 	case 0:
@@ -207,7 +207,7 @@ func each(setting string, words []string, i, n int) (string, error) {
 		setting, len(words), n)
 }
 
-// complete sets what is known once the edges have been read.
+// complete sets what is known only after all edges have been read.
 func (o *Options) complete(g *streamed.Graph, all []*vertexTable, lists []*edgeList) error {
 	if alone := lists[0].alone; alone != nil {
 		if err := alone.complete(g, o.Values); err != nil {
@@ -219,7 +219,7 @@ func (o *Options) complete(g *streamed.Graph, all []*vertexTable, lists []*edgeL
 	made, way := g.InMemory, ""
 	switch {
 	case len(lists) > 1:
-	case lists[0].label != "" && o.Like == nil && len(o.EdgeFeatures) == 0: // takeFeatures took what it could
+	case lists[0].label != "" && o.Like == nil && len(o.EdgeFeatures) == 0: // takeFeatures took the features
 		way = "; features of edges are numbers, dates or truth values"
 	default:
 		way = "; an import takes numbers with --edge-weights, and numbers, dates and truth values with --edge-features"
@@ -265,7 +265,7 @@ func (o *Options) complete(g *streamed.Graph, all []*vertexTable, lists []*edgeL
 	return nil
 }
 
-// completeTables sets the vertices, by their tables.
+// completeTables sets the vertices from their tables.
 func (o *Options) completeTables(g *streamed.Graph, all []*vertexTable) error {
 	made := g.InMemory
 	types := make([]graph.VertexType, len(all))
@@ -295,7 +295,7 @@ func (o *Options) completeTables(g *streamed.Graph, all []*vertexTable) error {
 		if t.label < 0 || o.Label == "" && !t.labels.any() {
 			continue
 		}
-		values := o.Values || o.Label == "" && o.Like.values // as then
+		values := o.Values || o.Label == "" && o.Like.values // as in the earlier tables
 		err := t.labels.checkDates(len(t.labels.rows), "vertices")
 		var labels graph.Labels
 		if err == nil {

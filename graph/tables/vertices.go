@@ -21,12 +21,12 @@ type vertexTable struct {
 	vertexIDs
 	features
 	given      bool   // there is a table
-	label      int    // the column; −1: there is none
-	knownLabel string // that of a table that was read before; empty: it had none
+	label      int    // the column of labels; −1: there is none
+	knownLabel string // the column of a table that was read before; empty: that table had none
 	labels     labels
 }
 
-// newTable is the vertices of a type that has some, without a table.
+// newTable returns the vertices of a type that has some, without a table.
 func (o *Options) newTable(of graph.VertexType) *vertexTable {
 	return &vertexTable{
 		name: of.Name(), label: -1,
@@ -43,7 +43,7 @@ func (o *Options) vertexTables() (all []*vertexTable, err error) {
 		t.given = true
 		t.name, t.path = Named(argument)
 		for _, name := range o.LeaveOut {
-			if name != o.Label && t.name+":"+name != o.Label { // the label stays
+			if name != o.Label && t.name+":"+name != o.Label { // the label stays in
 				t.leaveOut = append(t.leaveOut, name)
 			}
 		}
@@ -69,7 +69,7 @@ func (o *Options) vertexTables() (all []*vertexTable, err error) {
 	return all, o.findLabel(all)
 }
 
-// findLabel finds the table that has the column of labels, and puts it first.
+// findLabel finds the table with the column of labels, and puts it first.
 func (o *Options) findLabel(all []*vertexTable) error {
 	if o.Label == "" {
 		for i, t := range all {
@@ -113,7 +113,7 @@ func (o *Options) findLabel(all []*vertexTable) error {
 	return nil
 }
 
-// typed says how a column of one of several tables is named.
+// typed says how to name a column of one of several tables.
 func typed(all []*vertexTable) string {
 	if len(all) == 1 {
 		return ""
@@ -141,7 +141,7 @@ func (t *vertexTable) profile() error {
 	err := t.read(t.progress, func(r *table.Row) error {
 		for k := range t.header {
 			if r.Kind(k) != table.Any {
-				break // of Parquet, whose text is UTF-8, or bytes
+				break // Parquet: its text is UTF-8, or bytes
 			}
 			if field := r.Field(k); !utf8.Valid(field) {
 				return r.Errorf("column %s: %.40q is not UTF-8: convert the file, as with "+
