@@ -11,9 +11,9 @@ import (
 // edgeLabelKeys are the names of labels of edges.
 var edgeLabelKeys = []string{"edge_label", "edge_y"}
 
-// edgeLabelKey is the field with a label for each edge of edge_index, in their order; "": there is none. With
-// edge_label_index labels are of other pairs of vertices, as RandomLinkSplit leaves them, and with edge_type
-// the edges are divided into relations.
+// edgeLabelKey returns the field with a label for each edge of edge_index, in their order; "": there is none.
+// If there is an edge_label_index, labels are of other pairs of vertices, as RandomLinkSplit leaves them. If
+// there is an edge_type, the edges are divided into relations.
 func (s *store) edgeLabelKey() string {
 	at := slices.IndexFunc(edgeLabelKeys, func(key string) bool {
 		if !s.Has(key) {
@@ -29,8 +29,8 @@ func (s *store) edgeLabelKey() string {
 	return edgeLabelKeys[at]
 }
 
-// edgeLabels gives a relation what is learned of its edges, if there is something, with the masks of its
-// edges. Those of a graph without types are of its vertices, where these have labels.
+// edgeLabels gives a relation the labels and masks of its edges, if any. In a graph without types whose
+// vertices have labels, the masks are of the vertices.
 func (r *reader) edgeLabels(e *store, to *streamed.Relation) error {
 	key := e.edgeLabelKey()
 	if key == "" {

@@ -28,7 +28,7 @@ func (s *store) Has(keys ...string) bool {
 	return true
 }
 
-// headerOf is what a tensor or an array of NumPy is; ok is false for anything else.
+// headerOf describes a tensor or an array of NumPy; ok is false for any other value.
 func headerOf(value any) (h npy.Header, ok bool) {
 	switch v := value.(type) {
 	case *torchfile.Tensor:
@@ -39,7 +39,7 @@ func headerOf(value any) (h npy.Header, ok bool) {
 	return h, false
 }
 
-// Header reads what the field of a key that exists is: a tensor or an array of NumPy.
+// Header describes the field of a key that exists: a tensor or an array of NumPy.
 func (s *store) Header(key string) (npy.Header, error) {
 	s.used[key] = true
 	h, ok := headerOf(s.fields[key])
@@ -53,7 +53,7 @@ func (s *store) Header(key string) (npy.Header, error) {
 func (s *store) Open(key string) (*arrays.Entry, error) {
 	s.used[key] = true
 	value := s.fields[key]
-	if list, ok := value.(*pickle.List); ok && len(list.Items) == 1 { // num_nodes of data sets, in version 1
+	if list, ok := value.(*pickle.List); ok && len(list.Items) == 1 { // num_nodes of data sets in version 1
 		value = list.Items[0]
 	}
 	var r io.Reader
@@ -88,7 +88,7 @@ func (s *store) inBlocks(key string) bool {
 	return false
 }
 
-// Count returns how many rows the field of a key that exists has, all of which take bytes of the file.
+// Count returns how many rows the field of a key that exists has. Each row takes bytes of the file.
 func (s *store) Count(key string) (int, error) {
 	if joined, ok := s.fields[key].(*rows); ok {
 		return joined.count, nil
@@ -102,7 +102,7 @@ func (s *store) Count(key string) (int, error) {
 		return m.Rows, nil
 	}
 	n, err := arrays.CountRows(h)
-	if err == nil && int64(n) > s.reader.size { // a row that is expanded takes bytes once
+	if err == nil && int64(n) > s.reader.size { // an expanded tensor has more rows than bytes
 		err = fmt.Errorf("has %d rows in a file of %d bytes: save it after .clone()", n, s.reader.size)
 	}
 	return n, s.Refuse(key, err)
@@ -174,11 +174,11 @@ func (s *store) openMatrix() (err error) {
 		s.edges, err = s.EdgesAt(list, refuse)
 		return err
 	}
-	s.setEdges(list) // what else there is may be in another order
+	s.setEdges(list) // other fields of edges may have another order
 	return nil
 }
 
-// setEdges makes the edges those of a list in memory.
+// setEdges makes a list in memory the edges of the store.
 func (s *store) setEdges(list graph.Edges) {
 	s.edges = streamed.Listed(list, func(err error) error { return s.Refuse(s.key, err) })
 }
@@ -196,7 +196,7 @@ func (s *store) readEdges() (err error) {
 	return err
 }
 
-// largest returns the largest id of sources, or of targets, and one.
+// largest returns the largest id of the sources or targets, plus one.
 func (s *store) largest(end int) (int, error) {
 	if s.ids == nil {
 		source, target, err := s.edges.Largest()

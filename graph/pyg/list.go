@@ -12,18 +12,19 @@ import (
 	"weft/internal/torchfile"
 )
 
-// rowFields are the fields with a row for each vertex, or for each edge of the last, that are joined along
+// rowFields are the fields with a row for each vertex, or, the last, for each edge. They are joined along
 // their rows.
 var rowFields = []string{"x", "y", "train_mask", "val_mask", "test_mask", "edge_type"}
 
-// edgeFields are those that item has read.
+// edgeFields are the fields that item reads.
 var edgeFields = []string{"edge_index", "edge_weight", "edge_attr", "adj_t", "adj", "num_nodes"}
 
-// vertexBounds are where the vertices of each of several graphs begin, and the last ones end, by type.
+// vertexBounds says, by type, where the vertices of each of several graphs begin, and where the last end.
 type vertexBounds map[string][]int64
 
-// joined makes the stores of one graph of those of a list, as Batch.from_data_list of PyG: fields are joined
-// along their rows, and edges count their ends over all vertices of a type. Fields of no rows are left out.
+// joined joins the stores of a list's graphs into the stores of one graph, as Batch.from_data_list of PyG
+// does. Fields are joined along their rows, and edges count their ends over all vertices of a type. Fields
+// without rows are left out.
 func (r *reader) joined(items []any) (*stores, vertexBounds, error) {
 	if len(items) == 0 {
 		return nil, nil, r.refusef("a list of 0 values: give Data objects")
@@ -61,7 +62,7 @@ func (r *reader) joined(items []any) (*stores, vertexBounds, error) {
 	return all, bounds, nil
 }
 
-// item reads the fields and edges of a graph of a list, and how many vertices of each type it has.
+// item reads the fields and edges of a graph of a list, and counts its vertices of each type.
 func (r *reader) item(value any) (*stores, error) {
 	s, err := r.stores(value)
 	if err != nil {
@@ -84,7 +85,7 @@ func (r *reader) item(value any) (*stores, error) {
 		if s.typed && v.empty() {
 			continue
 		}
-		labels := v.fields["y"] // may be that of the graph as a whole
+		labels := v.fields["y"] // it may be a label of the whole graph
 		v.fields["y"] = nil
 		count, known, err := r.vertexCount(v, s.edges)
 		v.count = count
@@ -129,11 +130,11 @@ func (r *reader) emptied(s *stores) *stores {
 	return all
 }
 
-// join adds the k-th graph of a list, whose vertices follow those of the graphs before.
+// join adds the k-th graph of a list. Its vertices follow the vertices of the graphs before.
 func (s *stores) join(more *stores, bounds vertexBounds, k int) error {
 	alike := s.typed == more.typed && len(s.vertices) == len(more.vertices) && len(s.edges) == len(more.edges)
 	vertices := make(map[string]*store, len(more.vertices))
-	for _, v := range slices.Backward(more.vertices) { // of equal names the first
+	for _, v := range slices.Backward(more.vertices) { // of equal names the first counts
 		vertices[v.name] = v
 	}
 	type edgeType struct {
@@ -177,7 +178,7 @@ func (s *stores) join(more *stores, bounds vertexBounds, k int) error {
 	return nil
 }
 
-// joinEdges adds edges whose sources and targets follow so many others.
+// joinEdges adds edges. before is how many sources and targets come before theirs.
 func (s *store) joinEdges(from *store, before [2]int64) error {
 	e, more := &s.list, &from.list
 	if more.Len() == 0 {
@@ -219,7 +220,7 @@ func (s *store) joinRows(from *store, k int) error {
 			return from.Refuse(key, noTensor(from.fields[key]))
 		}
 		n := 1
-		shape := shapeOf(part) // a number for the graph
+		shape := shapeOf(part) // a number has one row
 		switch {
 		case len(shape) > 0 && shape[0] == 0 && from.empty():
 			n = 0
@@ -247,7 +248,7 @@ func (s *store) drop(from *store) {
 	}
 }
 
-// shapeOf is the shape of what has one, else nil.
+// shapeOf returns the shape of a tensor or array, nil for other values.
 func shapeOf(value any) []int {
 	h, _ := headerOf(value)
 	return h.Shape

@@ -34,15 +34,15 @@ type Options struct {
 	// DenseFeatures stores features dense even if most values are zero. By default such features become
 	// sparse rows.
 	DenseFeatures bool
-	// DivideEdges is the Divide of labels of edges, of streamed.EdgeLabels.
+	// DivideEdges becomes Divide of the edges' streamed.EdgeLabels.
 	DivideEdges func(*graph.EdgeLabels) error
 }
 
 // Open opens the graph in the file of that name, to be read or written in a stream, until it is closed. Edges
-// stay as they are listed, and ids as they are. The graph's Notes name what was left out. Complaints about
-// the file are refusals that name it and the tensor. Edges and dense features are read when they are needed,
-// but for a list of graphs, edges of several relations in one list, and what lies in the file in no order of
-// rows or columns: these are in memory.
+// keep their listed order, and ids stay. The graph's Notes name what was left out. Complaints about the file
+// are refusals that name it and the tensor. Edges and dense features are read when they are needed. Three
+// things are read at once: a list of graphs, edges of several relations in one list, and tensors whose rows
+// or columns do not lie one behind the other.
 func Open(path string, o Options) (*streamed.Graph, error) {
 	f, err := torchfile.Open(path, classes...)
 	if err != nil {
@@ -140,8 +140,8 @@ func (r *reader) graph(value any) (*streamed.Graph, error) {
 	return g, nil
 }
 
-// read finds the fields in what the file holds, and opens the edges. bounds are those of several graphs, nil
-// for one.
+// read finds the fields in the value of the file, and opens the edges. bounds says where the vertices of
+// several graphs begin, nil for one graph.
 func (r *reader) read(value any) (s *stores, bounds vertexBounds, err error) {
 	if list, ok := value.(*pickle.List); ok && len(list.Items) != 1 {
 		return r.joined(list.Items)
@@ -155,7 +155,7 @@ func (r *reader) read(value any) (s *stores, bounds vertexBounds, err error) {
 	if s, err = r.stores(value); err != nil {
 		return nil, nil, err
 	}
-	// Edges first: a file with n of them may have some n vertices, and not many more.
+	// The edges come first: a file with n of them has about n vertices at most.
 	for _, e := range s.edges {
 		if err := e.openEdges(); err != nil {
 			return nil, nil, err
@@ -178,8 +178,8 @@ func (r *reader) count(v *store, edges []*store) (int, error) {
 	return n, err
 }
 
-// vertexCount returns how many vertices a type has: what its tensors say, else the sizes of its edges'
-// matrices, else the largest id plus one, which is not known to be right.
+// vertexCount returns how many vertices a type has. The type's tensors say so, else the sizes of its edges'
+// matrices. Else it is the largest id plus one, and known is false.
 func (r *reader) vertexCount(v *store, edges []*store) (n int, known bool, err error) {
 	if n, err := v.Vertices(r.edges); n > 0 || err != nil {
 		return n, true, err
@@ -251,7 +251,7 @@ func (r *reader) relations(g *streamed.Graph, s *stores) error {
 	rows := int64(0)
 	for _, e := range s.edges {
 		sources, targets := counts[e.ends[0]], counts[e.ends[1]]
-		// A relation without edges costs the file a few bytes, and a row for each vertex.
+		// A relation without edges takes a few bytes of the file, but a row for each vertex.
 		rows += int64(max(sources, targets))
 		if rows > 1<<24+4*r.size {
 			return r.refusef("%d relations of some %d vertices each: too many for a file of %d bytes",
@@ -276,8 +276,8 @@ func (r *reader) relations(g *streamed.Graph, s *stores) error {
 	return nil
 }
 
-// splits returns the splits of a type: by masks, or by lists of vertices. Without labels of vertices masks
-// may be those of edges.
+// splits returns the splits of a type, from masks or lists of vertices. If vertices have no labels, masks may
+// be of edges.
 func (v *store) splits(labels *graph.Labels) ([]graph.Split, error) {
 	if key := v.edgeLabelKey(); key != "" && !labels.There() {
 		return nil, nil
@@ -289,8 +289,8 @@ func (v *store) splits(labels *graph.Labels) ([]graph.Split, error) {
 	return v.Splits(listKeys, v.count, labels, arrays.Parts)
 }
 
-// The names of the lists of training, validation and test vertices, and of their labels, as PyTorch
-// Geometric's Entities has them where y and masks of all vertices would be.
+// These name the lists of training, validation and test vertices, and of their labels. PyTorch Geometric's
+// Entities has them in place of y and masks of all vertices.
 var (
 	listKeys  = [3]string{"train_idx", "val_idx", "test_idx"}
 	labelKeys = [3]string{"train_y", "val_y", "test_y"}
@@ -305,7 +305,7 @@ func (r *reader) labels(v *store) (graph.Labels, error) {
 	return r.labelsAt(v, key, v.count, arrays.WholeLabels)
 }
 
-// labelsAt are the labels of so many rows in the field of a key.
+// labelsAt returns the labels of so many rows in the field of a key.
 func (r *reader) labelsAt(v *store, key string, rows int,
 	read func(a *npy.Array, rows int) (graph.Labels, error),
 ) (graph.Labels, error) {
@@ -323,14 +323,14 @@ func (r *reader) labelsAt(v *store, key string, rows int,
 	return l, v.Rows(key, array.Shape[0], rows)
 }
 
-// noteFloats says that class ids are floats: they might have been meant as numbers to be predicted.
+// noteFloats notes that class ids are floats: they may be values to predict.
 func (r *reader) noteFloats(v *store, key string, array *npy.Array) {
 	if array.Floats() {
 		r.note("%s: floats, all of them whole numbers: read as class ids", v.quoted(key))
 	}
 }
 
-// listedLabels are class ids of the vertices in lists; the others have none.
+// listedLabels returns the class ids of the vertices in lists; other vertices have none.
 func (r *reader) listedLabels(v *store) (graph.Labels, error) {
 	var ids []int64
 	for part, key := range labelKeys {
@@ -395,7 +395,7 @@ func (r *reader) features(g *streamed.Graph, vertexType int, v *store) (err erro
 	return nil
 }
 
-// classes are those of which a file may have objects. Nothing of them runs: an object is its attributes.
+// classes are the classes whose objects a file may have. No code of them runs: an object is its attributes.
 var classes = []pickle.Class{
 	dataClass, heteroClass, batchClass, batchMaker, sparseClass,
 	"torch_sparse.storage.SparseStorage",

@@ -11,14 +11,14 @@ import (
 	"weft/internal/torchfile"
 )
 
-// The ways out of what is not read.
+// These are the ways out of values that are not read.
 const (
 	oneOfThem = `save one of them, torch.save(dataset[0], "graph.pt")`
 	asBatch   = `save them as one, torch.save(Batch.from_data_list(list(dataset)), "graphs.pt")`
 )
 
-// collated takes apart what an InMemoryDataset saves, (data, slices) or (data, slices, class): the data of
-// all its graphs one after another, and the slices, nil for one graph. Any other value is its own.
+// collated takes apart what an InMemoryDataset saves: (data, slices) or (data, slices, class). data has all
+// graphs one after another; slices say where each begins, nil for one graph. Any other value is its own data.
 func (r *reader) collated(value any) (data any, slices *pickle.Dict, err error) {
 	v, ok := value.(pickle.Tuple)
 	if !ok {
@@ -40,7 +40,7 @@ func (r *reader) collated(value any) (data any, slices *pickle.Dict, err error) 
 	return v[0], slices, nil
 }
 
-// isBounds reports whether a value may be slices: vectors and numbers, in dicts at most that deep, or none.
+// isBounds reports whether a value may be slices: vectors and numbers, or dicts of them down to a depth.
 func isBounds(value any, depth int) bool {
 	switch s := value.(type) {
 	case nil, int64, *pickle.List:
@@ -56,8 +56,8 @@ func isBounds(value any, depth int) bool {
 	return false
 }
 
-// divided returns how many graphs slices divide a data set into: its vectors have a bound for each and one
-// more. Those of typed graphs are in dicts of dicts.
+// divided returns how many graphs slices divide a data set into: a vector of slices has a bound for each
+// graph and one more. Typed graphs have their vectors in dicts of dicts.
 func divided(bounds any, depth int) int {
 	n := 1
 	switch s := bounds.(type) {
@@ -77,8 +77,8 @@ func divided(bounds any, depth int) int {
 	return n
 }
 
-// separate numbers the vertices of several graphs one after another, which count from 0 in each, and returns
-// where those of each begin and the last ones end.
+// separate numbers the vertices of several graphs, each counted from 0, one graph after another. It returns
+// where the vertices of each graph begin and where the last end.
 func (r *reader) separate(s *stores, slices *pickle.Dict) ([]int64, error) {
 	e := s.edges[0]
 	if s.typed || e.key != "edge_index" {
@@ -111,8 +111,8 @@ func (r *reader) separate(s *stores, slices *pickle.Dict) ([]int64, error) {
 	return vertices, nil
 }
 
-// ofVertices are the bounds of the vertices: of their features or, without any, the numbers of vertices that
-// PyG saves beside.
+// ofVertices returns the bounds of the vertices: the bounds of their features, else from the numbers of
+// vertices that PyG saves beside.
 func (r *reader) ofVertices(e *store, slices *pickle.Dict, graphs int) ([]int64, error) {
 	const counts = "_num_nodes"
 	if e.Has("x") {
@@ -140,7 +140,7 @@ func (r *reader) ofVertices(e *store, slices *pickle.Dict, graphs int) ([]int64,
 	return bounds, nil
 }
 
-// bounds reads the slices of a field that has so many rows: ascending, from 0 to these.
+// bounds reads the slices of a field with so many rows: they ascend from 0 to the number of rows.
 func (r *reader) bounds(e *store, slices *pickle.Dict, key string, rows int) ([]int64, error) {
 	value, _ := slices.Get(key)
 	t, ok := value.(*torchfile.Tensor)
@@ -170,8 +170,8 @@ func (r *reader) bounds(e *store, slices *pickle.Dict, key string, rows int) ([]
 	return bounds, nil
 }
 
-// graphsOf tells g which graph each vertex of its types is of: by bounds of several graphs, else by batch. It
-// returns a note.
+// graphsOf tells g the graph of each vertex of its types: from the bounds of several graphs, else from batch.
+// It returns notes.
 func (r *reader) graphsOf(g *graph.Graph, types []*store, bounds vertexBounds) (notes []string, err error) {
 	if bounds == nil && !types[0].Has(arrays.BatchKey) {
 		return nil, nil
@@ -191,10 +191,10 @@ func (r *reader) graphsOf(g *graph.Graph, types []*store, bounds vertexBounds) (
 	return notes, nil
 }
 
-// graphIDs are the graphs of the vertices of a type.
+// graphIDs returns the graph of each vertex of a type.
 func (r *reader) graphIDs(v *store, bounds []int64) (ids []int64, err error) {
 	if bounds == nil {
-		v.used["ptr"] = true // says the same
+		v.used["ptr"] = true // ptr says the same
 		if !v.Has(arrays.BatchKey) {
 			return nil, r.refusef("vertices%s without %q, which others have: save it again",
 				v.of(), arrays.BatchKey)
@@ -218,8 +218,8 @@ func (r *reader) graphIDs(v *store, bounds []int64) (ids []int64, err error) {
 	return ids, nil
 }
 
-// leaveWhole leaves labels out that are those of whole graphs, and not of vertices. bounds are those of the
-// vertices of several graphs, nil where the field tells them apart.
+// leaveWhole leaves out labels of whole graphs. bounds say where the vertices of each graph begin, nil if
+// only the field tells.
 func (r *reader) leaveWhole(v *store, bounds []int64) {
 	const key = "y"
 	vertices := 0

@@ -19,8 +19,8 @@ var errSparse = errors.New("is no tensor, or a sparse one that is not compressed
 type sparseParts struct {
 	layout        torchfile.Layout
 	rows, columns int64
-	// bounds are those of compressed rows or columns, ids the columns or rows within them. Coordinates have
-	// the row of each value, or ids of both, 2 × values. values is nil where all are one.
+	// bounds are the bounds of compressed rows or columns, and ids the columns or rows within them. A matrix
+	// of coordinates has the row of each value, or 2 × values ids of both. values is nil if all are one.
 	bounds, ids, row, values *torchfile.Tensor
 }
 
@@ -89,7 +89,7 @@ func storageParts(o *pickle.Object) (p sparseParts, err error) {
 	return p, nil
 }
 
-// sparse makes a matrix of a sparse tensor of PyTorch or torch_sparse.
+// sparse converts a sparse tensor of PyTorch or torch_sparse into a matrix.
 func sparse(value any) (*arrays.CSR, error) {
 	p, err := partsOf(value)
 	if err != nil {
@@ -118,7 +118,7 @@ func sparse(value any) (*arrays.CSR, error) {
 	return coordinates(p.rows, p.columns, ids, values)
 }
 
-// coordinates makes a matrix of coordinates, 2 × values.
+// coordinates makes a matrix from coordinates, 2 × values.
 func coordinates(rows, columns int64, indices, values *npy.Array) (*arrays.CSR, error) {
 	if len(indices.Shape) != 2 || indices.Shape[0] != 2 || len(values.Shape) != 1 ||
 		values.Shape[0] != indices.Shape[1] {
@@ -132,24 +132,24 @@ func coordinates(rows, columns int64, indices, values *npy.Array) (*arrays.CSR, 
 	return arrays.NewCoordinates(rows, columns, npy.New(ids[:n]), npy.New(ids[n:]), values)
 }
 
-// compressed returns the tensors of the compressed rows of the matrix in a field; false for what else there
-// is, and where they cannot be read in blocks.
+// compressed returns the tensors of the compressed rows of a matrix. ok is false for other values, and if the
+// tensors cannot be read in blocks.
 func compressed(value any) (p sparseParts, ok bool) {
 	p, err := partsOf(value)
 	return p, err == nil && p.layout == torchfile.CSR && p.ids.InBlocks() &&
 		(p.values == nil || p.values.InBlocks())
 }
 
-// matrixOf is a matrix of a store, whose tensors are fields.
+// matrixOf is the tensors of a store's matrix as fields.
 type matrixOf struct {
 	*store        // with the tensors as fields
-	of     *store // of the matrix
+	of     *store // the store of the matrix
 }
 
 // Refuse puts the file and the field of the matrix before an error.
 func (m matrixOf) Refuse(_ string, err error) error { return m.of.Refuse(m.of.key, err) }
 
-// compressedEdges are the edges of the matrix under the store's key.
+// compressedEdges returns the edges of the matrix under the store's key.
 func (s *store) compressedEdges(p sparseParts, refuse func(error) error) (streamed.Edges, error) {
 	keys := [3]string{"bounds", "columns", "values"}
 	fields := map[string]any{keys[0]: p.bounds, keys[1]: p.ids}

@@ -15,53 +15,53 @@ import (
 	"weft/internal/torchfile"
 )
 
-// stores are the parts of a file: the fields of each type of vertices and of edges. In a graph without types
-// both are one and the same.
+// stores are the parts of a file: the fields of each type of vertices and of edges. A graph without types has
+// one store for both.
 type stores struct {
 	typed           bool
 	vertices, edges []*store
 	global          []string // fields of the graph as a whole
 }
 
-// store is the fields of a type of vertices or edges.
+// store has the fields of a type of vertices or edges.
 type store struct {
-	arrays.Fields // of the store
+	arrays.Fields // fields of the store
 
 	reader *reader
 	name   string // of the type; empty where the graph has no types
 
 	keys   []string // in the order of the file
 	fields map[string]any
-	used   map[string]bool // those that were read
-	opened map[string]bool // those that were opened in blocks
-	// dropped are the fields of graphs of a list that are not joined.
+	used   map[string]bool // fields that were read
+	opened map[string]bool // fields that were opened in blocks
+	// dropped are fields of the graphs of a list that are not joined.
 	dropped []string
 
 	count int // vertices
 
 	relation string
 	ends     [2]string // types of sources and targets
-	key      string    // of the field that lists the edges
+	key      string    // name of the field that lists the edges
 	edges    streamed.Edges
-	list     graph.Edges // those of several graphs
-	sizes    [2]int      // how many sources and targets there are; 0: the edges say
-	ids      *[2]int     // the largest id of a source and of a target, and one; nil: not looked at
+	list     graph.Edges // edges in memory
+	sizes    [2]int      // numbers of sources and targets; 0: the edges say
+	ids      *[2]int     // largest id of the sources and targets, plus one; nil: not known yet
 }
 
-// newStore makes a store of those fields.
+// newStore makes a store of the given fields.
 func newStore(r *reader, name string, fields map[string]any) *store {
 	s := &store{reader: r, name: name, fields: fields, used: map[string]bool{}, opened: map[string]bool{}}
 	s.Fields = arrays.Fields{Source: s}
 	return s
 }
 
-// The bounds of a file: a pickle that names the same dict many times is short.
+// These bound the fields of a file: a short pickle may name the same dict many times.
 const (
-	maxFields = 1000 // of a store
+	maxFields = 1000 // fields of a store
 	maxStores = 1 << 12
 )
 
-// stores finds the fields in what a file holds.
+// stores finds the fields in the value of a file.
 func (r *reader) stores(value any) (*stores, error) {
 	switch v := value.(type) {
 	case *pickle.Object:
@@ -92,8 +92,9 @@ func (r *reader) stores(value any) (*stores, error) {
 		"or its to_dict()", kind(value))
 }
 
-// classOf is the class of an object. A Batch has the fields of its graphs, and counts as one of their class:
-// PyG makes a class of batches for each class of graphs, by a call of batchMaker with Batch and that class.
+// classOf returns the class of an object. A Batch has the fields of its graphs, and counts as one of their
+// class. PyG makes a class of batches for each class of graphs, by a call of batchMaker with Batch and the
+// class of the graphs.
 func classOf(o *pickle.Object) pickle.Class {
 	if o.Class != batchMaker || len(o.Args) != 2 || o.Args[0] != batchClass {
 		return o.Class
@@ -102,7 +103,7 @@ func classOf(o *pickle.Object) pickle.Class {
 	return class
 }
 
-// noTensor is the reason why a value is not read as a tensor.
+// noTensor is the error for a value that is no tensor.
 func noTensor(value any) error {
 	if _, sparse := value.(*torchfile.Sparse); sparse {
 		return errors.New("is a sparse tensor: save it after .to_dense()")
@@ -123,13 +124,13 @@ func kind(value any) string {
 	return "a plain value"
 }
 
-// mapping returns the dict of an object's fields: _mapping of the storage that an attribute is.
+// mapping returns the fields of a storage, an attribute: the dict _mapping.
 func (r *reader) mapping(attributes *pickle.Dict, key string) *pickle.Dict {
 	value, _ := attributes.Get(key)
 	return fieldsOf(value)
 }
 
-// fieldsOf returns the fields of a storage, nil where it has none.
+// fieldsOf returns the fields of a storage, nil if it has none.
 func fieldsOf(storage any) *pickle.Dict {
 	switch s := storage.(type) {
 	case *pickle.Dict:
@@ -144,7 +145,7 @@ func fieldsOf(storage any) *pickle.Dict {
 	return nil
 }
 
-// attributesOf are those of an object, nil if it has none, or more than one of PyTorch Geometric has.
+// attributesOf returns the attributes of an object of PyTorch Geometric, nil if it has none or too many.
 func attributesOf(value any) *pickle.Dict {
 	o, ok := value.(*pickle.Object)
 	if !ok {
@@ -186,8 +187,8 @@ func (r *reader) hetero(attributes *pickle.Dict) (*stores, error) {
 	return r.typed(parts[0], parts[1], r.mapping(attributes, "_global_store"))
 }
 
-// typedDict makes the stores of what to_dict returns of a HeteroData object: a dict for each type, beside
-// _global_store or, before version 2.4, the fields of the graph as a whole.
+// typedDict makes the stores from the result of a HeteroData's to_dict: a dict for each type and, beside
+// them, _global_store. Before version 2.4 the fields of the whole graph were beside them.
 func (r *reader) typedDict(all *pickle.Dict) (*stores, error) {
 	var vertices, edges []pickle.Item
 	global := &pickle.Dict{}
@@ -315,7 +316,7 @@ func (r *reader) dicts(all *store) (*stores, error) {
 	return r.typed(vertices, edges, global)
 }
 
-// store makes a store of fields. Those that are None are not there.
+// store makes a store of fields. A field that is None is missing.
 func (r *reader) store(name string, fields *pickle.Dict) (*store, error) {
 	s := newStore(r, name, map[string]any{})
 	if fields == nil || len(fields.Items) > maxFields {
@@ -338,10 +339,10 @@ func (r *reader) store(name string, fields *pickle.Dict) (*store, error) {
 	return s, nil
 }
 
-// charge counts the fields of a dict. A file may name one dict any number of times, and each time its fields
-// take memory.
+// charge counts the fields of a dict. A file may name one dict any number of times, and its fields take
+// memory each time.
 func (r *reader) charge(fields *pickle.Dict) error {
-	const bytes = 4 // of the file, for each at least
+	const bytes = 4 // bytes of the file for each field, at least
 	r.fields += int64(len(fields.Items))
 	if r.fields > r.size/bytes {
 		return r.refusef("its types have %d fields, more than a file of %d bytes holds: save it again",
@@ -350,7 +351,7 @@ func (r *reader) charge(fields *pickle.Dict) error {
 	return nil
 }
 
-// of names the store behind a field.
+// of returns words for messages that name the type of the store.
 func (s *store) of() string {
 	if s.name == "" {
 		return ""
@@ -371,7 +372,7 @@ func (s *store) left() (names []string) {
 	return names
 }
 
-// left returns a note that names the fields that were not read, the first of them where there are many.
+// left returns a note that names the fields that were not read; of many, the first.
 func (s *stores) left() []string {
 	const most = 20
 	names := s.global
@@ -389,10 +390,10 @@ func (s *stores) left() []string {
 	return []string{"left out: " + refusal.List(names, most)}
 }
 
-// quoted returns the name of a field with that of its type.
+// quoted returns the name of a field and its type.
 func (s *store) quoted(key string) string { return fmt.Sprintf("%.40q%s", key, s.of()) }
 
-// Refuse puts the file and the field before an error. No error stays none.
+// Refuse puts the file and the field in front of an error. nil stays nil.
 func (s *store) Refuse(key string, err error) error {
 	var floats npy.FloatsError
 	if t, ok := s.fields[key].(*torchfile.Tensor); ok && errors.As(err, &floats) {

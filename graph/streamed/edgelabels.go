@@ -6,21 +6,21 @@ import (
 	"weft/graph"
 )
 
-// EdgeLabels are the labels of the edges of a relation. The last of Edges.Columns has a Code for each edge
-// that the labels have a place for, −1 for an edge without a label. If Of.By is not nil, the column before it
-// has the Code of a place in its Values, −1 for an edge that is in no part.
+// EdgeLabels are the labels of the edges of a relation. The last of Edges.Columns has a Code for each edge:
+// its place among the labels, −1 for an edge without a label. If Of.By is not nil, the column before has the
+// Code of a place in its Values, −1 for an edge in no part.
 type EdgeLabels struct {
-	// Of has the labels by code: classes or values, and the splits, as lists of codes, where each edge has a
-	// code of its own. If Graph.Complete is not nil, it may set Of.
+	// Of has the labels by code: classes or values. It also has the splits, as lists of codes, if each edge
+	// has a code of its own. Graph.Complete may set Of.
 	Of graph.EdgeLabels
-	// Divide sets the splits of the edges. nil: they are those of Of.
+	// Divide sets the splits of the edges. nil: Of has them.
 	Divide func(*graph.EdgeLabels) error
 
 	taken []int64 // the codes of the edges in the order of the store, where Of has splits
 }
 
-// TellLabelsApart has labels of edges of the same column in several relations named RELATION:COLUMN, with
-// SOURCE__NAME__TARGET for RELATION where several of these have its name.
+// TellLabelsApart renames labels that have the same column in several relations to RELATION:COLUMN. RELATION
+// is SOURCE__NAME__TARGET if several relations have the name.
 func (g *Graph) TellLabelsApart() {
 	counts, named := map[string]int{}, map[[2]string]int{}
 	each := func(do func(r *Relation, column *string)) {
@@ -49,13 +49,13 @@ func (g *Graph) TellLabelsApart() {
 // MaxCode is the largest code of a label.
 const MaxCode = math.MaxInt32&^(1<<23-1) - 2 // Code of it is finite
 
-// Code is the value that a column of edges has for a code.
+// Code returns the value of a code in a column of edges.
 func Code(code int64) float32 { return math.Float32frombits(uint32(code + 1)) }
 
-// CodeOf is the code that such a value stands for.
+// CodeOf returns the code of a value.
 func CodeOf(value float32) int64 { return int64(math.Float32bits(value)) - 1 }
 
-// announced is what is known without rows, nil where there are no labels.
+// announced returns what is known without rows, nil if there are no labels.
 func (l *EdgeLabels) announced() *graph.EdgeLabels {
 	if l == nil {
 		return nil
@@ -63,7 +63,7 @@ func (l *EdgeLabels) announced() *graph.EdgeLabels {
 	return l.of(nil, nil)
 }
 
-// codes is how many columns of codes there are.
+// codes returns how many columns of codes there are.
 func (l *EdgeLabels) codes() int {
 	switch {
 	case l == nil:
@@ -74,14 +74,14 @@ func (l *EdgeLabels) codes() int {
 	return 1
 }
 
-// of are the labels, without splits, of edges by the codes of their labels and of what they are divided by.
+// of returns the labels of edges, without splits, from the codes of their labels and of their parts.
 func (l *EdgeLabels) of(codes, by []int64) *graph.EdgeLabels {
 	of := l.Of
 	of.Labels, of.By, of.Splits = of.OfRows(codes), of.By.OfRows(by), nil
 	return &of
 }
 
-// take takes the column of codes from the edges' features, and gives the edges the labels.
+// take removes the columns of codes from the edges' features, and gives the edges their labels.
 func (l *EdgeLabels) take(r *graph.Relation) {
 	if l == nil {
 		return

@@ -8,9 +8,10 @@ import (
 	"weft/internal/refusal"
 )
 
-// How a graph is read whole into memory.
+// These functions read a whole graph into memory.
 
-// Read reads the graph into memory. Its errors are those of Write, and that there is too little memory.
+// Read reads the graph into memory. It returns the errors of Write, and an error if there is too little
+// memory.
 func (g *Graph) Read() (*graph.Graph, error) {
 	made, err := g.read()
 	if err != nil {
@@ -37,7 +38,7 @@ func (g *Graph) Read() (*graph.Graph, error) {
 	return made, nil
 }
 
-// read is Read, as far as the graph is in its source.
+// read is Read, for the parts of the graph in its source.
 func (g *Graph) read() (*graph.Graph, error) {
 	if g.whole {
 		return g.InMemory, nil
@@ -87,7 +88,7 @@ func (g *Graph) read() (*graph.Graph, error) {
 	return made, nil
 }
 
-// read reads what a type has into memory.
+// read reads a type's rows and arrays into memory.
 func (t *Type) read(to *graph.VertexType) (err error) {
 	if t.Rows != nil {
 		to.Features.Columns = t.Rows.Columns

@@ -10,9 +10,8 @@
 //     of a list in memory.
 //   - Types has, for each type, dense features and arrays that are read some rows at a time.
 //
-// Where the vertices are known only after the edges, Complete sets what is missing. Of makes a Graph of one
-// that is in memory as a whole. Read and Write are the only ways on, and give the same graph, and the same
-// refusals.
+// If the vertices are known only after the edges, Complete sets what is missing. Of makes a Graph of a graph
+// in memory. A Graph has no use but Read and Write, which give the same graph and the same refusals.
 //
 // Readers of files that may be larger than memory return a Graph; the command import writes it into a store.
 package streamed
@@ -34,10 +33,11 @@ type Graph struct {
 	Source    string // the path that errors about the graph as a whole name
 	Relations []Relation
 	Types     []Type // by vertex type; nil: InMemory has all
-	// FromEdges makes the dense features of consecutive vertices, Columns of the edges for each, from the
-	// rows of the edges into them, in a graph of one type and relation; nil: they are not made so.
+	// FromEdges makes the dense features of consecutive vertices from the rows of the edges into them:
+	// Columns of the edges for each vertex. The graph has one type and one relation. nil: features have
+	// another source.
 	FromEdges func(rows *graph.Relation) ([]float32, error)
-	// Complete sets what InMemory, Types and edge splits have; nil: they have it already. It is called once,
+	// Complete sets parts of InMemory, Types and edge splits; nil: they are there already. It is called once,
 	// after the edges of all relations have been read.
 	Complete func() error
 
@@ -46,7 +46,7 @@ type Graph struct {
 	// Prepare is called before Write writes anything, when all but edges and Rows is known. It may change the
 	// splits of InMemory. nil: they stay.
 	Prepare func() error
-	// Add is called by Write before the complete store gets its name, as of graph.WriteWith. nil: nothing is
+	// Write calls Add before the complete store gets its name, as graph.WriteWith does. nil: nothing is
 	// added.
 	Add      func(store string) error
 	Progress graph.Progress
@@ -58,63 +58,63 @@ type Graph struct {
 
 // Relation is the edges from the vertices of one type to those of another.
 type Relation struct {
-	Source, Name, Target string // empty: those of a graph that has one of each
+	Source, Name, Target string // empty in a graph with one type and relation
 	Edges
-	EndColumns    [2]string        // as graph.Relation's
-	NumberColumns columns.List     // the same
+	EndColumns    [2]string        // as in graph.Relation
+	NumberColumns columns.List     // as in graph.Relation
 	EdgeSplit     *graph.EdgeSplit // nil: there is none
 	EdgeLabels    *EdgeLabels      // nil: there are none
 }
 
 // Edges are a list of edges.
 type Edges struct {
-	Count int64 // how many there are; Unknown where Complete is not nil, perhaps
-	About int64 // an estimate of Count where that is unknown
-	// they have weights. Where Complete is not nil, it is set when Each has called its argument
+	Count int64 // number of edges; Unknown is allowed if Complete is not nil
+	About int64 // estimate of an unknown Count
+	// Weighted says that they have weights. If Complete is not nil, it is set before Each first calls its
+	// argument.
 	Weighted  bool
-	Columns   int  // of features
-	Symmetric bool // the reverse of each is there, equally often
-	// Each calls do with all edges in their order, some at a time, which are valid until do returns. It can
-	// be called again, and then reads them again.
+	Columns   int  // features of an edge
+	Symmetric bool // the reverse of each edge is there, equally often
+	// Each calls do with all edges in their order, some at a time. They are valid until do returns. A further
+	// call reads them again.
 	Each func(do func(graph.Edges) error) error
-	// Refuse says of an error which edges it is about.
+	// Refuse adds to an error which edges it is about.
 	Refuse func(error) error
 
-	listed *graph.Edges // nil: they are not in memory
+	listed *graph.Edges // the edges in memory; nil: they are not there
 }
 
 // Unknown is the Count of edges that have not been read.
 const Unknown = -1
 
-// Type is what a vertex type has that is not in memory.
+// Type is the data of a vertex type that is not in memory.
 type Type struct {
-	Rows   *Rows // dense features; nil: those in memory, if any
+	Rows   *Rows // dense features; nil: InMemory has any
 	Arrays []Array
 }
 
 // Rows are a matrix with a row for each vertex.
 type Rows struct {
 	Columns int
-	// Each calls do with all rows in their order, some at a time, row-major, which are valid until do
-	// returns.
+	// Each calls do with all rows in their order, some at a time, row-major. They are valid until do returns.
 	Each func(do func(rows []float32) error) error
-	// Refuse says of an error that it is about the rows.
+	// Refuse adds to an error that it is about the rows.
 	Refuse func(error) error
 }
 
-// Array is data of the vertices that no model reads, as graph.Array.
+// Array is vertex data that no model reads, as in graph.Array.
 type Array struct {
 	graph.ArrayShape
-	// Each is as that of Rows.
+	// Each is as in Rows.
 	Each func(do func(rows []float32) error) error
 }
 
-// Of is a graph that is in memory as a whole.
+// Of returns a Graph of a graph that is wholly in memory.
 func Of(g *graph.Graph, source string) *Graph {
 	return &Graph{InMemory: g, Source: source, whole: true}
 }
 
-// Listed are edges in memory.
+// Listed returns edges in memory as Edges.
 func Listed(e graph.Edges, refuse func(error) error) Edges {
 	return Edges{
 		Count: int64(e.Len()), Weighted: e.Weights != nil, Columns: e.FeatureColumns,
@@ -139,7 +139,7 @@ func (e Edges) Transposed() Edges {
 	return e
 }
 
-// Dense reports whether vertices have dense features. Where Complete is not nil, that is known in Prepare.
+// Dense reports whether vertices have dense features. If Complete is not nil, this is known only in Prepare.
 func (g *Graph) Dense() bool {
 	dense := func(t graph.VertexType) bool { return t.Features.Dense != nil }
 	return g.FromEdges != nil || slices.ContainsFunc(g.InMemory.Types, dense) ||
@@ -153,8 +153,7 @@ func (g *Graph) Close() {
 	}
 }
 
-// Numbered returns the edges with one further column, the last, which has Code of each edge's number in their
-// order.
+// Numbered returns the edges with one further column at the end: Code of each edge's number in their order.
 func (e Edges) Numbered() Edges {
 	each, columns := e.Each, e.Columns
 	e.Columns, e.listed = columns+1, nil
@@ -174,8 +173,7 @@ func (e Edges) Numbered() Edges {
 	return e
 }
 
-// Largest reads all edges, and returns the largest ids of a source and of a target, −1 where there is no
-// edge.
+// Largest reads all edges, and returns the largest ids of a source and of a target, −1 if there is no edge.
 func (e *Edges) Largest() (source, target int32, err error) {
 	source, target = -1, -1
 	_, err = e.each(nil, func(batch graph.Edges, _ int64) error {
@@ -187,7 +185,7 @@ func (e *Edges) Largest() (source, target int32, err error) {
 	return source, target, err
 }
 
-// announced are the relations, without rows.
+// announced returns the relations, without rows.
 func (g *Graph) announced() (all []graph.Relation) {
 	for i := range g.Relations {
 		r := &g.Relations[i]
@@ -212,10 +210,10 @@ func checkSymmetrize(g *graph.Graph) error {
 	return nil
 }
 
-// checkGraphs refuses an edge between two graphs before its reverse is added, which the file does not have.
+// checkGraphs refuses an edge between two graphs. It runs before the reverse is added, which the file lacks.
 func (g *Graph) checkGraphs(e *graph.Edges) error {
 	if g.InMemory.Types[0].GraphOf == nil || !g.Symmetrize {
-		return nil // it is checked with the rows
+		return nil // the check of the rows finds it
 	}
 	if err := e.CheckGraphs(g.InMemory.Types[0].GraphOf); err != nil {
 		return g.refuse(err)
@@ -226,7 +224,7 @@ func (g *Graph) checkGraphs(e *graph.Edges) error {
 // refuse puts the source before an error about it.
 func (g *Graph) refuse(err error) error {
 	if !refusal.Is(err) {
-		return err // as of the store's disk
+		return err // such as an error of the store's disk
 	}
 	return fmt.Errorf("%s: %w", g.Source, err)
 }
