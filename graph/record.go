@@ -21,19 +21,19 @@ import (
 	"weft/internal/regular"
 )
 
-// checkedFile is the record of a directory's files when they had passed all checks: those of a store, or of a
-// part. Whoever writes the files checks them and writes it. Open and OpenPart do not check values again where
-// each file has the size and the time of the record; a file that anybody wrote to has another time, as has a
-// copy without its times. Then all files are checked as if there were no record. What changed beneath the
-// file system, as on a failing disk, keeps its size and time: Open and OpenPart find what would lead out of
-// an array, and CheckSums finds all by the checksums.
+// checkedFile is the record of a directory's files, of a store or a part, when they had passed all checks.
+// The code that writes the files checks them and writes the record. Open and OpenPart do not check values
+// again if each file has the size and the time of the record. A file that anybody wrote to has another time,
+// as has a copy without its times: then all files are checked as if there were no record. A change beneath
+// the file system, as on a failing disk, keeps size and time. Open and OpenPart then find values that would
+// lead out of an array, and CheckSums finds all by the checksums.
 const checkedFile = "checked.json"
 
 const (
 	// checksVersion counts the versions of the checks of a graph and of a part. A record of another version
 	// does not count.
 	checksVersion = 1
-	// Bytes of files up to which there is no record: to check them takes no time.
+	// Files up to so many bytes have no record: their check takes no time.
 	alwaysChecked = 1 << 20
 	maxRecord     = 64 << 20 // bytes of checked.json: a record of each file of maxTypes types
 )
@@ -47,7 +47,7 @@ type record struct {
 	Symmetric []int `json:"symmetric,omitempty"`
 }
 
-// FileRecord identifies a file by what the file system says of it, and by its bytes.
+// FileRecord identifies a file by its size and time in the file system, and by its bytes.
 type FileRecord struct {
 	Name     string    `json:"name"` // within the directory
 	Bytes    int64     `json:"bytes"`
@@ -55,13 +55,13 @@ type FileRecord struct {
 	SHA256   string    `json:"sha256,omitempty"` // empty: not known
 }
 
-// is reports whether the file has the size and the time of the record.
+// is reports whether a file has the size and the time of the record.
 func (f *FileRecord) is(info os.FileInfo) bool {
 	return info.Size() == f.Bytes && info.ModTime().Equal(f.Modified)
 }
 
-// readRecord reads the record of the files in dir, and leaves out those that have changed. Without a record
-// that can be read it returns an empty one.
+// readRecord reads the record of the files in dir, without files that have changed. It returns an empty
+// record if it can read none.
 func readRecord(dir string) *record {
 	text, err := document.Read(filepath.Join(dir, checkedFile), maxRecord)
 	if err != nil {
@@ -78,9 +78,9 @@ func readRecord(dir string) *record {
 	return r
 }
 
-// depth is how much of the mapped files is to be checked, by the record in dir of those that have passed all
-// checks, with graph.json. Where they have, depth notes in the relations, in the order of graph.json, what
-// else the record knows of them.
+// depth returns how much of the mapped files is to be checked, from the record in dir of checked files, with
+// graph.json. If the files have passed all checks, depth sets in the relations, in the order of graph.json,
+// what else the record knows of them.
 func (m *mappings) depth(dir string, relations ...[]Relation) depth {
 	recorded := map[string]FileRecord{}
 	r := readRecord(dir)
@@ -106,7 +106,7 @@ func (m *mappings) depth(dir string, relations ...[]Relation) depth {
 	return indices
 }
 
-// symmetric lists the places of relations that are known to be symmetric.
+// symmetric returns the places of relations that are known to be symmetric.
 func symmetric(lists ...[]Relation) (places []int) {
 	for place, r := range slices.Concat(lists...) {
 		if r.Symmetric {
@@ -116,8 +116,8 @@ func symmetric(lists ...[]Relation) (places []int) {
 	return places
 }
 
-// Sums returns the SHA-256 checksums, in hexadecimal, of the files of the store or part in dir, by name: of
-// those whose size and time are as when they were written.
+// Sums returns the SHA-256 checksums, in hexadecimal, of the files of the store or part in dir, by name. It
+// leaves out files whose size or time has changed since they were written.
 func Sums(dir string) map[string]string {
 	sums := map[string]string{}
 	for _, f := range readRecord(dir).Files {
@@ -128,8 +128,8 @@ func Sums(dir string) map[string]string {
 	return sums
 }
 
-// CheckSums reads the files that Sums knows, and refuses one whose bytes are others than were written. items
-// names what it checks to progress, which counts bytes.
+// CheckSums reads the files that Sums knows, and refuses one whose bytes have changed since they were
+// written. items names the files to progress, which counts bytes.
 func CheckSums(dir, items string, progress Progress) error {
 	files := slices.DeleteFunc(readRecord(dir).Files, func(f FileRecord) bool { return f.SHA256 == "" })
 	read, all := int64(0), int64(0)
@@ -153,8 +153,8 @@ func CheckSums(dir, items string, progress Progress) error {
 	return nil
 }
 
-// Identify lists the files of the store in dir with their checksums, graph.json first. It reads those that
-// the store has no record of.
+// Identify lists the files of the store in dir with their checksums, graph.json first. It reads the files
+// that the store has no record of.
 func Identify(dir string) (files []FileRecord, err error) {
 	names, err := Files(dir)
 	if err != nil {
@@ -178,8 +178,8 @@ func Identify(dir string) (files []FileRecord, err error) {
 	return files, nil
 }
 
-// ID identifies what the store in dir holds. It is the same for a copy, and another where a vertex, an edge,
-// a feature, a label, a name or a split differs. It reads the files that the store has no record of.
+// ID identifies the contents of the store in dir. A copy has the same ID. A store with another vertex, edge,
+// feature, label, name or split has another. ID reads the files that the store has no record of.
 func ID(dir string) (string, error) {
 	files, err := Identify(dir)
 	if err != nil {
@@ -187,15 +187,15 @@ func ID(dir string) (string, error) {
 	}
 	h := sha256.New()
 	for _, f := range files {
-		if f.Name != descriptionFile { // which also says how the store was made
+		if f.Name != descriptionFile { // graph.json also says how the store was made
 			fmt.Fprintf(h, "%s %s\n", f.Name, f.SHA256)
 		}
 	}
 	return hex.EncodeToString(h.Sum(nil)), nil
 }
 
-// IsVersion reports whether the store in dir is the one of an ID, as it was or with what was appended to it
-// since. same: as it was.
+// IsVersion reports whether the store in dir is the one of an ID, perhaps with vertices or edges appended
+// since. same says that nothing was appended.
 func IsVersion(dir, id string) (is, same bool, err error) {
 	now, err := ID(dir)
 	if err != nil || now == id {
@@ -208,8 +208,8 @@ func IsVersion(dir, id string) (is, same bool, err error) {
 	return slices.Contains(d.Earlier, id), false, nil
 }
 
-// Changed reports whether a file of the store in dir is another than that of the record. It compares the
-// sizes, and the bytes if only the times differ, as after the store was copied.
+// Changed reports whether a file of the store in dir differs from the record. It compares the sizes, and the
+// bytes if only the times differ, as after the store was copied.
 func (f *FileRecord) Changed(dir string) (bool, error) {
 	path := filepath.Join(dir, f.Name)
 	info, err := os.Stat(path)
@@ -231,8 +231,8 @@ func (f *FileRecord) Changed(dir string) (bool, error) {
 	return err == nil && digest != f.SHA256, err
 }
 
-// record writes checked.json, where it is worth it, beside graph.json, in the directory that files go to.
-// symmetric are the places in graph.json of relations that are known to be symmetric.
+// record writes checked.json beside graph.json, in the directory that files go to, if the files are large
+// enough. symmetric are the places in graph.json of relations that are known to be symmetric.
 func (s *Folder) record(symmetric []int) {
 	s.completed()
 	r, bytes := record{Format: formatVersion, Checks: checksVersion, Symmetric: symmetric}, int64(0)
@@ -252,20 +252,21 @@ func (s *Folder) record(symmetric []int) {
 	s.json(checkedFile, r)
 }
 
-// summed writes a file and its checksum, both at once. It has the system write to disk early, so that little
-// is left to wait for in the end.
+// summed writes a file and its checksum at once. It makes the system write to disk early, so that the end
+// waits for little.
 type summed struct {
 	f       *os.File
 	hash    hash.Hash
-	tell    func(bytes int) // how many were written
+	tell    func(bytes int) // gets the number of bytes written
 	at      int64           // bytes written
-	flushed int64           // of these on their way to disk
+	flushed int64           // bytes of these that are on their way to disk
 }
 
-// flushedBytes are sent to disk at a time.
+// flushedBytes go to disk at a time.
 const flushedBytes = 16 << 20
 
-// Write writes and sums at once. Data of a mapped file that was cut make a fault: the caller's, as in Guard.
+// Write writes and sums at once. If data of a mapped file were cut, it faults, and the caller handles that,
+// as Guard does.
 func (w *summed) Write(data []byte) (n int, err error) {
 	done := make(chan any)
 	go func() {
@@ -277,7 +278,7 @@ func (w *summed) Write(data []byte) (n int, err error) {
 	err = reason(err)
 	w.at += int64(n)
 	if w.at-w.flushed >= flushedBytes {
-		// Advice: Sync reports what fails
+		// This is advice: Sync reports errors.
 		_ = unix.SyncFileRange(int(w.f.Fd()), w.flushed, w.at-w.flushed, unix.SYNC_FILE_RANGE_WRITE)
 		w.flushed = w.at
 	}
@@ -288,7 +289,7 @@ func (w *summed) Write(data []byte) (n int, err error) {
 	return n, err
 }
 
-// reason is why a file could not be written, without its hidden path.
+// reason returns why a file could not be written, without its hidden path.
 func reason(err error) error {
 	if failed := (*fs.PathError)(nil); errors.As(err, &failed) {
 		return failed.Err
@@ -296,7 +297,7 @@ func reason(err error) error {
 	return err
 }
 
-// complete brings a file to disk, notes it for the record and closes it. Its name counts from the folder's
+// complete brings a file to disk, notes it for the record and closes it. name is relative to the folder's
 // directory.
 func (s *Folder) complete(name string, f *os.File, sum []byte) error {
 	synced := f.Sync()

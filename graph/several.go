@@ -9,8 +9,8 @@ import (
 	"weft/internal/refusal"
 )
 
-// Several graphs are stored as one, whose adjacency is block-diagonal: GraphOf says which graph a vertex
-// belongs to. What is computed along edges is then computed for each graph by itself.
+// Several graphs are stored as one with a block-diagonal adjacency. GraphOf says which graph a vertex belongs
+// to. Whatever is computed along edges is so computed for each graph by itself.
 
 const graphIDsFile = "graph_ids.npy" // int32, V: the graph of each vertex
 
@@ -34,8 +34,8 @@ func (g *Graph) checkGraphs(d depth) error {
 	return nil
 }
 
-// checkGraphs checks that no edge joins two graphs, of rows from first on. from and to have the graphs of the
-// sources and of the targets.
+// checkGraphs checks that no edge joins two graphs, in the rows from first on. from has the graphs of the
+// sources, to the graphs of the targets.
 func (r *Relation) checkGraphs(from, to []int32, first int) error {
 	for v := range r.rows() {
 		if err := checkOneGraph(from, to, first+v, r.Sources[r.Indptr[v]:r.Indptr[v+1]]); err != nil {
@@ -67,8 +67,8 @@ func (g *Graph) checkGraphIDs() error {
 	return nil
 }
 
-// checkOneGraph checks that the edges into vertex v come from its graph. from and to have the graphs of the
-// sources and of the targets.
+// checkOneGraph checks that the edges into vertex v come from its graph. from has the graphs of the sources,
+// to the graphs of the targets.
 func checkOneGraph(from, to []int32, v int, sources []int32) error {
 	for _, u := range sources {
 		if from[u] != to[v] {
@@ -108,7 +108,8 @@ func NumberGraphs(ids []int64) (graphOf []int32, graphs int, err error) {
 	return graphOf, len(distinct), nil
 }
 
-// ofVertices gives g the graphs of the vertices ids of from, numbered anew where some have no vertex left.
+// ofVertices gives g the graphs of the vertices ids of from. It numbers them anew if some have no vertex
+// left.
 func (g *Graph) ofVertices(from *Graph, ids []int32) {
 	was := from.Types[0].GraphOf
 	if was == nil {
@@ -133,11 +134,11 @@ func (g *Graph) ofVertices(from *Graph, ids []int32) {
 	g.Types[0].GraphOf = now
 }
 
-// Merge makes one block-diagonal graph of several, as dgl.batch and PyG's Batch do: the vertices of each
+// Merge makes one block-diagonal graph of several, as dgl.batch and PyG's Batch do. The vertices of each
 // graph follow those of the graph before, and GraphOf tells them apart. The graphs must have the same types,
-// relations and kinds of data, but for labels: vertices of a graph without labels have none. Classes are as
-// many as those of the graph that has most. Names of vertices stay if all graphs have some. Notes and
-// Warnings are those of all graphs, each once.
+// relations and kinds of data. Only labels may be missing: vertices of a graph without labels get none. The
+// classes are those of the graph with the most. Names of vertices stay if all graphs have names. Notes and
+// Warnings are collected from all graphs, each once.
 func Merge(graphs []*Graph) (*Graph, error) {
 	if len(graphs) == 0 {
 		return nil, refusal.Errorf("no graph to merge")

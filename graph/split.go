@@ -18,16 +18,16 @@ import (
 type SplitRule struct {
 	spec    string
 	kind    splitKind
-	percent [3]float64   // random, stratified and graphs: train, validation, test
+	percent [3]float64   // random, stratified and graphs: train, validation and test
 	parts   [3]splitPart // per-class: train, validation, test
-	column  string       // time and column: of the edges
+	column  string       // time and column: column of the edges
 	cuts    [2]string    // time: the first of validation, and the first of test
 }
 
 // splitPart is the size of a part of a split by the rule per-class.
 type splitPart struct {
-	vertices int  // 0: those that the other parts leave
-	inAll    bool // drawn from all classes together; otherwise so many of each
+	vertices int  // 0: the vertices that the other parts leave
+	inAll    bool // drawn from all classes together, not so many from each
 }
 
 type splitKind int
@@ -60,9 +60,9 @@ const MaxSplits = 1000
 //	                                 to before the second validate, and those from the second on test
 //	column:part                      by the words train, val or validation, and test
 //
-// A third count of per-class limits the test vertices, and = before the second or third makes it one of all
-// classes together, drawn from what those of each class leave: per-class=20,=500,=1000 is how the Planetoid
-// splits were drawn (Yang et al. 2016, arXiv:1603.08861).
+// A third count of per-class limits the test vertices. An = in front of the second or third count makes it a
+// count of all classes together, drawn from the vertices that the counts of each class leave.
+// per-class=20,=500,=1000 is the rule of the Planetoid splits (Yang et al. 2016, arXiv:1603.08861).
 func ParseSplit(spec string) (SplitRule, error) {
 	if spec == "given" {
 		return SplitRule{spec: spec, kind: splitGiven}, nil
@@ -142,10 +142,9 @@ func parsePerClass(spec string, parts []string) (SplitRule, error) {
 	return rule, nil
 }
 
-// MakeSplits replaces g.Splits by count splits made by the rule that spec names (see ParseSplit). Split k
-// depends on the graph's labels, the seed and k alone. The rule given keeps the splits that are there, all of
-// them, and allows no count but 1. A rule that the labels do not allow is refused by the name of its flag,
-// --split or --splits.
+// MakeSplits replaces g.Splits by count splits, made by the rule of spec (see ParseSplit). Split k depends
+// only on the graph's labels, the seed and k. The rule given keeps all existing splits, and allows no count
+// but 1. MakeSplits refuses a rule that does not fit the labels by the name of its flag, --split or --splits.
 func (g *Graph) MakeSplits(spec string, count int, seed uint64) error {
 	rule, err := ParseSplit(spec)
 	if err != nil {
@@ -206,7 +205,8 @@ func (g *Graph) MakeSplits(spec string, count int, seed uint64) error {
 	return nil
 }
 
-// stratify cuts the vertices of each class by the percentages, so that all parts have about as much of it.
+// stratify cuts the vertices of each class by the percentages, so that all parts have about the same share of
+// it.
 func (r *SplitRule) stratify(shuffled []int64, l *Labels) (s Split) {
 	ofClass := make([][]int64, l.Classes)
 	for _, v := range shuffled {
@@ -222,7 +222,7 @@ func (r *SplitRule) stratify(shuffled []int64, l *Labels) (s Split) {
 	return s
 }
 
-// splitGraphs gives whole graphs to the parts of a split, those with vertices among the labelled ones.
+// splitGraphs divides whole graphs, those with a labelled vertex, among the parts of a split.
 func (g *Graph) splitGraphs(rule SplitRule, labelled []int64, random *rand.Rand) (s Split, err error) {
 	if g.Types[0].GraphOf == nil {
 		return s, refusal.Errorf("--split %s: the store has one graph; give random:60/20/20",
@@ -257,7 +257,7 @@ func (g *Graph) splitGraphs(rule SplitRule, labelled []int64, random *rand.Rand)
 
 // divisible lists the vertices with a label, after checking that the rule can divide them.
 func (l *Labels) divisible(rule SplitRule) ([]int64, error) {
-	// There are as many classes, or rows, as vertices.
+	// The labels have a row or class for each vertex.
 	vertices := len(l.Class)
 	rows, columns := l.rows()
 	if rows != nil {
@@ -308,7 +308,7 @@ func (r *SplitRule) checkSizes(n int, things string) error {
 	return nil
 }
 
-// classSizes counts the vertices of each class, where they have one each.
+// classSizes counts the vertices of each class if a vertex has one class.
 func (l *Labels) classSizes(rule SplitRule) ([]int, error) {
 	if l.Class == nil {
 		return nil, refusal.Errorf("--split %s: a vertex has several labels, or values, hence no one class: give "+
@@ -412,9 +412,9 @@ func (r *SplitRule) needs() (each, inAll int) {
 	return each, inAll
 }
 
-// deal gives the first shuffled vertices of each class to the parts that count by class, in their order. The
-// rest is shuffled again, as small classes come late in it, for the parts that count in all and the one that
-// takes what is left.
+// deal gives the first shuffled vertices of each class, in their order, to the parts that count by class. It
+// then shuffles the rest again, as small classes come late in it. The parts that count in all, and the part
+// that takes the remainder, get these.
 func (r *SplitRule) deal(shuffled []int64, labels *Labels, random *rand.Rand) Split {
 	var s Split
 	lists := [...]*[]int64{&s.Train, &s.Val, &s.Test}

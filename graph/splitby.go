@@ -16,17 +16,17 @@ import (
 type SplitBy struct {
 	Column string        `json:"column"`
 	Kind   SplitByKind   `json:"kind"`
-	Order  columns.Order `json:"order,omitempty"` // of dates, as columns.Column has it
-	// Rule is time:… by which the splits are made; empty: by another rule.
+	Order  columns.Order `json:"order,omitempty"` // order of dates, as in columns.Column
+	// Rule is the rule time:… of the splits; empty: another rule made them.
 	Rule   string    `json:"rule,omitempty"`
-	Values []float64 `json:"-"` // of each edge; NaN: it is in no part
+	Values []float64 `json:"-"` // value of each edge; NaN: it is in no part
 }
 
 // SplitByKind says what the values are.
 type SplitByKind string
 
-// The kinds of values: seconds since 1970, numbers, or parts of a split, 0 for training, 1 for validation and
-// 2 for test.
+// The kinds of values are seconds since 1970, numbers, and parts of a split: 0 for training, 1 for
+// validation, 2 for test.
 const (
 	ByDate   SplitByKind = "date"
 	ByNumber SplitByKind = "number"
@@ -38,7 +38,7 @@ var partWords = map[string]float64{
 	"train": 0, "training": 0, "val": 1, "valid": 1, "validation": 1, "test": 2,
 }
 
-// Value reads a value of a column of that kind. order is that of dates.
+// Value reads a value of a column of that kind. order is the order of dates.
 func (k SplitByKind) Value(field []byte, order columns.Order) (x float64, ok bool) {
 	switch k {
 	case ByPart:
@@ -65,7 +65,7 @@ func (k SplitByKind) text(x float64) string {
 	return strings.TrimSuffix(at.Format("2006-01-02T15:04:05.999999999"), "T00:00:00")
 }
 
-// described is the column without its values.
+// described returns the column without its values.
 func (b *SplitBy) described() *SplitBy {
 	if b == nil {
 		return nil
@@ -73,7 +73,7 @@ func (b *SplitBy) described() *SplitBy {
 	return &SplitBy{Column: b.Column, Kind: b.Kind, Order: b.Order, Rule: b.Rule}
 }
 
-// check refuses values that so many edges cannot have.
+// check refuses values that do not fit so many edges.
 func (b *SplitBy) check(edges int) error {
 	switch {
 	case b == nil:
@@ -90,7 +90,7 @@ func (b *SplitBy) check(edges int) error {
 	return nil
 }
 
-// OfRows are the values of the edges with these numbers, a row for each; −1: NaN.
+// OfRows returns the values of the edges with these numbers, a row for each. The number −1 gets NaN.
 func (b *SplitBy) OfRows(numbers []int64) *SplitBy {
 	if b == nil {
 		return nil
@@ -148,7 +148,7 @@ func parseSplitBy(spec string) (rule SplitRule, found bool, err error) {
 		"or two numbers", spec, strings.Join(cuts, " and "))
 }
 
-// limits are the first values of validation and of test.
+// limits returns the first values of validation and of test.
 func (r *SplitRule) limits(kind SplitByKind) (at [2]float64, err error) {
 	for i, cut := range r.cuts {
 		x, ok := kind.Value([]byte(cut), "")
@@ -165,8 +165,8 @@ func (r *SplitRule) limits(kind SplitByKind) (at [2]float64, err error) {
 	return at, nil
 }
 
-// By is the column of the edges that the rule divides them by, without values and, unless it names their
-// parts, without a kind; of no name: there is none.
+// By returns the column of the edges that the rule divides them by. It has no values, and no kind unless it
+// names the edges' parts. Without a name there is no such column.
 func (r *SplitRule) By() SplitBy {
 	if r.kind == splitColumn {
 		return SplitBy{Column: r.column, Kind: ByPart}
@@ -174,8 +174,8 @@ func (r *SplitRule) By() SplitBy {
 	return SplitBy{Column: r.column}
 }
 
-// Trains returns what reports whether a value of a column of that kind is one of the training part. The rule
-// is one of By.
+// Trains returns a function that reports whether a value of a column of that kind is in the training part. By
+// has the rule's column.
 func (r *SplitRule) Trains(kind SplitByKind) (func(x float64) bool, error) {
 	if r.kind == splitColumn {
 		return func(x float64) bool { return x == 0 }, nil
@@ -184,8 +184,8 @@ func (r *SplitRule) Trains(kind SplitByKind) (func(x float64) bool, error) {
 	return func(x float64) bool { return x < limits[0] }, err
 }
 
-// Periods are the parts of all edges by the rule time:… of their splits, with a label and without: 0 for
-// those before the first of its values, 1 for those from then on, 2 for those from the second one on.
+// Periods returns the part of each edge, labelled or not, by the rule time:… of the splits: 0 before the
+// rule's first value, 1 from the first value on, 2 from the second on.
 func (l *EdgeLabels) Periods() ([]uint8, error) {
 	rule, err := ParseSplit(l.By.Rule)
 	if err != nil {
@@ -194,10 +194,10 @@ func (l *EdgeLabels) Periods() ([]uint8, error) {
 	return l.periods(&rule)
 }
 
-// outside is the part of an edge that is in none.
+// outside is the part of an edge in no part.
 const outside = 3
 
-// periods are the parts of all edges by a rule of By.
+// periods returns the parts of all edges by a rule with a column.
 func (l *EdgeLabels) periods(rule *SplitRule) ([]uint8, error) {
 	b, parts := l.By, rule.kind == splitColumn
 	if b == nil || b.Column != rule.column || parts != (b.Kind == ByPart) {
@@ -231,7 +231,7 @@ func (l *EdgeLabels) periods(rule *SplitRule) ([]uint8, error) {
 	return periods, nil
 }
 
-// splitBy divides the labelled edges by a rule of By.
+// splitBy divides the labelled edges by a rule with a column.
 func (l *EdgeLabels) splitBy(rule *SplitRule) (s Split, err error) {
 	periods, err := l.periods(rule)
 	if err != nil {

@@ -16,10 +16,10 @@ import (
 	"weft/internal/refusal"
 )
 
-// Open maps the graph store in dir into memory and checks it, so that nothing that is done with the graph
-// later can leave its arrays. It does not repeat the checks of values that were made when the store was
-// written, unless a file has changed since, by its size or time. A store that is damaged or inconsistent is
-// refused by file and reason. The arrays of the graph are read-only; Close gives them back.
+// Open maps the graph store in dir into memory and checks it, so that no later use of the graph can leave its
+// arrays. It does not repeat the checks of values that the writer made, unless the size or time of a file has
+// changed since. It refuses a damaged or inconsistent store by file and reason. The arrays of the graph are
+// read-only; Close gives them back.
 func Open(dir string) (*Graph, error) {
 	d, err := readDescription(dir)
 	if err != nil {
@@ -116,8 +116,8 @@ func (g *Graph) Guard(f func() error) error {
 	return guard(g.path, importAgain, f)
 }
 
-// Changed names a mapped file that is no longer the one that was opened, going by its size, its times and its
-// inode: what was read of the graph meanwhile may be wrong.
+// Changed names a mapped file that is no longer the one that was opened, by its size, times and inode. Values
+// that were read of the graph meanwhile may be wrong.
 func (g *Graph) Changed() error {
 	if g.mapped == nil {
 		return nil
@@ -136,9 +136,9 @@ func (g *Graph) Changed() error {
 	return nil
 }
 
-// guard runs f, which reads files mapped under path. Where such a file is cut or cannot be read any more, f
-// ends and guard returns an error that names the path; without it the program would die. It covers f's own
-// goroutine and Go code only.
+// guard runs f, which reads files mapped under path. If such a file is cut or cannot be read any more, f ends
+// and guard returns an error that names the path; without guard the program would die. guard covers only f's
+// own goroutine and Go code.
 func guard(path, wayOut string, f func() error) (err error) {
 	defer debug.SetPanicOnFault(debug.SetPanicOnFault(true))
 	defer func() {
@@ -274,7 +274,7 @@ func readSplits(m *mappings, dir string, files [3]string, d []SplitSizes) ([]Spl
 // mappings are the mapped arrays of a graph.
 type mappings struct {
 	arrays []*npy.Mapped
-	wayOut string // what to do where a file is damaged
+	wayOut string // way out if a file is damaged
 }
 
 func (m *mappings) close() error {
@@ -296,7 +296,7 @@ func (m *mappings) names(dir, file string, most int) ([]string, error) {
 	return names, nil
 }
 
-// unreadable says that a file that graph.json lists is missing, or else why it cannot be read.
+// unreadable returns the error that a file that graph.json lists is missing or cannot be read.
 func (m *mappings) unreadable(path string, err error) error {
 	if errors.Is(err, fs.ErrNotExist) {
 		return refusal.Damaged("%s: missing, though %s lists it; %s", path, descriptionFile, m.wayOut)

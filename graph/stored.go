@@ -6,7 +6,7 @@ import (
 	"weft/internal/npy"
 )
 
-// element is what the arrays of a store have.
+// element is an element type of a store's arrays.
 type element interface {
 	int64 | int32 | float32 | float64
 }
@@ -14,12 +14,12 @@ type element interface {
 // storedArray is an array of a store.
 type storedArray struct {
 	file  string
-	bytes func() int64 // in memory
+	bytes func() int64 // bytes in memory
 	write func(*Folder)
 	read  func(m *mappings, dir string) error
 }
 
-// in says that a slice is in a file, as an array of that shape.
+// in describes a slice that is stored in a file, as an array of that shape.
 func in[T element](file string, slice *[]T, shape ...int) storedArray {
 	return storedArray{
 		file:  file,

@@ -4,22 +4,22 @@ import (
 	"path/filepath"
 )
 
-// Summary is what there is to say about a graph in numbers.
+// Summary describes a graph in numbers.
 type Summary struct {
 	Provenance string `json:"provenance"`
-	Vertices   int    `json:"vertices"` // of all types, as all numbers here that name no type
-	// stored directed edges of all relations, with self loops and duplicates
+	Vertices   int    `json:"vertices"` // vertices of all types, as for all numbers here that name no type
+	// Edges are the stored directed edges of all relations, with self loops and duplicates.
 	Edges int64 `json:"edges"`
 	// Graphs is how many graphs are stored as one; 0: one.
 	Graphs int `json:"graphs,omitempty"`
-	// Types and Relations are those of a graph with several; features, classes, splits and unlabelled
-	// vertices are then those of the first type.
+	// Types and Relations describe a graph with several. Features, classes, splits and unlabelled vertices
+	// are then those of the first type.
 	Types     []TypeSummary     `json:"types,omitempty"`
 	Relations []RelationSummary `json:"relations,omitempty"`
 
 	InDegree       Degrees `json:"in_degree"`
 	OutDegree      Degrees `json:"out_degree"`
-	Isolated       int     `json:"isolated_vertices"` // neither in- nor out-edges
+	Isolated       int     `json:"isolated_vertices"` // without in- and out-edges
 	SelfLoops      int64   `json:"self_loops"`
 	DuplicateEdges int64   `json:"duplicate_edges"` // edges beyond the first between the same two vertices
 	// Symmetric says that reversing every edge gives the same edges, each as often as before. Weights are not
@@ -40,13 +40,14 @@ type Summary struct {
 	ValueColumns int `json:"value_columns,omitempty"`
 	Unlabelled   int `json:"unlabelled_vertices"`
 
-	// Arrays are the names of those that no model reads, in a graph of several types with their folder.
+	// Arrays are the names of arrays that no model reads. In a graph of several types a name includes its
+	// folder.
 	Arrays []string     `json:"arrays,omitempty"`
 	Metric string       `json:"metric"`
 	Splits []SplitSizes `json:"splits"`
 	// EdgeSplits are the edge splits of the relations that have some.
 	EdgeSplits []EdgeSplitSummary `json:"edge_splits,omitempty"`
-	// EdgeLabels are those of the relations whose edges have some.
+	// EdgeLabels describe the labelled edges of each relation that has some.
 	EdgeLabels []EdgeLabelsSummary `json:"edge_labels,omitempty"`
 }
 
@@ -66,7 +67,7 @@ type EdgeSplitSummary struct {
 	Relation string `json:"relation"` // SOURCE__NAME__TARGET
 	SplitSizes
 	Negatives NegativeForm `json:"negatives,omitempty"`
-	// of all edges together, or of each: see NegativeForm
+	// of all edges together, or of each edge: see NegativeForm
 	ValNegatives  int `json:"val_negatives,omitempty"`
 	TestNegatives int `json:"test_negatives,omitempty"`
 }

@@ -41,11 +41,11 @@ func (g *Graph) Induced(keep []bool) (*Graph, error) {
 	for k, u := range relation.Sources {
 		relation.Sources[k] = newID[u]
 	}
-	for i, v := range oldID { // the rows between kept ones are empty
+	for i, v := range oldID { // rows between kept ones are empty
 		relation.Indptr[i+1] = relation.Indptr[v+1]
 	}
 	relation.Indptr = relation.Indptr[:len(oldID)+1]
-	relation.Symmetric = r.Symmetric // an edge stays in both directions, or goes
+	relation.Symmetric = r.Symmetric // an edge and its reverse both stay or both go
 	if relation.EdgeSplit, err = r.EdgeSplit.relabelled(newID); err != nil {
 		return nil, err
 	}
@@ -81,7 +81,7 @@ func SplitsOf(splits []Split, ids []int32) (picked []Split) {
 	return picked
 }
 
-// rowsOf returns the places in rows of the vertices ids that are there. Both ascend.
+// rowsOf returns the places in rows of those vertices ids that rows has. Both ascend.
 func rowsOf(ids []int64, rows []int32) []int64 {
 	places := []int64{}
 	at := 0
@@ -109,7 +109,7 @@ func (g *Graph) with(relation Relation) *Graph {
 	return changed
 }
 
-// changed returns a copy to make changes in, which does not belong to a store.
+// changed returns a copy to change, which belongs to no store.
 func (g *Graph) changed() *Graph {
 	changed := g.Copy()
 	changed.path = ""
@@ -117,7 +117,7 @@ func (g *Graph) changed() *Graph {
 	return changed
 }
 
-// CheckOneType refuses a change that is none of graphs of several types or relations.
+// CheckOneType refuses a change that graphs of several types or relations do not allow.
 func (g *Graph) CheckOneType() error {
 	if !g.Typed() {
 		return nil

@@ -29,7 +29,7 @@ type labelled struct {
 	line  int64
 }
 
-// readLabels reads the tables. Without any there are no labels and no splits.
+// readLabels reads the tables. Without tables there are no labels and no splits.
 func (o *Options) readLabels(entities *names.Table) (labels graph.Labels, splits []graph.Split, err error) {
 	if o.Train == "" {
 		return labels, nil, nil
@@ -58,7 +58,7 @@ func (t *tables) read(path string, o *Options) (ids []int64, err error) {
 		Path: path, Text: "a table, its columns between tabs",
 		Line: "a row of a table", Longest: longest,
 	}
-	var columns []string // of the first line
+	var columns []string // names on the first line
 	var entity, label int
 	err = lines.Each(form, func(line []byte, number int64) error {
 		if columns == nil {
@@ -109,7 +109,7 @@ func column(columns []string, flag, name string) (int, error) {
 	return k, nil
 }
 
-// add takes in the label of an entity, at a line.
+// add adds the label of an entity, at a line.
 func (t *tables) add(entity, label []byte, at labelled) (vertex int32, err error) {
 	vertex, there := t.entities.Find(entity)
 	if !there {

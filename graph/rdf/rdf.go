@@ -1,7 +1,7 @@
-// Package rdf reads RDF graphs: triples of subject, predicate and object in N-Triples, plain or gzip, and the
-// tables that say which entity has which label, as those of AIFB and MUTAG (Ristoski et al. 2016,
+// Package rdf reads RDF graphs: triples of subject, predicate and object in N-Triples, plain or gzip. Tables
+// say which entity has which label, as for AIFB and MUTAG (Ristoski et al. 2016,
 // https://doi.org/10.1007/978-3-319-46547-0_20), on which R-GCN was published (Schlichtkrull et al. 2018,
-// arXiv:1703.06103). The command import rdf reads by it.
+// arXiv:1703.06103). The command import rdf calls it.
 package rdf
 
 import (
@@ -22,23 +22,23 @@ import (
 type Options struct {
 	// Paths are files of N-Triples, plain or gzip. A blank node belongs to its file.
 	Paths []string
-	// Train, Val and Test are tables of labelled entities: columns between tabs, the first line names them.
-	// All may be empty: the graph then has no labels. Val and Test may be.
+	// Train, Val and Test are tables of labelled entities: tabs between columns, names of the columns on the
+	// first line. Val and Test may be empty. All may be empty: the graph then has no labels.
 	Train, Val, Test string
-	// Entity and Label are the columns of the tables that count: an entity's name, and its class.
+	// Entity and Label are the names of two columns of the tables: an entity's name, and its class.
 	Entity, Label string
-	// Without are the IRIs of predicates whose triples are left out: those that give the label away.
+	// Without are the IRIs of predicates whose triples are left out, as they give the label away.
 	Without []string
 }
 
 // Read reads the graph. Subjects and objects are its vertices, of the one type entity, in the order of their
-// first appearance: IRIs, blank nodes and literals, which are one where text, language tag and datatype are.
-// Names are IRIs as they are; _:label for a blank node, and _:label#2 in the second file; a literal as
-// N-Triples has it. Each predicate is a relation from subjects to objects under its local name, and one back,
-// rev_ before it. A triple that stands twice is one edge.
+// first appearance. They are IRIs, blank nodes and literals; literals with the same text, language tag and
+// datatype are one. A vertex's name is the IRI; _:label for a blank node, and _:label#2 in the second file;
+// or the literal as N-Triples has it. Each predicate becomes two relations: one from subjects to objects
+// under its local name, and one back with rev_ in front. A triple that stands twice is one edge.
 //
 // Classes are the distinct labels in the order of their bytes. Complaints about a file are refusals that name
-// it, and its line.
+// it and the line.
 func Read(o Options) (*graph.Graph, error) {
 	if err := o.check(); err != nil {
 		return nil, err
@@ -93,10 +93,10 @@ func (o *Options) check() error {
 	return nil
 }
 
-// reader collects the triples of files. Its relations are their predicates.
+// reader collects the triples of files. Each predicate becomes a relation.
 type reader struct {
 	*names.Relations
-	without map[string]int64 // how many triples of a predicate were left out
+	without map[string]int64 // triples of each predicate that were left out
 	notes   []string
 }
 
@@ -143,8 +143,8 @@ func (r *reader) entity(name []byte, k int) (int32, error) {
 	return r.Entities.Number(name)
 }
 
-// checkWithout refuses a predicate to leave out that no triple has, as a mistyped one would leave the label
-// in the graph, and notes what was left out.
+// checkWithout notes the triples that were left out. It refuses a predicate that no triple has: a mistyped
+// one would leave the label in the graph.
 func (r *reader) checkWithout(o *Options) error {
 	for _, iri := range o.Without {
 		n := r.without[iri]
@@ -182,7 +182,7 @@ func (r *reader) relations() ([]graph.Relation, error) {
 	return all, nil
 }
 
-// compact leaves each edge once, and returns how many went.
+// compact keeps each edge once, and returns how many it removed.
 func compact(r *graph.Relation) int {
 	kept, begin := 0, int64(0)
 	for v := range len(r.Indptr) - 1 {
@@ -196,8 +196,9 @@ func compact(r *graph.Relation) int {
 	return gone
 }
 
-// localName returns what follows the last #, / or : within an IRI, about 100 bytes of it, with one
-// underscore for what is no letter, digit, dot or hyphen: it becomes a part of a file name.
+// localName returns the part of an IRI behind its last inner #, / or :, about 100 bytes at most. Other
+// characters than letters, digits, dots and hyphens become one underscore, as the name becomes part of a file
+// name.
 func localName(iri string) string {
 	const longest = 100
 	iri = strings.TrimRight(iri, "#/:")

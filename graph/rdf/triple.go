@@ -14,7 +14,7 @@ import (
 // however the file escapes it: no IRI begins with a quote or an underscore.
 type triple struct{ subject, predicate, object []byte }
 
-// Other languages for the same graphs are refused by name, with the way out.
+// These refuse other languages for the same graphs by name, with the way out.
 var (
 	errTurtle = errors.New("this is Turtle, and only N-Triples is read: convert the file, as with rapper " +
 		"-i turtle -o ntriples FILE (Debian: raptor2-utils), or riot of Apache Jena")
@@ -57,10 +57,10 @@ func (t *triple) parse(line []byte) (present bool, err error) {
 	return true, end(trim(rest))
 }
 
-// errKind says that no term of the kinds that may stand there begins.
+// errKind says that no term of the allowed kinds begins.
 var errKind = errors.New("no term begins")
 
-// explain says what is wrong with the term in that place. rest is the part of it that was not understood.
+// explain says what is wrong with the term at a place. rest is the part of it that was not understood.
 func explain(place string, rest []byte, err error) error {
 	switch {
 	case !errors.Is(err, errKind):
@@ -85,13 +85,13 @@ func explain(place string, rest []byte, err error) error {
 		rest, other[place])
 }
 
-// turtleTerm reports whether the text may begin with a term of Turtle that N-Triples does not have.
+// turtleTerm reports whether the text may begin with a term of Turtle that N-Triples lacks.
 func turtleTerm(text []byte) bool {
 	return bytes.IndexByte([]byte("@:[('+-"), text[0]) >= 0 || letter(text[0]) || digit(text[0])
 }
 
-// turtleSubject reports whether the text begins with what stands in Turtle where N-Triples has a subject: a
-// directive, a list, or a name with a prefix.
+// turtleSubject reports whether the text begins with a form of Turtle in the place of a subject: a directive,
+// a list, or a name with a prefix.
 func turtleSubject(text []byte) bool {
 	if bytes.IndexByte([]byte("@:[("), text[0]) >= 0 {
 		return true
@@ -121,8 +121,8 @@ func end(rest []byte) error {
 	return nil
 }
 
-// resource appends the name of an IRI or a blank node, and returns what follows it. On an error that is what
-// was not understood.
+// resource appends the name of an IRI or a blank node, and returns the text behind it. With an error it
+// returns the text that was not understood.
 func resource(name *[]byte, text []byte) (rest []byte, err error) {
 	if bytes.HasPrefix(text, []byte("_:")) {
 		return blank(name, text)
@@ -160,7 +160,7 @@ func iri(name *[]byte, text []byte) (rest []byte, err error) {
 	return text, fmt.Errorf("the IRI %.40q has no end", text)
 }
 
-// notInIRI reports whether N-Triples allows a character in no IRI.
+// notInIRI reports whether N-Triples forbids a character in IRIs.
 func notInIRI(r rune) bool {
 	switch r {
 	case '<', '>', '"', '{', '}', '|', '^', '`', '\\':
