@@ -8,7 +8,7 @@ import (
 	"weft/internal/memory"
 )
 
-// The bounds of the machine. Python's own pickler flushes lists and dicts every thousand items, so honest
+// maxStack bounds the machine. Python's own pickler flushes lists and dicts every thousand items, so honest
 // files stay far below.
 const maxStack = 1 << 20
 
@@ -20,17 +20,17 @@ const (
 	heldPerByte = 16
 )
 
-// What values take, in bytes. Those below 256, truth values and None take none beside their slot.
+// These are the bytes that values take. Numbers below 256, truth values and None take none beside their slot.
 const (
 	slotBytes   = 16  // an item, or an entry of the memo
 	numberBytes = 8   // a number
 	textBytes   = 16  // a text beside its characters
 	listBytes   = 24  // a tuple, list or dict beside its items
-	madeBytes   = 128 // an object, or what a function makes, as a tensor
+	madeBytes   = 128 // an object, or the result of a function, such as a tensor
 )
 
-// A step of so many bytes of a pickle makes values of at most growth times as much: an empty list is one byte
-// of a pickle and, as an item of a list that grows, sixty in memory.
+// A step that reads so many bytes makes values of at most growth times as many bytes. An empty list is one
+// byte of a pickle and, as an item of a growing list, sixty in memory.
 const (
 	stepBytes = 1 << 20
 	growth    = 64
@@ -81,12 +81,12 @@ type decoder struct {
 	stack []any // at most maxStack values
 	marks []int // heights of the stack, ascending
 	memo  []any // by number; missing where no value was remembered
-	held  int64 // bytes of the values that were made
+	held  int64 // bytes of the values so far
 
-	encoded int // bytes of the text that was encoded
+	encoded int // bytes of text that was encoded
 }
 
-// missing is the memo's entry of a number that was passed over.
+// missing is the memo's entry for a number that was passed over.
 type missing struct{}
 
 // hold counts bytes of a value that is about to be made.
@@ -161,7 +161,7 @@ func (d *decoder) pushNew(v any, bytes int, err error) error {
 	return d.push(v)
 }
 
-// floor is the height that the stack cannot be popped below: that of the last mark.
+// floor returns the height below which nothing can be popped: the last mark's.
 func (d *decoder) floor() int {
 	if len(d.marks) == 0 {
 		return 0
@@ -169,7 +169,7 @@ func (d *decoder) floor() int {
 	return d.marks[len(d.marks)-1]
 }
 
-// pop takes the last n values off the stack. They are valid until the next push.
+// pop takes the last n values off the stack. They stay valid until the next push.
 func (d *decoder) pop(n int) ([]any, error) {
 	if len(d.stack)-d.floor() < n {
 		return nil, errStack

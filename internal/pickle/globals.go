@@ -2,32 +2,33 @@ package pickle
 
 import "fmt"
 
-// Dialect is what the pickles of one program name beside numbers, NumPy's arrays and SciPy's matrices. Its
-// zero value names nothing else.
+// Dialect lists the globals of one program's pickles beside numbers, NumPy's arrays and SciPy's matrices. Its
+// zero value lists none.
 type Dialect struct {
 	// Globals maps each global's name, with its module, to what the global becomes: a Function, which the
 	// pickle may call; a Class, whose objects it may make; or any other value, which it may use unchanged.
 	Globals map[string]any
-	// Persistent is the value of a persistent id: of what lies outside the pickle. Nil where there is none.
+	// Persistent returns the value of a persistent id, which lies outside the pickle. nil: there are no such
+	// ids.
 	Persistent func(id any) (any, error)
 }
 
-// Function is a global that a pickle may call: it returns the value that it makes of its arguments.
+// Function is a global that a pickle may call: it returns a value made of its arguments.
 type Function func(args Tuple) (any, error)
 
-// Class is a global of which a pickle may make objects, by its name with the module's. Nothing of the class
-// itself runs.
+// Class is the name, with the module, of a class that a pickle may make objects of. No code of the class
+// runs.
 type Class string
 
-// Object is an object of a Class, or what a call of one returns: what the pickle made it of, and the state it
-// gave it afterwards, by default a dict of attributes.
+// Object is an object of a Class, or the result of a call of one. It has the arguments that made it and its
+// later state, by default a dict of attributes.
 type Object struct {
 	Class Class
 	Args  Tuple
 	State any
 }
 
-// plain is a global that is nothing but an argument of functions, or a class of this package's own.
+// plain is a global that is only an argument of functions, or a class of this package's own.
 type plain int
 
 const (
@@ -58,8 +59,8 @@ var globals = map[string]any{
 	"builtins.frozenset":                  Function(set),
 }
 
-// itemSizes are the item types an array may have. Objects ("O8") are not among them: they would be pickles
-// again.
+// itemSizes are the allowed item types of an array. Objects ("O8") are not among them: they would be further
+// pickles.
 var itemSizes = map[string]int{
 	"b1": 1, "i1": 1, "u1": 1, "i2": 2, "u2": 2, "f2": 2, "i4": 4, "u4": 4, "f4": 4,
 	"i8": 8, "u8": 8, "f8": 8,
@@ -84,8 +85,8 @@ func scalar(args Tuple) (any, error) {
 	return nil, fmt.Errorf("a scalar that is not a type and the bytes of one number")
 }
 
-// dtype is a NumPy dtype while the pickle builds it: BUILD adds the byte order to one that is already in the
-// memo.
+// dtype is a NumPy dtype that the pickle is building: BUILD adds the byte order to a dtype that the memo
+// already has.
 type dtype struct {
 	code  string // "f4"
 	order string // "<", ">", "=" or "|"
@@ -111,7 +112,7 @@ func orderedDict(args Tuple) (any, error) {
 	return &Dict{}, nil
 }
 
-// defaultDict makes a dict. What would make its missing values is never called.
+// defaultDict makes a dict. It never calls the function that would make missing values.
 func defaultDict(args Tuple) (any, error) {
 	if len(args) == 1 {
 		switch args[0].(type) {
@@ -126,7 +127,7 @@ func defaultDict(args Tuple) (any, error) {
 	return &Dict{}, nil
 }
 
-// set makes a list of the items of a set.
+// set makes a list of a set's items.
 func set(args Tuple) (any, error) {
 	if len(args) == 1 {
 		if items, ok := args[0].(*List); ok {
@@ -136,14 +137,14 @@ func set(args Tuple) (any, error) {
 	return nil, fmt.Errorf("set of something else than a list")
 }
 
-// call is REDUCE: the value that a global makes of its arguments.
+// call is REDUCE: it returns the value of a global for its arguments.
 func (d *decoder) call(global any, args Tuple) (any, error) {
 	switch g := global.(type) {
 	case Function:
 		return g(args)
 	case Class:
 		return &Object{Class: g, Args: args}, nil
-	// of a class whose objects are functions: what it returns is known by what it is called with
+	// A class whose objects are functions: the arguments identify the result.
 	case *Object:
 		return &Object{Class: g.Class, Args: args}, nil
 	case plain:
@@ -154,8 +155,9 @@ func (d *decoder) call(global any, args Tuple) (any, error) {
 	return nil, fmt.Errorf("the pickle calls something that is not a function")
 }
 
-// encode makes bytes of text, each of whose characters stands for one: so Python 3 writes bytes in protocols
-// before 3. Each text is encoded once, or a short pickle could make much of one.
+// encode makes bytes of a text whose characters each stand for one byte: Python 3 so writes bytes in
+// protocols before 3. It encodes each text once, as a short pickle could otherwise make very many bytes of
+// one text.
 func (d *decoder) encode(args Tuple) (any, error) {
 	if len(args) != 2 || args[1] != "latin1" {
 		return nil, fmt.Errorf("bytes in an encoding that is not latin1")
@@ -178,7 +180,7 @@ func (d *decoder) encode(args Tuple) (any, error) {
 	return string(bytes), nil
 }
 
-// create is NEWOBJ: an object of a class, without a state.
+// create is NEWOBJ: it makes an object of a class, without a state.
 func create(_ *decoder, class any, args Tuple) (any, error) {
 	switch c := class.(type) {
 	case Class:
@@ -213,7 +215,7 @@ func build(object, state any) error {
 	case *Object:
 		o.State = state
 		return nil
-	case *Dict: // attributes beside the items, which nothing reads
+	case *Dict: // attributes beside the items, which nobody reads
 		return nil
 	}
 	return fmt.Errorf("state for a value that takes none")

@@ -1,11 +1,11 @@
 // Package pickle reads the Python pickles that graphs are published in: lists and dicts of numbers, NumPy
-// arrays and SciPy sparse matrices, and what a Dialect adds to them. A pickle is a program; this reader runs
-// no part of it that could name anything outside a short allow-list of globals, and builds plain Go values
+// arrays, SciPy sparse matrices, and the globals of a Dialect. A pickle is a program. This reader runs only
+// the parts that name globals of a short allow-list, and builds only plain Go values.
 // only.
 //
-// Reading is iterative and linear in the input: every length is checked against the bytes that are left, the
+// Reading is iterative and linear in the input. Every length is checked against the bytes that are left. The
 // stack and the memo are bounded, and values that the memo repeats are shared, never copied. A reader of the
-// result must keep that in mind: a short pickle may name one long list many times, or a list inside itself.
+// result must know that a short pickle may name one long list many times, or a list inside itself.
 package pickle
 
 import (
@@ -54,8 +54,8 @@ type Array struct {
 	Data    string
 }
 
-// Numbers gives the array to NumPy's own file format, whose reader knows every element type and order: what a
-// pickle keeps of an array is what the header and the data of a .npy file are.
+// Numbers returns the array as NumPy's own file format has it, by a reader that knows every element type and
+// order: a pickled array has just the header and the data of a .npy file.
 func (a *Array) Numbers() (*npy.Array, error) {
 	r, size, err := a.Open()
 	if err != nil {
@@ -69,8 +69,8 @@ func (a *Array) Open() (r io.Reader, size int64, err error) {
 	return npy.Header{Descr: a.Dtype, Fortran: a.Fortran, Shape: a.Shape}.Stream(strings.NewReader(a.Data))
 }
 
-// CSR is a SciPy matrix of compressed sparse rows as the pickle gives it: that the three arrays agree is for
-// the caller to check.
+// CSR is a SciPy matrix of compressed sparse rows, as the pickle gives it. The caller must check that the
+// three arrays agree.
 type CSR struct {
 	Rows, Columns         int
 	Indptr, Indices, Data *Array
@@ -109,8 +109,8 @@ func (a *Array) build(state any) error {
 	return nil
 }
 
-// maxAttributes bounds the attributes of one object: SciPy writes seven, and a state that the memo repeats is
-// searched each time.
+// maxAttributes bounds the attributes of one object: SciPy writes seven, and a repeated state is searched
+// each time.
 const maxAttributes = 64
 
 // build takes the matrix's attributes.

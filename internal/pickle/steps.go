@@ -93,7 +93,7 @@ func protocol(d *decoder) error {
 	return err
 }
 
-// frame passes over how many of the next bytes are read at once.
+// frame skips the length of a frame, the bytes that Python reads at once.
 func frame(d *decoder) error {
 	_, err := d.take(8)
 	return err
@@ -134,7 +134,7 @@ func small(d *decoder) error {
 	return d.pushNew(v, 0, err)
 }
 
-// number pushes a number that is read.
+// number pushes a number that read returns.
 func number(read func(*decoder) (any, error)) step {
 	return func(d *decoder) error {
 		v, err := read(d)
@@ -166,7 +166,7 @@ func integerOrTruth(s string) (any, error) {
 	return integer(s)
 }
 
-// notNumber is the error of a number that is none. The line it stands on may be of any length.
+// notNumber is the error for a line that is no number. It quotes the start of it: a line may have any length.
 func notNumber(err error) error {
 	var number *strconv.NumError
 	if errors.As(err, &number) {
@@ -188,7 +188,7 @@ func binaryFloat(d *decoder) (any, error) {
 	return math.Float64frombits(binary.BigEndian.Uint64(b)), nil
 }
 
-// long reads an integer in two's complement behind the number of its bytes, which has so many bytes itself.
+// long reads an integer in two's complement. The number of its bytes stands before it, in width bytes.
 func long(width int) func(*decoder) (any, error) {
 	return func(d *decoder) (any, error) {
 		n, err := d.uint(width)
@@ -206,7 +206,7 @@ func long(width int) func(*decoder) (any, error) {
 	}
 }
 
-// text pushes a text that is read.
+// text pushes a text that read returns.
 func text(read func(*decoder) (string, error)) step {
 	return func(d *decoder) error {
 		v, err := read(d)
@@ -225,7 +225,7 @@ func quoted(parse func(line string) (string, error)) func(*decoder) (string, err
 	}
 }
 
-// counted reads a text behind the number of its bytes, which has so many bytes itself.
+// counted reads a text. The number of its bytes stands before it, in width bytes.
 func counted(width int) func(*decoder) (string, error) {
 	return func(d *decoder) (string, error) {
 		n, err := d.uint(width)
@@ -240,9 +240,9 @@ func counted(width int) func(*decoder) (string, error) {
 	}
 }
 
-// needText asks for the memory of a text that is more than a step's.
+// needText asks for the memory of a text that takes more than a step may.
 func needText[T string | []byte](text T) error {
-	const copies = 2 // with one without escapes
+	const copies = 2 // the text and its form without escapes
 	if len(text) < stepBytes {
 		return nil
 	}
@@ -324,7 +324,7 @@ func (d *Dict) set(pairs []any) error {
 	return nil
 }
 
-// inDigits reads the number of an entry of the memo from a line, and inBytes from so many bytes.
+// inDigits reads the number of an entry of the memo from a line. inBytes reads it from so many bytes.
 func inDigits(d *decoder) (int64, error) {
 	s, err := d.line()
 	if err != nil {
@@ -366,7 +366,7 @@ func put(number func(*decoder) (int64, error)) step {
 		if id < 0 || id > math.MaxUint32 {
 			return fmt.Errorf("memo entry %d: its number has more than 32 bits", id)
 		}
-		if more := int(id) + 1 - len(d.memo); more > 0 { // one, from a pickler
+		if more := int(id) + 1 - len(d.memo); more > 0 { // one, if a pickler wrote the file
 			if err := d.hold(slotBytes * more); err != nil {
 				return err
 			}
@@ -387,7 +387,7 @@ func (name UnknownError) Error() string {
 		string(name))
 }
 
-// global pushes what a name stands for: the allow-list is applied here.
+// global pushes the value of a global's name. It applies the allow-list.
 func global(named func(*decoder) (module, name string, err error)) step {
 	return func(d *decoder) error {
 		module, name, err := named(d)
@@ -426,7 +426,7 @@ func twoValues(d *decoder) (module, name string, err error) {
 	return module, name, nil
 }
 
-// object pushes what is made of a global and its arguments.
+// object pushes the object that made makes of a global and its arguments.
 func object(made func(d *decoder, global any, args Tuple) (any, error)) step {
 	return func(d *decoder) error {
 		values, err := d.pop(2)
@@ -445,7 +445,7 @@ func object(made func(d *decoder, global any, args Tuple) (any, error)) step {
 	}
 }
 
-// buildTop gives the last but one value its state, the last value.
+// buildTop gives the second last value its state, the last value.
 func buildTop(d *decoder) error {
 	values, err := d.pop(2)
 	if err != nil {
@@ -454,7 +454,7 @@ func buildTop(d *decoder) error {
 	return d.pushNew(values[0], 0, build(values[0], values[1]))
 }
 
-// persistent pushes what an id stands for.
+// persistent pushes the value of a persistent id.
 func persistent(d *decoder) error {
 	id, err := d.pop(1)
 	if err != nil {

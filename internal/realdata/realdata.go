@@ -1,5 +1,5 @@
-// Package realdata leads tests to the published graphs on this machine. The graphs are no part of the
-// repository: a test that needs them skips where they are not.
+// Package realdata leads tests to the published graphs on this machine. The graphs are not in the repository:
+// a test that needs a missing one skips.
 package realdata
 
 import (
@@ -8,8 +8,8 @@ import (
 	"testing"
 )
 
-// Folder is the folder of the published graphs: the one that the environment names by WEFT_TEST_DATA, else
-// ../shared/data beside the repository.
+// Folder returns the folder of the published graphs: WEFT_TEST_DATA of the environment, else ../shared/data
+// beside the repository.
 func Folder(t testing.TB) string {
 	t.Helper()
 	folder := os.Getenv("WEFT_TEST_DATA")
@@ -22,7 +22,7 @@ func Folder(t testing.TB) string {
 	return folder
 }
 
-// File is the path of a file below the folder.
+// File returns the path of a file below the folder.
 func File(t testing.TB, elements ...string) string {
 	t.Helper()
 	path := filepath.Join(Folder(t), filepath.Join(elements...))
@@ -32,7 +32,7 @@ func File(t testing.TB, elements ...string) string {
 	return path
 }
 
-// repository is the folder that holds go.mod, found by walking up from where the test runs.
+// repository returns the folder of go.mod, above the folder where the test runs.
 func repository(t testing.TB) string {
 	t.Helper()
 	folder, err := os.Getwd()

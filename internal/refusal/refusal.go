@@ -1,6 +1,7 @@
-// Package refusal marks the errors that are the request's fault: a bad setting, a damaged file, an impossible
-// mesh. The command answers them with exit status 2; every other error means that the work itself failed,
-// status 1. It also tells damaged files apart, and marks what an error is about.
+// Package refusal marks errors that are the request's fault: a bad setting, a damaged file, an impossible
+// mesh. The command answers them with exit status 2. Any other error means that the work itself failed, with
+// status 1. The package also tells damaged files apart, and marks the subject of an error. All packages that
+// read users' input call it.
 package refusal
 
 import (
@@ -10,8 +11,8 @@ import (
 	"strings"
 )
 
-// A refusal quotes input, which may be of any length: its text has little more than so many bytes. A longer
-// text keeps its beginning, which names the file or setting, and its end, which has the way out.
+// These bound a refusal's text, which may quote input of any length. A longer text keeps its beginning, which
+// names the file or setting, and its end, which has the way out.
 const (
 	firstBytes = 1400
 	lastBytes  = 600
@@ -26,7 +27,7 @@ func (r refused) Error() string {
 	if len(text) <= firstBytes+lastBytes {
 		return text
 	}
-	// A character that is cut in two is left out.
+	// This leaves out a character that is cut in two.
 	return strings.ToValidUTF8(text[:firstBytes]+"[…]"+text[len(text)-lastBytes:], "")
 }
 
@@ -37,7 +38,7 @@ func Errorf(format string, args ...any) error {
 	return refused{fmt.Errorf(format, args...)}
 }
 
-// List lists names in a message: the first of them, so many at most, and how many more there are.
+// List joins the first names for a message, and says how many more than most there are.
 func List(names []string, most int) string {
 	if more := len(names) - most; more > 0 {
 		names = append(slices.Clone(names[:most]), fmt.Sprintf("and %d more", more))
@@ -45,7 +46,7 @@ func List(names []string, most int) string {
 	return strings.Join(names, ", ")
 }
 
-// In is a refusal of what is in a file, whose name it puts before the error. No error stays none.
+// In returns a refusal of the contents of a file, with the file's name in front of the error. nil stays nil.
 func In(path string, err error) error {
 	if err == nil {
 		return nil
@@ -53,8 +54,8 @@ func In(path string, err error) error {
 	return Errorf("%s: %w", path, err)
 }
 
-// Advise adds a way out to a refusal. It is no way out of any other error, such as too many open files, which
-// stays as it is.
+// Advise adds a way out to a refusal. It returns any other error, such as too many open files, unchanged: the
+// way out would not help.
 func Advise(err error, wayOut string) error {
 	if !Is(err) {
 		return err
@@ -77,17 +78,18 @@ func (d damage) Unwrap() error { return d.error }
 // written, or contradict each other or the files beside it. It wraps errors as Errorf does.
 func Damaged(format string, args ...any) error { return damage{Errorf(format, args...)} }
 
-// IsDamaged reports whether err, or an error it wraps, is of a file that is not whole.
+// IsDamaged reports whether err, or an error it wraps, is about a file that is not whole.
 func IsDamaged(err error) bool { return errors.As(err, new(damage)) }
 
-// Subject is what an error is about without its name, which whoever prints the error may put in front.
+// Subject is the subject of an error, without a name. The code that prints the error may put the name in
+// front.
 type Subject string
 
 // The subjects of errors.
 const (
 	Graph   Subject = "graph"
 	Weights Subject = "weights"
-	Columns Subject = "columns" // of tables, which are not those asked for, or known
+	Columns Subject = "columns" // columns of tables, other than those asked for or known
 )
 
 type about struct {
@@ -97,16 +99,16 @@ type about struct {
 
 func (a about) Unwrap() error { return a.error }
 
-// Errorf is a refusal that is about the subject.
+// Errorf returns a refusal about the subject.
 func (s Subject) Errorf(format string, args ...any) error { return s.Of(Errorf(format, args...)) }
 
-// Of makes an error one that is about the subject.
+// Of marks an error as about the subject.
 func (s Subject) Of(err error) error { return about{err, s} }
 
 // In reports whether err is about the subject.
 func (s Subject) In(err error) bool { return SubjectOf(err) == s }
 
-// SubjectOf is what err is about, "" where it does not say.
+// SubjectOf returns the subject of err, "" if it has none.
 func SubjectOf(err error) Subject {
 	var a about
 	errors.As(err, &a)

@@ -1,5 +1,5 @@
-// Package regular opens regular files only. To open a named pipe is to wait for somebody to write to it,
-// perhaps for ever. All that reads files of users opens them by it.
+// Package regular opens regular files only. Opening a named pipe waits for a writer, perhaps for ever. All
+// readers of users' files call it.
 package regular
 
 import (
@@ -19,8 +19,8 @@ import (
 	"weft/internal/refusal"
 )
 
-// Open opens the regular file of that name for reading, and returns its size. What is not there, or is
-// something else, is refused by name.
+// Open opens the regular file of that name for reading, and returns its size. It refuses anything else by
+// name, and a missing file.
 func Open(path string) (f *os.File, size int64, err error) {
 	return open(path, path, os.Stat, os.Open)
 }
@@ -53,7 +53,7 @@ func open(path, name string, stat func(string) (fs.FileInfo, error),
 		if errors.As(err, &pathError) {
 			err = pathError.Err
 		}
-		if errors.Is(err, unix.EMFILE) || errors.Is(err, unix.ENFILE) { // the file has no part in it
+		if errors.Is(err, unix.EMFILE) || errors.Is(err, unix.ENFILE) { // the file is not at fault
 			return nil, 0, fmt.Errorf("%s: %w; allow this process more (ulimit -n)", path, err)
 		}
 		return nil, 0, refusal.Errorf("%s: %w", path, err)
@@ -61,7 +61,7 @@ func open(path, name string, stat func(string) (fs.FileInfo, error),
 	return f, info.Size(), nil
 }
 
-// ReadFile reads the regular file of that name. One that exceeds the memory is refused.
+// ReadFile reads the regular file of that name. It refuses a file that exceeds the memory.
 func ReadFile(path string) ([]byte, error) {
 	f, size, err := Open(path)
 	if err != nil {
@@ -71,7 +71,7 @@ func ReadFile(path string) ([]byte, error) {
 	if err := memory.Need(size); err != nil {
 		return nil, fmt.Errorf("%s: %w", path, err)
 	}
-	content := bytes.NewBuffer(make([]byte, 0, size+bytes.MinRead)) // the end is found without growing
+	content := bytes.NewBuffer(make([]byte, 0, size+bytes.MinRead)) // room to find the end without growing
 	_, err = content.ReadFrom(f)
 	return content.Bytes(), err
 }

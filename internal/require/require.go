@@ -17,7 +17,7 @@ func (e ending) Error(args ...any) {
 	e.Fatal(args...)
 }
 
-// NoError ends a test, with what went wrong if anything did.
+// NoError ends a test if there is an error, and reports it.
 func NoError(t ender, err error, about ...any) {
 	t.Helper()
 	assert.NoError(ending{t}, err, about...)

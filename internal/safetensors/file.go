@@ -59,12 +59,12 @@ func (f *File) Shapes() iter.Seq2[string, []int] {
 	}
 }
 
-// Floats reads values of an F32 tensor, from the given one on, until to is full.
+// Floats reads consecutive values of an F32 tensor from value from on, until to is full.
 func (f *File) Floats(name string, from int, to []float32) error {
 	return f.read(name, "F32", from, len(to), func(at int, t Tensor) { copy(to[at:], t.Float32) })
 }
 
-// BFloat16s reads a BF16 tensor, until to is full.
+// BFloat16s reads the first values of a BF16 tensor, until to is full.
 func (f *File) BFloat16s(name string, to []uint16) error {
 	return f.read(name, "BF16", 0, len(to), func(at int, t Tensor) {
 		for i, x := range t.Float32 {
@@ -87,7 +87,7 @@ func (f *File) Ints(name string) (all []int64, err error) {
 	return all, err
 }
 
-// read calls use with each batch of n values, from the given one on.
+// read calls use with each batch of n values, from value from on.
 func (f *File) read(name, dtype string, from, n int, use func(at int, t Tensor)) error {
 	e, found := f.entries[name]
 	size := sizes[dtype]

@@ -37,11 +37,11 @@ const (
 type Tensor struct {
 	Shape    []int
 	Float32  []float32
-	BFloat16 []uint16 // only to write; read are these as Float32
+	BFloat16 []uint16 // only to write; Read gives these as Float32
 	Int64    []int64
 }
 
-// dtype is the element type that the tensor is written as.
+// dtype returns the element type in which the tensor is written.
 func (t Tensor) dtype() string {
 	switch {
 	case t.Int64 != nil:
@@ -74,7 +74,7 @@ func ReadFile(path string) (tensors map[string]Tensor, metadata map[string]strin
 	if err == nil {
 		return tensors, metadata, nil
 	}
-	// A header's length may be the first bytes of another kind of file: a file that can be read is none.
+	// A header's length may be the first bytes of another kind of file. A valid file has no such beginning.
 	if kind := foreign.Of(f); kind != foreign.Unknown {
 		return nil, nil, kind.Refuse(path, "what safetensors.torch.save_file writes")
 	}
@@ -91,8 +91,8 @@ func Read(r io.Reader, size int64) (map[string]Tensor, map[string]string, error)
 	return tensors, metadata, err
 }
 
-// ReadStream reads a file from a stream. It takes no more of the stream than one byte behind what the header
-// lists. It refuses more than there is memory for.
+// ReadStream reads a file from a stream. It takes at most one byte behind the bytes that the header lists. It
+// refuses a file that exceeds the memory.
 func ReadStream(r io.Reader) (map[string]Tensor, map[string]string, error) {
 	entries, metadata, _, err := readHeader(r, math.MaxInt64)
 	if errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) {
@@ -105,7 +105,7 @@ func ReadStream(r io.Reader) (map[string]Tensor, map[string]string, error) {
 	for _, e := range entries {
 		listed = max(listed, min(e.Offsets[1], math.MaxInt64/2))
 	}
-	if err := memory.Need(2 * listed); err != nil { // the bytes and the tensors
+	if err := memory.Need(2 * listed); err != nil { // for the bytes and the tensors
 		return nil, nil, err
 	}
 	data, err := io.ReadAll(io.LimitReader(r, listed+1))
@@ -211,8 +211,8 @@ func readHeader(r io.Reader,
 	return entries, metadata, size - 8 - int64(length), nil
 }
 
-// checkKeys refuses an object that has a key twice, in the JSON value that comes next: the format forbids it,
-// as readers differ in which of the two counts.
+// checkKeys refuses an object that has a key twice, in the next JSON value. The format forbids it, as readers
+// differ in the one that counts.
 func checkKeys(d *json.Decoder) error {
 	start, err := d.Token()
 	if err != nil || start != json.Delim('{') && start != json.Delim('[') {
@@ -239,8 +239,8 @@ func checkKeys(d *json.Decoder) error {
 	return err
 }
 
-// byOffset orders names as their data lies in the file; empty tensors before the one that starts where they
-// do.
+// byOffset orders names as their data lies in the file. Empty tensors come before the tensor that starts at
+// the same place.
 func byOffset(entries map[string]entry) func(a, b string) int {
 	return func(a, b string) int {
 		x, y := entries[a].Offsets, entries[b].Offsets
@@ -248,7 +248,7 @@ func byOffset(entries map[string]entry) func(a, b string) int {
 	}
 }
 
-// bytes is the number of bytes that the shape and the element type ask for.
+// bytes returns the number of bytes for the shape and the element type.
 func (e entry) bytes() (int64, error) {
 	size, ok := sizes[e.Dtype]
 	if !ok {
@@ -299,9 +299,9 @@ func decode(e entry, b []byte) Tensor {
 	return t
 }
 
-// Write writes the tensors, as I64 where Int64 is not nil, as BF16 where BFloat16 is not nil, and else as
-// F32, and the metadata where there is any. The order is the reference library's: I64 before F32 before
-// BF16, then by name. Tensors that make no file are an error, before anything is written.
+// Write writes the tensors, and the metadata if there is any. A tensor is I64 if Int64 is not nil, BF16 if
+// BFloat16 is not nil, else F32. The order is the reference library's: I64 before F32 before BF16, then by
+// name. If the tensors make no valid file, Write returns an error before it writes anything.
 func Write(w io.Writer, tensors map[string]Tensor, metadata map[string]string) error {
 	names := slices.SortedFunc(maps.Keys(tensors), func(a, b string) int {
 		return cmp.Or(cmp.Compare(tensors[b].dtype(), tensors[a].dtype()), cmp.Compare(a, b))

@@ -1,4 +1,4 @@
-// Package suggest finds the word that was meant by a mistyped one: a command, a flag, a value, a key of a
+// Package suggest finds the word that a mistyped one probably means: a command, a flag, a value, a key of a
 // configuration file or the name of a dataset. Refusals of a word call it.
 package suggest
 
@@ -8,9 +8,9 @@ import (
 	"strings"
 )
 
-// Nearest is the word that typed was probably meant to be, "" where none is close. The letters that are
-// missing, too many, wrong or in the wrong order, capitals aside, may be a third of those typed; of three
-// letters or more the beginning of a word is enough. A word of another library leads to its Synonym.
+// Nearest returns the word that typed probably means, "" if none is close. A third of the typed letters may
+// be missing, too many, wrong or out of order; capitals do not count. If typed has three letters or more, the
+// beginning of a word is enough. A word of another library leads to its Synonym.
 func Nearest(typed string, words []string) string {
 	if word := Synonym(typed, words); word != "" {
 		return word
@@ -31,7 +31,7 @@ func Nearest(typed string, words []string) string {
 	return nearest
 }
 
-// OneOf is the way out of an unknown word: the one that was meant, or else all that there are.
+// OneOf returns the way out of an unknown word: the word that was meant, or else all words.
 func OneOf(typed string, words []string) string {
 	if near := Nearest(typed, words); near != "" {
 		said := "did you mean " + near + "?"
@@ -43,8 +43,8 @@ func OneOf(typed string, words []string) string {
 	return "it is one of " + strings.Join(words, ", ")
 }
 
-// Like are the words that share a part with the typed one, capitals aside, as weight-decay does with
-// decay-rate; nil: none does. Parts stand between hyphens or underscores.
+// Like returns the words that share a part with the typed one, capitals aside, as weight-decay does with
+// decay-rate; nil: none does. Hyphens and underscores divide a word into parts.
 func Like(typed string, words []string) (like []string) {
 	parts := func(word string) []string {
 		return strings.FieldsFunc(strings.ToLower(word), func(r rune) bool { return r == '-' || r == '_' })

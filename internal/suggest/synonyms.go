@@ -5,7 +5,7 @@ import (
 	"strings"
 )
 
-// synonyms are words of PyG, DGL, OGB and PyTorch for values that have another name here, by that name. They
+// synonyms are words of PyG, DGL, OGB and PyTorch for values with another name here, by the name here. They
 // are in small letters, without hyphens, underscores, blanks, and "conv" at the end.
 var synonyms = map[string]string{
 	// models
@@ -49,7 +49,7 @@ var synonyms = map[string]string{
 	"bf16": "bfloat16 half fp16 float16",
 }
 
-// Synonym is the word that stands here for one of another library, "" where none of the words does.
+// Synonym returns the word here for a word of another library, "" if there is none among words.
 func Synonym(typed string, words []string) string {
 	plain := plain(typed)
 	short := strings.TrimSuffix(plain, "conv")
@@ -62,22 +62,21 @@ func Synonym(typed string, words []string) string {
 	return ""
 }
 
-// remarks say more about the value that stands for a word of another library, by that word.
+// remarks add to the value that replaces a word of another library, by that word.
 var remarks = map[string]string{
 	"regression":     "it learns values where the labels are numbers with a fraction",
 	"noderegression": "it learns values where the labels are numbers with a fraction",
 }
 
-// plain is a word in small letters, without hyphens, underscores and blanks.
+// plain returns a word in small letters, without hyphens, underscores and blanks.
 func plain(word string) string {
 	return strings.NewReplacer("-", "", "_", "", " ", "").Replace(strings.ToLower(word))
 }
 
-// Other says what there is for words of other programs: rows of a sentence, and the words with blanks between
-// them.
+// Other has answers to words of other programs: rows of a sentence, and the words for it with blanks between.
 type Other [][2]string
 
-// For is the sentence for a word, whatever its capitals, hyphens and underscores; "" where there is none.
+// For returns the sentence for a word, "" if there is none. Capitals, hyphens and underscores do not count.
 func (o Other) For(word string) string {
 	for _, row := range o {
 		for other := range strings.FieldsSeq(row[1]) {

@@ -81,7 +81,7 @@ func (w *Writer) Write(now time.Time, step int, scalars ...Scalar) error {
 		summary))
 }
 
-// record appends a TFRecord by one write: the length, its checksum, the data and its checksum.
+// record appends a TFRecord in one write: the length, its checksum, the data and its checksum.
 func (w *Writer) record(data []byte) error {
 	framed := binary.LittleEndian.AppendUint64(nil, uint64(len(data)))
 	framed = binary.LittleEndian.AppendUint32(framed, masked(framed))

@@ -10,11 +10,11 @@ import (
 // dtype is the element type of a storage or tensor.
 type dtype struct {
 	name string // as PyTorch spells it
-	code string // NumPy's, without the byte order; of a float that NumPy lacks that of the float32 it becomes
+	code string // NumPy's, without the byte order; "f4" for a float that NumPy lacks
 	size int    // bytes per element
 }
 
-// widens reports whether elements become float32, as NumPy has no such type.
+// widens reports whether elements become float32, because NumPy lacks their type.
 func (d dtype) widens() bool { return d.code == "f4" && d.size < 4 }
 
 type typeAndStorage struct {
@@ -22,7 +22,8 @@ type typeAndStorage struct {
 	storage string
 }
 
-// The types of PyTorch, and the names of their storages. Those since PyTorch 2.1 have none of their own.
+// These are the types of PyTorch and the names of their storages. Types since PyTorch 2.1 have no storage
+// name.
 var dtypes = []typeAndStorage{
 	{dtype{"float32", "f4", 4}, "FloatStorage"},
 	{dtype{"float64", "f8", 8}, "DoubleStorage"},
@@ -83,7 +84,7 @@ func size(args pickle.Tuple) (any, error) {
 	return nil, errors.New("torch.Size of something else than a tuple")
 }
 
-// layout makes a layout, which is its name.
+// layout makes a layout, whose value is its name.
 func layout(args pickle.Tuple) (any, error) {
 	if len(args) == 1 {
 		if name, ok := args[0].(string); ok {
@@ -126,9 +127,8 @@ func (f *File) persistent(id any) (any, error) {
 	return window{s, kind.dtype, elements}, nil
 }
 
-// rebuildOfClass makes the tensor that an object of a class of tensors holds, of (function, class, arguments
-// of the function, attributes). A class that wraps a tensor, as PyTorch Geometric's EdgeIndex, has it in
-// _data.
+// rebuildOfClass makes the tensor in an object of a class of tensors, from (function, class, arguments of the
+// function, attributes). A class that wraps a tensor, as PyTorch Geometric's EdgeIndex, has it in _data.
 func rebuildOfClass(args pickle.Tuple) (any, error) {
 	if len(args) != 4 {
 		return nil, errTensor
@@ -165,11 +165,10 @@ func rebuildOfClass(args pickle.Tuple) (any, error) {
 // maxAttributes bounds the attributes of one tensor.
 const maxAttributes = 64
 
-// wrapper is a tensor without elements of its own: another is among its attributes.
+// wrapper is a tensor without elements of its own: its attributes have another tensor.
 type wrapper struct{}
 
-// rebuildWrapper makes a wrapper of (class, dtype, size, stride, …), which say what the other tensor says
-// too.
+// rebuildWrapper makes a wrapper from (class, dtype, size, stride, …). The other tensor has these, too.
 func rebuildWrapper(pickle.Tuple) (any, error) { return wrapper{}, nil }
 
 // rebuildParameter makes a tensor of (tensor, gradient, hooks) or (tensor, gradient, hooks, attributes).

@@ -20,11 +20,11 @@ import (
 type storage struct {
 	file    *File
 	key     string
-	bytes   uint64            // what the archive says of the entry
-	section *io.SectionReader // nil before the first tensor was read
+	bytes   uint64            // size of the entry, as the archive says
+	section *io.SectionReader // nil until the first tensor is read
 }
 
-// open returns the storage's bytes. It refuses a file that lacks some.
+// open returns the storage's bytes. It refuses a file that lacks some of them.
 func (s *storage) open() (*io.SectionReader, error) {
 	if s.section == nil {
 		if err := s.file.charge(s.bytes); err != nil {
@@ -70,7 +70,7 @@ const (
 	CSC Layout = "torch.sparse_csc" // bounds of the columns; rows; values
 )
 
-// Sparse is a sparse tensor as the pickle gives it: that its parts agree is for the caller to check.
+// Sparse is a sparse tensor as the pickle gives it. The caller must check that its parts agree.
 type Sparse struct {
 	Layout Layout
 	Shape  []int
@@ -82,8 +82,8 @@ const maxDimensions = 8
 
 var errTensor = errors.New("a tensor that is not (storage, offset, size, stride)")
 
-// rebuildTyped makes a tensor of (storage, offset, size, stride, gradient, hooks, dtype, …): of a type whose
-// storages are plain bytes.
+// rebuildTyped makes a tensor of (storage, offset, size, stride, gradient, hooks, dtype, …). The storage has
+// plain bytes; dtype is the tensor's type.
 func rebuildTyped(args pickle.Tuple) (any, error) {
 	if len(args) < 7 {
 		return nil, errTensor
@@ -154,8 +154,8 @@ func sizes(dims pickle.Tuple) ([]int, error) {
 	return shape, nil
 }
 
-// end is the element behind the last; the largest number where it cannot be counted, and the offset where
-// there is no element.
+// end returns the element behind the last: the largest number if it cannot be counted, and the offset if
+// there are no elements.
 func (t *Tensor) end() uint64 {
 	last := uint64(t.offset)
 	for k, n := range t.Shape {
@@ -184,7 +184,7 @@ func (t *Tensor) contiguous() bool {
 	return true
 }
 
-// Dense is what lies in a file as an array: a *Tensor, or a *pickle.Array of NumPy.
+// Dense is a part of a file that is an array: a *Tensor, or a *pickle.Array of NumPy.
 type Dense interface {
 	// Open returns it as a .npy file, and its size in bytes.
 	Open() (r io.Reader, size int64, err error)
@@ -199,8 +199,8 @@ func Array(d Dense) (*npy.Array, error) {
 	return npy.Read(r, size)
 }
 
-// Open returns the tensor as a .npy file, and its size in bytes. Rows are read when they are needed, if they
-// lie in the file one behind the other.
+// Open returns the tensor as a .npy file, and its size in bytes. If rows lie in the file one behind the
+// other, they are read when they are needed.
 func (t *Tensor) Open() (r io.Reader, size int64, err error) {
 	if err := t.charge(); err != nil {
 		return nil, 0, err
@@ -208,11 +208,11 @@ func (t *Tensor) Open() (r io.Reader, size int64, err error) {
 	return t.open()
 }
 
-// InBlocks reports whether OpenInBlocks reads no more of the tensor than is asked for: its rows, or its
+// InBlocks reports whether OpenInBlocks reads only the blocks that are asked for: the tensor's rows, or its
 // columns, lie in the file one behind the other.
 func (t *Tensor) InBlocks() bool { return t.contiguous() || t.transposed().contiguous() }
 
-// OpenInBlocks is Open, but that a tensor whose columns lie one behind the other is a .npy file in Fortran
+// OpenInBlocks is Open, except that a tensor whose columns lie one behind the other is a .npy file in Fortran
 // order. again says that the tensor was opened before, and that its bytes are counted.
 func (t *Tensor) OpenInBlocks(again bool) (r io.Reader, size int64, err error) {
 	if !again {
@@ -265,7 +265,7 @@ func (t *Tensor) charge() error {
 	return nil
 }
 
-// section returns the bytes of a tensor whose elements lie one behind the other, as float32 where NumPy lacks
+// section returns the bytes of a tensor whose elements lie one behind the other, as float32 if NumPy lacks
 // their type.
 func (t *Tensor) section() (io.Reader, error) {
 	n, bytes, err := t.elements()
@@ -326,7 +326,7 @@ type widened struct {
 	tensor *Tensor
 	from   io.Reader
 	block  [1 << 15]byte // a multiple of an element
-	left   []byte        // of float32
+	left   []byte        // bytes of float32 still to be read
 }
 
 func (w *widened) Read(b []byte) (int, error) {

@@ -28,7 +28,7 @@ const WayOut = `docs/formats.md, "pyg: files of PyTorch Geometric", has the line
 
 // File is an open file of torch.save.
 type File struct {
-	// Value is what was saved: a value of a pickle in which tensors are *Tensor and *Sparse.
+	// Value is the saved value: a value of a pickle in which tensors are *Tensor and *Sparse.
 	Value any
 	Size  int64 // of the file, in bytes
 
@@ -37,17 +37,17 @@ type File struct {
 	folder   string // of the archive's entries
 	big      bool   // numbers have their most significant byte first
 	entries  map[string]*zip.File
-	storages map[string]*storage // those that were named, by key
+	storages map[string]*storage // storages that were named, by key
 	readable uint64              // bytes of tensors that may still be read
 }
 
-// repeats bounds how often the bytes of a file may be read: a short pickle can name the same storage any
-// number of times.
+// repeats bounds how often the bytes of a file may be read: a short pickle can name the same storage many
+// times.
 const repeats = 8
 
-// Open reads the pickle of a file, which may make objects of the classes besides PyTorch's tensors; the
-// tensors are read when they are asked for, until Close. What the file is damaged by, or names beside these
-// classes, is refused.
+// Open reads the pickle of a file. It may make objects of the given classes, besides PyTorch's tensors.
+// Tensors are read when they are asked for, until Close. Open refuses a damaged file, and one that names
+// other classes.
 func Open(path string, classes ...pickle.Class) (*File, error) {
 	file, size, err := regular.Open(path)
 	if err != nil {
@@ -134,7 +134,7 @@ func (f *File) decode(classes []pickle.Class) error {
 	return err
 }
 
-// content is the whole content of an entry, whose checksum holds.
+// content returns the whole content of an entry. Its checksum must hold.
 func (f *File) content(name string) ([]byte, error) {
 	entry, err := f.bytes(name)
 	if err != nil {
@@ -150,13 +150,13 @@ func (f *File) content(name string) ([]byte, error) {
 	return content, nil
 }
 
-// bytes are those of an entry, all of which are in the file. Their checksum holds.
+// bytes returns the bytes of an entry. All must be in the file, and their checksum must hold.
 func (f *File) bytes(name string) (*io.SectionReader, error) {
 	entry := f.entries[f.folder+"/"+name]
 	if entry == nil {
 		return nil, fmt.Errorf("has no entry %.80q: fetch or save it again", name)
 	}
-	// PyTorch compresses nothing: a tensor is to be found at its place.
+	// PyTorch compresses nothing: a tensor lies at its place in the file.
 	if entry.Method != zip.Store || entry.UncompressedSize64 != entry.CompressedSize64 ||
 		entry.UncompressedSize64 > math.MaxInt64 {
 		return nil, fmt.Errorf("entry %.80q is compressed, as torch.save leaves none: save it again", name)

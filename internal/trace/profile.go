@@ -7,27 +7,27 @@ import (
 	"time"
 )
 
-// Profile adds up the time of a worker in one epoch, by layer and by what the worker does, and keeps the
-// memory that it holds over that epoch. At each moment of the training pass it counts one thing: a kernel, if
-// one runs; else the start of a message, with its copy; else the main work, which waits or does something
-// else. So the times are those of the pass, and no moment counts twice. Ranks that one worker holds share a
-// Profile. A nil one does nothing.
+// Profile adds up the time of a worker in one epoch, by layer and by what the worker does. It also keeps the
+// memory that the worker holds over the epoch. At each moment of the training pass it counts one thing: a
+// kernel, if one runs; else the start of a message, with its copy; else the main work, which waits or does
+// something else. So the times add up to the pass, and no moment counts twice. Ranks that one worker holds
+// share a Profile. A nil Profile does nothing.
 type Profile struct {
 	clock func() time.Duration
 	on    atomic.Bool // between the Begin and the End of an epoch
 
-	ranks int // that share it
+	ranks int // ranks that share it
 
 	mu             sync.Mutex
-	epoch          int // the last one that began; 0: none
-	passed, ended  int // ranks that have ended its training pass, and the epoch
+	epoch          int // the epoch that began last; 0: none
+	passed, ended  int // ranks that have ended the epoch's training pass, and the epoch
 	start, last    time.Duration
 	timing         bool  // the training pass is under way
 	current        *work // the rank that was at work last
 	open           []activity
 	started        int // activities so far
 	times          map[int]*Times
-	seconds        time.Duration // of the training pass
+	seconds        time.Duration // duration of the training pass
 	paths          map[int]string
 	samples        []Sample
 	stride, merged int // how many samples one stands for, and how many the last one has so far
@@ -52,9 +52,9 @@ type Part uint8
 
 // The parts of an epoch.
 const (
-	Other      Part = iota // of the training pass: loss, optimizer, checks
-	Forward                // of a layer
-	Backward               // of a layer
+	Other      Part = iota // loss, optimizer and checks of the training pass
+	Forward                // a layer's forward pass
+	Backward               // a layer's backward pass
 	Evaluation             // after the training pass
 )
 
@@ -66,26 +66,26 @@ func (p Part) String() string {
 // NoLayer is the layer of work outside all layers.
 const NoLayer = -1
 
-// Times are where the time of a worker went, in a layer or outside of all.
+// Times say where the time of a worker went, in a layer or outside all layers.
 type Times struct {
 	Forward, Backward, Other time.Duration // kernels, and all other work
 	Communication            time.Duration // messages on their way out or in, while no kernel runs
-	Wait                     time.Duration // for other workers, while no kernel runs
+	Wait                     time.Duration // waiting for other workers, while no kernel runs
 }
 
-// Sum is their sum.
+// Sum returns the sum of the times.
 func (t Times) Sum() time.Duration {
 	return t.Forward + t.Backward + t.Other + t.Communication + t.Wait
 }
 
-// Sample is the memory of a worker from a moment of the epoch on or, of several moments that follow each
-// other, the most.
+// Sample is the memory of a worker from a moment of the epoch on. If it stands for several consecutive
+// moments, it has the most of them.
 type Sample struct {
-	Time    time.Duration // of the first moment, since the epoch began
-	Layer   int           // of the main work
+	Time    time.Duration // time of the first moment, from the epoch's beginning
+	Layer   int           // layer of the main work
 	Part    Part
 	Kinds   []int64 // bytes
-	Counted int64   // what a peak is the largest of
+	Counted int64   // the bytes that a peak is the largest of
 }
 
 // mostSamples is how many samples of an epoch are kept.
@@ -96,7 +96,7 @@ func NewProfile(clock func() time.Duration, ranks int) *Profile {
 	return &Profile{clock: clock, ranks: ranks, paths: map[int]string{}}
 }
 
-// Begin begins an epoch for a rank. The first of its worker that does forgets the epoch before.
+// Begin begins an epoch for a rank. The first rank of its worker to do so forgets the epoch before.
 func (p *Profile) Begin(epoch int) (first bool) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -139,8 +139,8 @@ func (p *Profile) End(epoch int) (last bool) {
 	return true
 }
 
-// Memory takes a sample of the worker's memory: so many bytes of each kind, of which a peak counts a part. If
-// the epoch has many samples, several that follow each other become one.
+// Memory takes a sample of the worker's memory: so many bytes of each kind, and the bytes that count for a
+// peak. If the epoch has many samples, several consecutive ones become one.
 func (p *Profile) Memory(kinds []int64, counted int64) {
 	if p == nil || !p.on.Load() {
 		return
@@ -174,7 +174,7 @@ func (p *Profile) Memory(kinds []int64, counted int64) {
 	p.merged = 1
 }
 
-// with is the most of a sample and the next one.
+// with returns the most of a sample and the next one.
 func (s Sample) with(next Sample) Sample {
 	if next.Counted <= s.Counted {
 		return s
@@ -183,8 +183,8 @@ func (s Sample) with(next Sample) Sample {
 	return next
 }
 
-// Epoch returns what an epoch that has ended took: its number, the time of its training pass, the times in
-// each layer, and the samples of memory.
+// Epoch returns an epoch that has ended: its number, the time of its training pass, the times in each layer,
+// and the samples of memory.
 func (p *Profile) Epoch() (epoch int, pass time.Duration, byLayer map[int]*Times, memory []Sample) {
 	if p == nil {
 		return 0, 0, nil, nil
@@ -194,7 +194,7 @@ func (p *Profile) Epoch() (epoch int, pass time.Duration, byLayer map[int]*Times
 	return p.epoch, p.seconds, p.times, p.samples
 }
 
-// Path is the module path that the rank was at in a layer, such as propagation; "": it was at none.
+// Path returns the module path that the rank was at in a layer, such as propagation; "": none.
 func (p *Profile) Path(layer int) string {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -228,7 +228,7 @@ func (p *Profile) advance() {
 	p.last = now
 }
 
-// doing is what the worker does now, and in which layer.
+// doing returns what the worker does now, and in which layer.
 func (p *Profile) doing() (at work, kind Category) {
 	at = work{layer: NoLayer}
 	if p.current != nil {
@@ -252,7 +252,7 @@ func (p *Profile) doing() (at work, kind Category) {
 	return at, kind
 }
 
-// begin begins a span of a rank. number is 0 where it does not count: the main work hides waits beside it.
+// begin begins a span of a rank. number is 0 if the span does not count: the main work hides waits beside it.
 func (p *Profile) begin(of *work, c Category, main bool) (number int) {
 	switch {
 	case p == nil || !p.on.Load():
@@ -281,7 +281,7 @@ func (p *Profile) end(number int) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	i := slices.IndexFunc(p.open, func(a activity) bool { return a.number == number })
-	if i < 0 { // of an epoch before
+	if i < 0 { // a span of an earlier epoch
 		return
 	}
 	p.advance()
@@ -303,7 +303,7 @@ func (p *Profile) moves(of *work, layer int, part Part) {
 	p.current = of
 }
 
-// at says which module the rank is at. The first one of a layer names it.
+// at says which module the rank is at. The first module of a layer names it.
 func (p *Profile) at(of *work, module string) {
 	if p == nil || !p.on.Load() || module == "" {
 		return

@@ -17,7 +17,7 @@ import (
 // Most is how many spans of an epoch a Recorder usually keeps: some 20 MB.
 const Most = 1 << 17
 
-// Recorder keeps the first spans of one epoch of a worker, and adds up a Profile. Any goroutine may use it.
+// Recorder keeps the first spans of one epoch of a worker, and feeds a Profile. Any goroutine may use it.
 type Recorder struct {
 	clock   func() time.Duration
 	most    int
@@ -49,7 +49,7 @@ func New(clock func() time.Duration, most int, p *Profile) *Recorder {
 // Traces reports whether the Recorder keeps spans.
 func (r *Recorder) Traces() bool { return r != nil && r.most > 0 }
 
-// Profile is what the Recorder adds up; nil: nothing.
+// Profile returns the Profile that the Recorder feeds; nil: none.
 func (r *Recorder) Profile() *Profile {
 	if r == nil {
 		return nil
@@ -62,7 +62,7 @@ func (r *Recorder) off() bool {
 	return !r.Traces() && (r.profile == nil || !r.profile.on.Load())
 }
 
-// Clock is a clock that all workers of this process share.
+// Clock reads a clock that all workers of this process share.
 func Clock() time.Duration { return time.Since(started) }
 
 var started = time.Now()
@@ -113,8 +113,8 @@ func (r *Recorder) Work() *Track {
 	return r.work
 }
 
-// Kernel begins a span of a kernel on the given shape and number of edges, on a track of the kernels. Its
-// module and chunk are those of the main work.
+// Kernel begins a span of a kernel on the given shape and number of edges, on a track of the kernels. It has
+// the module and chunk of the main work.
 func (r *Recorder) Kernel(name string, shape Shape, entries int) Span {
 	if r.off() {
 		return Span{}
@@ -131,12 +131,12 @@ func (r *Recorder) Kernel(name string, shape Shape, entries int) Span {
 	return s
 }
 
-// Rest begins a span of a matrix that leaves to rest on disk, or comes back.
+// Rest begins a span of a matrix that moves to disk, or back.
 func (r *Recorder) Rest(name string, bytes int64) Span {
 	return r.moved(Event{Category: Disk, Name: name, Args: Args{Bytes: bytes}}, diskLanes)
 }
 
-// Beside is Copy beside a device's kernels.
+// Beside is Copy for a copy that runs beside a device's kernels.
 func (r *Recorder) Beside(name string, s Shape, bytes int64, caller string) Span {
 	return r.moved(Event{
 		Category: Copy, Name: name, Args: Args{Bytes: bytes, Shape: s, Caller: caller},
@@ -203,7 +203,7 @@ type Track struct {
 // Off reports whether nothing is recorded now.
 func (t *Track) Off() bool { return t == nil || t.recorder.off() }
 
-// Layer says that the main work is in a part of a layer from now on, or outside of all in NoLayer.
+// Layer says that the main work is in a part of a layer from now on, or, with NoLayer, outside all layers.
 func (t *Track) Layer(layer int, part Part) {
 	if !t.Off() {
 		t.recorder.profile.moves(&t.recorder.place, layer, part)
@@ -217,7 +217,7 @@ func (t *Track) Begin(c Category, name string, a Args) Span {
 	}
 	t.recorder.mu.Lock()
 	defer t.recorder.mu.Unlock()
-	if a.Chunk == 0 && c != Start && c != Wait { // their message may be of another chunk
+	if a.Chunk == 0 && c != Start && c != Wait { // the message of a Start or Wait may have another chunk
 		a.Chunk = t.chunk
 	}
 	return t.recorder.begin(Event{Lane: t.lane, Category: c, Name: name, Args: a})
@@ -234,7 +234,7 @@ func (t *Track) Chunk(i Index) {
 	t.chunk = i
 }
 
-// Beside is the track of a goroutine beside this one, until its Leave.
+// Beside returns the track of a goroutine beside this one, until its Leave.
 func (t *Track) Beside() *Track {
 	if t == nil {
 		return nil
@@ -270,7 +270,7 @@ type Span struct {
 	recorder *Recorder
 	epoch    int
 	index    int // among the events; below 0: it is none of them
-	activity int // of the Profile
+	activity int // its number in the Profile
 }
 
 // Recorded reports whether its time counts.

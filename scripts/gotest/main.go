@@ -1,8 +1,8 @@
-// Command gotest runs go test with its arguments, prints what go test prints, and at the end a line for each
-// test that was skipped, with its reason: go test itself shows these only among the output of all tests.
+// Command gotest runs go test with its arguments and prints the output. At the end it prints a line for each
+// skipped test, with the reason: go test itself shows these only among the output of all tests.
 //
-// Where the environment has WEFT_MAY_SKIP, a skipped test fails unless a line of that is a part of what is
-// printed about it.
+// If the environment has WEFT_MAY_SKIP, a skipped test fails unless a line of the variable is a part of the
+// test's output.
 package main
 
 import (
@@ -41,8 +41,8 @@ func main() {
 	}
 }
 
-// inMemory has tests keep their files in memory, where they take less processor time than on a disk, if it
-// has room for them and may hold programs. What go itself builds stays where it was.
+// inMemory makes tests keep their files in memory, which takes less processor time than a disk, if it has
+// room for them and may hold programs. go's own builds stay in their place.
 func inMemory() []string {
 	const memory, enough = "/dev/shm", 4 << 30
 	var room unix.Statfs_t
@@ -53,7 +53,7 @@ func inMemory() []string {
 	return []string{"GOTMPDIR=" + os.TempDir(), "TMPDIR=" + memory}
 }
 
-// refuse is an error with the lines about skipped tests of which no line of may is a part.
+// refuse returns an error with the lines about skipped tests in which no line of may occurs.
 func refuse(skipped []string, may string) error {
 	refused := slices.DeleteFunc(slices.Clone(skipped), func(test string) bool {
 		return slices.ContainsFunc(strings.FieldsFunc(may, func(r rune) bool { return r == '\n' }),
@@ -70,7 +70,7 @@ type event struct {
 	Action, Package, Test, Output string
 }
 
-// report prints what happened in each package, and at last the tests that were skipped, which it returns.
+// report prints what happened in each package, and at last the skipped tests. It returns these.
 func report(w io.Writer, events io.Reader) (skipped []string, err error) {
 	output := map[[2]string]string{} // by package and test
 	for decoder := json.NewDecoder(events); ; {
@@ -91,7 +91,7 @@ func report(w io.Writer, events io.Reader) (skipped []string, err error) {
 			text = output[of]
 			delete(output, of)
 			switch {
-			case e.Test == "" && e.Action == "fail": // perhaps in the middle of tests, which have no end
+			case e.Test == "" && e.Action == "fail": // perhaps within tests, which then lack an end
 				for _, of := range slices.SortedFunc(maps.Keys(output),
 					func(a, b [2]string) int { return strings.Compare(a[1], b[1]) }) {
 					if of[0] == e.Package {
@@ -99,7 +99,7 @@ func report(w io.Writer, events io.Reader) (skipped []string, err error) {
 						delete(output, of)
 					}
 				}
-			case e.Test == "": // its last line: ok, and how long it took; or that there are no tests
+			case e.Test == "": // the package's last line: ok and its time, or that there are no tests
 				text = text[1+strings.LastIndex(strings.TrimSuffix(text, "\n"), "\n"):]
 			case e.Action == "skip":
 				skipped = append(skipped, fmt.Sprintf("skipped: %s %s: %s", e.Package, e.Test, reason(text)))
@@ -120,7 +120,7 @@ func report(w io.Writer, events io.Reader) (skipped []string, err error) {
 	return skipped, nil
 }
 
-// reason is what a skipped test logged, on one line, without the lines of go test itself.
+// reason returns the log of a skipped test, on one line, without the lines of go test itself.
 func reason(output string) string {
 	var said []string
 	for line := range strings.Lines(output) {

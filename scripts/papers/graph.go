@@ -22,28 +22,29 @@ type shape struct {
 	name             string // of the folder in OGB's layout
 	vertices, edges  int    // edges as stored, each in one direction
 	columns, classes int
-	train, val, test int // labelled vertices
+	train, val, test int // numbers of labelled vertices
 }
 
-// papers100M is ogbn-papers100M (Hu et al. 2020, arXiv:2005.00687). igbMedium is the homogeneous graph of
-// that size of the Illinois Graph Benchmark (Khatua et al. 2023, arXiv:2302.13522), with the 19 classes, and
+// papers100M is ogbn-papers100M (Hu et al. 2020, arXiv:2005.00687). igbMedium is the homogeneous medium graph
+// of the Illinois Graph Benchmark (Khatua et al. 2023, arXiv:2302.13522), with 19 classes and the split of
+// its loader.
 // with the split of its loader.
 var (
 	papers100M = shape{"ogbn_papers100M", 111_059_956, 1_615_685_872, 128, 172, 1_207_179, 125_265, 214_338}
 	igbMedium  = shape{"igb_medium", 10_000_000, 120_077_694, 1024, 19, 6_000_000, 2_000_000, 2_000_000}
 )
 
-// What a generated graph is like. A vertex is a paper, and each area consists of fields.
+// These describe a generated graph. A vertex is a paper, and each area consists of fields.
 const (
 	areas     = 172
 	fieldSize = 2000 // vertices of a field, about
-	signal    = 0.25 // standard deviation of the classes' centres; that of the noise around them is 1
+	signal    = 0.25 // standard deviation of the classes' centres; that of the noise is 1
 )
 
-// levels says how near the papers are that a paper cites: that share of them is in the same of so many parts
-// of equal size, and the others are in the same field. The parts of a level are parts of those before. These
-// shares make 4, 8 and 16 partitions of the shape papers100M with 0.6, 1.5 and 1.9 halo rows for each vertex.
-// Published for ogbn-papers100M are 0.52, 1.13 and 2.02 (NeutronTask, VLDB 2025).
+// levels says how near cited papers are: that share of them is in the same of so many equal parts, and the
+// others are in the same field. The parts of a level divide the parts of the level before. These shares give
+// 4, 8 and 16 partitions of papers100M 0.6, 1.5 and 1.9 halo rows for each vertex. Published for
+// ogbn-papers100M are 0.52, 1.13 and 2.02 (NeutronTask, VLDB 2025).
 var levels = []struct {
 	parts int
 	share float64
@@ -51,13 +52,13 @@ var levels = []struct {
 
 // generated is a graph with the shape of a share of a published one. It is a pure function of both.
 //
-// Vertices lie at positions, where those of a class and of a field are neighbours. Ids are a permutation of
-// these, so that they tell nothing.
+// Vertices lie at positions. The vertices of a class, and of a field, are neighbours. Ids are a permutation
+// of the positions, so that they tell nothing.
 type generated struct {
-	shape                  // of the share, but for columns and classes
+	shape                  // the share's shape, with all columns and classes
 	fields         int     // a multiple of areas
-	ids, positions []int32 // of each position, and of each id
-	rank           []int32 // of each id, in another random order, of which the first have labels
+	ids, positions []int32 // id at each position, and position of each id
+	rank           []int32 // place of each id in another random order; the first places have labels
 }
 
 // generate makes the graph of a share, without its edges and features, which write draws.
@@ -66,7 +67,7 @@ func (s shape) generate(share float64) *generated {
 	p := &generated{shape: s}
 	p.vertices, p.edges = max(2*areas, of(s.vertices)), of(s.edges)
 	p.train, p.val = of(s.train), of(s.val)
-	p.test = min(of(s.test), p.vertices-p.train-p.val) // where all have labels, each is rounded
+	p.test = min(of(s.test), p.vertices-p.train-p.val) // if all have labels, each number is rounded
 	p.fields = areas * max(1, p.vertices/areas/fieldSize)
 	p.ids, p.rank = permutation(p.vertices, 1), permutation(p.vertices, 2)
 	p.positions = make([]int32, p.vertices)
@@ -89,7 +90,8 @@ func permutation(n int, seed uint64) []int32 {
 // class returns the class of a vertex.
 func (p *generated) class(id int) int { return p.part(uint64(p.positions[id]), p.classes) }
 
-// part returns in which of n equal ranges a position lies: the one that within begins at or before it.
+// part returns the number of the one of n equal ranges that has a position: the range whose begin, by within,
+// is the last at or before it.
 func (p *generated) part(x uint64, n int) int { return int(((x+1)*uint64(n) - 1) / uint64(p.vertices)) }
 
 // within returns the positions of part k of n.
@@ -112,7 +114,7 @@ func (p *generated) cited(x uint64, r *rand.Rand) uint64 {
 	from, to := p.within(p.part(x, parts), parts)
 	n := to - from
 	u := r.Float64()
-	const prime = 4_294_967_291 // that no field, area and whole have the same most cited papers
+	const prime = 4_294_967_291 // makes the most cited of field, area and whole differ
 	return from + uint64(u*u*float64(n))*(prime%n)%n
 }
 
@@ -127,7 +129,7 @@ func (p *generated) edge(r *rand.Rand) (source, target uint64) {
 
 func (p *generated) known() int { return p.train + p.val + p.test }
 
-// label returns the label of a vertex. NaN is none.
+// label returns the label of a vertex, NaN if it has none.
 func (p *generated) label(id int) float32 {
 	if int(p.rank[id]) >= p.known() {
 		return float32(math.NaN())
@@ -178,7 +180,7 @@ func (p *generated) arrays(z *zip.Writer) error {
 		array(z, "num_nodes_list", func(int) int64 { return int64(p.vertices) }, 1),
 		array(z, "num_edges_list", func(int) int64 { return int64(p.edges) }, 1),
 		array(z, "edge_index", func(k int) int64 {
-			if k == p.edges { // the targets of the same edges
+			if k == p.edges { // now the targets of the same edges
 				edges = rand.New(rand.NewPCG(1, 0))
 			}
 			source, target := p.edge(edges)

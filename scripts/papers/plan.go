@@ -11,13 +11,14 @@ import (
 	"weft/train/setting"
 )
 
-// planned is a run that is planned from counts: of a graph in equal partitions, one for each worker, with
-// equal halos. The plan is that of `weft train --show-plan`.
+// planned is a run that is planned from counts, as if by `weft train --show-plan`. The graph has equal
+// partitions with equal halos, one for each worker.
 type planned struct {
-	Settings map[string]string `json:"settings"` // of train, by name
+	Settings map[string]string `json:"settings"` // settings of train, by name
 	counts
 
-	// The plan: what a worker needs, and what all send in a later epoch, without those of weights.
+	// These are the plan: the bytes that a worker needs, and the bytes that all send in a later epoch,
+	// without weights.
 	TensorBytes int64 `json:"tensor_bytes"`
 	GraphBytes  int64 `json:"graph_bytes"`
 	SentBytes   int64 `json:"sent_bytes"`
@@ -28,8 +29,8 @@ type counts struct {
 	Workers  int     `json:"workers"`
 	Vertices int     `json:"vertices"`
 	Edges    int64   `json:"edges"`     // each in both directions
-	CutShare float64 `json:"cut_share"` // of the edges: between partitions
-	HaloRows float64 `json:"halo_rows"` // of all partitions together, for each vertex
+	CutShare float64 `json:"cut_share"` // share of the edges between partitions
+	HaloRows float64 `json:"halo_rows"` // all partitions' halo rows, divided by the vertices
 }
 
 // planAll plans for all cases.
@@ -62,7 +63,7 @@ func (p *planned) plan(ctx context.Context) error {
 	return nil
 }
 
-// alike has as large a share of the labels of ogbn-papers100M as of its vertices.
+// alike returns counts that have ogbn-papers100M's share of labels among the vertices.
 func (c *counts) alike() *planner.Alike {
 	part := func(n int) int { return int(int64(n) * int64(c.Vertices) / int64(papers100M.vertices)) }
 	return &planner.Alike{

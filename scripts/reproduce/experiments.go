@@ -23,7 +23,7 @@ type splits int
 const (
 	given  splits = iota // the split as given
 	stored               // the files' split of the seed's number
-	random               // a random split by the seed's number, as in the publication: import makes so many
+	random               // a random split for each seed, as in the publication; import makes them
 )
 
 // importArgs are the arguments of weft that turn the files below folder into a store, with so many splits
@@ -62,7 +62,7 @@ type experiment struct {
 	// published and deviation are the metric of the test vertices or edges in percent and its standard
 	// deviation; 0 where none was published.
 	published, deviation float64
-	seeds                int // how many, unless told otherwise
+	seeds                int // number of seeds by default
 }
 
 var (

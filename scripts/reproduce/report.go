@@ -17,14 +17,14 @@ import (
 type result struct {
 	Seed            int     `json:"seed"`
 	Metric          string  `json:"metric"`
-	Test            float64 `json:"test"` // at the best epoch, in 0..1
+	Test            float64 `json:"test"` // accuracy at the best epoch, in 0..1
 	Val             float64 `json:"val"`
 	EpochsRun       int     `json:"epochs_run"`
 	BestEpoch       int     `json:"best_epoch"`
 	PeakTensorBytes []int64 `json:"peak_tensor_bytes"`
 	Communication   struct {
 		Halo struct {
-			Bytes float64 `json:"bytes"` // of all workers in the last epoch
+			Bytes float64 `json:"bytes"` // sent by all workers in the last epoch
 		} `json:"halo"`
 	} `json:"communication"`
 
@@ -43,7 +43,7 @@ type row struct {
 	PublishedDeviation *float64 `json:"published_deviation"`
 	Difference         *float64 `json:"difference"` // mean - published
 	SecondsPerRun      float64  `json:"seconds_per_run"`
-	HaloMegabytes      float64  `json:"halo_mb"` // between partitions in the last epoch, the mean of the runs
+	HaloMegabytes      float64  `json:"halo_mb"` // between partitions in the last epoch: mean of the runs
 	Runs               []result `json:"runs"`
 }
 

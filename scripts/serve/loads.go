@@ -22,7 +22,7 @@ import (
 	"weft/graph"
 )
 
-// experiment is a run, and what is known of its predictions.
+// experiment is a run with its known predictions.
 type experiment struct {
 	weft, store, run string
 	graph            *graph.Graph
@@ -72,14 +72,14 @@ func (e *experiment) loads(ctx context.Context) error {
 	return e.end()
 }
 
-// load is requests of several clients, each of which waits for the answer to one before the next.
+// load is the requests of several clients. Each waits for its answer before the next request.
 type load struct {
 	name              string
 	requests, clients int
 	ask               func(random *rand.Rand) error
 }
 
-// put puts a load on the server, and prints how long answers took, and for how long the server computed each.
+// put puts a load on the server. It prints how long answers took, and how long the server computed each.
 func (e *experiment) put(l load) error {
 	before, err := e.figure("process_cpu_seconds_total")
 	if err != nil {
@@ -115,7 +115,7 @@ func (e *experiment) put(l load) error {
 	return err
 }
 
-// figure is what the server tells of itself under a name.
+// figure returns a figure that the server tells of itself.
 func (e *experiment) figure(name string) (x float64, err error) {
 	r, err := e.client.Get(e.url + "/metrics")
 	if err != nil {
@@ -131,7 +131,7 @@ func (e *experiment) figure(name string) (x float64, err error) {
 	return x, err
 }
 
-// answer is what the server says.
+// answer is an answer of the server.
 type answer struct {
 	Error       string
 	Predictions []struct {
@@ -166,7 +166,7 @@ func (e *experiment) predict(request map[string]any) (a answer, err error) {
 	return a, err
 }
 
-// vertex is one with few edges.
+// vertex returns a vertex with few edges.
 func (e *experiment) vertex(random *rand.Rand) int {
 	const few = 100
 	for {
@@ -191,8 +191,8 @@ func (e *experiment) single(random *rand.Rand) error {
 	return nil
 }
 
-// mixed asks for some vertices or, as often, for a new one, and compares all that the answer has. The new one
-// has the features and the in-neighbours of a vertex, and so its prediction.
+// mixed asks for some vertices or, as often, for a new one, and compares the whole answer. The new vertex has
+// the features and the in-neighbours of another, and so its prediction.
 func (e *experiment) mixed(random *rand.Rand) error {
 	const most = 5
 	request := map[string]any{"columns": []string{"probabilities", "embedding"}}
@@ -228,7 +228,7 @@ func (e *experiment) mixed(random *rand.Rand) error {
 	return nil
 }
 
-// softmax is that of a row of logits, as predict writes it.
+// softmax returns the probabilities of a row of logits, as predict writes them.
 func softmax(row []float32) []float32 {
 	p := make([]float32, len(row))
 	all := 0.
@@ -242,7 +242,7 @@ func softmax(row []float32) []float32 {
 	return p
 }
 
-// malformed sends a body that is no request: a request of which bytes are lost, doubled or changed.
+// malformed sends a body that is no request: a request with lost, doubled or changed bytes.
 func (e *experiment) malformed(random *rand.Rand) error {
 	body := []byte(`{"vertices": [1, 2, 3], "columns": ["class", "embedding"]}`)
 	at := random.IntN(len(body))
@@ -260,7 +260,7 @@ func (e *experiment) malformed(random *rand.Rand) error {
 	switch {
 	case err != nil:
 		return err
-	case status == http.StatusOK: // a change that leaves a request
+	case status == http.StatusOK: // the change left a valid request
 		return nil
 	case status < 400 || status >= 500 || a.Error == "":
 		return fmt.Errorf("%.100q: status %d, error %q", body, status, a.Error)

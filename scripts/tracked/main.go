@@ -1,5 +1,5 @@
-// Command tracked refuses what git tracks by mistake in the repository of the current folder: files with
-// conflict markers, files of more than a megabyte, and programs. It prints a line for each.
+// Command tracked refuses files that git tracks by mistake in the repository of the current folder: files
+// with conflict markers, files of more than a megabyte, and programs. It prints a line for each.
 package main
 
 import (
@@ -30,8 +30,8 @@ func main() {
 	}
 }
 
-// refused gives a line for each tracked file below the folder that does not belong in a repository. A file
-// that was removed, and a link, hold nothing that could be wrong.
+// refused returns a line for each tracked file below the folder that does not belong in a repository. It
+// passes over a removed file and a link: neither has contents.
 func refused(folder string) (reasons []string, err error) {
 	list := exec.Command("git", "ls-files", "-z")
 	list.Dir, list.Stderr = folder, os.Stderr
@@ -92,7 +92,7 @@ func executable(content []byte) string {
 			return format
 		}
 	}
-	if bytes.HasPrefix(content, []byte("MZ")) { // text may begin so
+	if bytes.HasPrefix(content, []byte("MZ")) { // text may begin with MZ too
 		if _, err := pe.NewFile(bytes.NewReader(content)); err == nil {
 			return "PE"
 		}
