@@ -16,6 +16,7 @@ import (
 //	GATv1: LeakyReLU(SourceScore_j + TargetScore_i)
 //	GATv2: Σ_c A_c·LeakyReLU(Source_jc + Target_ic), where A is set
 //	dot products: Σ_c Target_ic·Key_jc, where Key is set
+//	softmax aggregation: InverseTemperature·Source_j, where that is set: each column is a head
 //
 // The heads may be some of a layer's heads, and in GATv1 the columns some of each head's. The state and the
 // output then have the same bits as in a call with the whole layer.
@@ -30,8 +31,10 @@ type Attention struct {
 	Target                   *tensor.Matrix // GATv2, dot products: destination rows × Heads·Width
 	A                        *tensor.Matrix // GATv2: 1 × Heads·Width
 	// dot products: source rows × Heads·Width, of Source's element type
-	Key   *tensor.Matrix
-	Edges EdgeFeatures
+	Key *tensor.Matrix
+	// softmax aggregation: 1 × Heads. Width is then 1, edges have no features, and there is no Mask
+	InverseTemperature *tensor.Matrix
+	Edges              EdgeFeatures
 	// Whole says that the edges are all edges of their destinations. AttendBackward may then read fewer rows.
 	Whole bool
 	// Mask is attention dropout. It is keyed by both ends, the head in the layer, and the number among equal
@@ -173,24 +176,14 @@ func (t *Team) Attend(s *AttentionState, a Attention, e *CSR, loops *tensor.Matr
 	if s.sum == nil && !last {
 		s.sum = t.scratch(tensor.Float32, e.Rows, a.Heads)
 	}
-	args, workspaces := a.c(e), a.workspaces(t)
-	args.workspaces = workspaces.c()
-	over(&args, e, loops)
 	if s.Out.Element == tensor.BFloat16 && (s.begun || !last) {
 		panic("kernel: a BFloat16 output of attention over several blocks")
 	}
-	args.maximum, args.sum, args.z, args.z_type = floats(s.Maximum), floats(s.sum), either(s.Out),
-		C.int32_t(typeOf(s.Out))
-	args.first, args.last = boolean(!s.begun), boolean(last)
-	r := on(a.kernel(C.weft_attend, C.weft_attend_v2, C.weft_attend_dot), a.operands()...).
-		needs(e.structure()...).needs(a.Target, a.TargetScore, a.Edges.Rows).writes(s.Out, s.Maximum).
-		gathers(e.Entries(), a.Source, a.Key, a.SourceScore)
-	if s.begun {
-		r = r.streams(s.Out, s.Maximum)
+	if a.InverseTemperature != nil {
+		t.softmaxSum(s, a, e, loops, end)
+	} else {
+		t.attend(s, a, e, loops, end)
 	}
-	t.edges(r, unsafe.Pointer(&args), e, a.Heads*a.Width)
-	t.attendSegments(r, args, e)
-	workspaces.release()
 	s.begun = !last
 	if last {
 		s.sum.Release()
@@ -198,24 +191,46 @@ func (t *Team) Attend(s *AttentionState, a Attention, e *CSR, loops *tensor.Matr
 	}
 }
 
-// attendSegments is Attend for the rows that are cut. Each segment has a state of its own, and the rows'
-// states are extended by these.
-func (t *Team) attendSegments(r routine, args C.weft_attention_args, e *CSR) {
-	heads, width := int(args.heads), int(args.width)
-	b := t.bySegments(e)
-	partials := C.weft_merge_states_args{
-		maximum: args.maximum, sum: args.sum, z: args.z, z_type: args.z_type,
-		partial_maximum: floats(b.partials(tensor.Float32, heads)),
-		partial_sum:     floats(b.partials(tensor.Float32, heads)),
-		partial_z:       floats(b.partials(tensor.Float32, heads*width)),
-		heads:           args.heads, width: args.width, first: args.first, last: args.last,
+// attend is Attend for scores of heads.
+func (t *Team) attend(s *AttentionState, a Attention, e *CSR, loops *tensor.Matrix, end Ending) {
+	args, workspaces := a.c(e), a.workspaces(t)
+	args.workspaces = workspaces.c()
+	over(&args, e, loops)
+	args.maximum, args.sum, args.z, args.z_type = floats(s.Maximum), floats(s.sum), either(s.Out),
+		C.int32_t(typeOf(s.Out))
+	args.first, args.last = boolean(!s.begun), boolean(end == Last)
+	r := on(a.kernel(C.weft_attend, C.weft_attend_v2, C.weft_attend_dot), a.operands()...).
+		needs(e.structure()...).needs(a.Target, a.TargetScore, a.Edges.Rows).writes(s.Out, s.Maximum).
+		gathers(e.Entries(), a.Source, a.Key, a.SourceScore)
+	if s.begun {
+		r = r.streams(s.Out, s.Maximum)
 	}
+	t.edges(r, unsafe.Pointer(&args), e, a.Heads*a.Width)
+	b := t.bySegments(e)
+	partials := b.states(s, a.Heads, a.Width, args.first, args.last)
 	args.maximum, args.sum, args.z, args.z_type = partials.partial_maximum, partials.partial_sum,
 		unsafe.Pointer(partials.partial_z), C.WEFT_FLOAT32
 	args.first, args.last = 1, 0
-	b.run(r, unsafe.Pointer(&args), func(segments C.weft_segments) {
+	b.runStates(r, unsafe.Pointer(&args), &partials)
+	workspaces.release()
+}
+
+// states takes partials for the states of segments, by which those of the rows are extended.
+func (b *bySegments) states(s *AttentionState, heads, width int, first, last C.int32_t) C.weft_merge_states_args {
+	return C.weft_merge_states_args{
+		maximum: floats(s.Maximum), sum: floats(s.sum), z: either(s.Out), z_type: C.int32_t(typeOf(s.Out)),
+		partial_maximum: floats(b.partials(tensor.Float32, heads)),
+		partial_sum:     floats(b.partials(tensor.Float32, heads)),
+		partial_z:       floats(b.partials(tensor.Float32, heads*width)),
+		heads:           C.int64_t(heads), width: C.int64_t(width), first: first, last: last,
+	}
+}
+
+// runStates is run for a kernel whose results are states.
+func (b *bySegments) runStates(r routine, args unsafe.Pointer, partials *C.weft_merge_states_args) {
+	b.run(r, args, func(segments C.weft_segments) {
 		partials.segments = segments
-		b.merge(on(C.weft_merge_states), unsafe.Pointer(&partials), heads, width)
+		b.merge(on(C.weft_merge_states), unsafe.Pointer(partials), int(partials.heads), int(partials.width))
 	})
 }
 

@@ -14,7 +14,7 @@ import (
 // BFloat16; BFloat16 sums are rounded after each block.
 type AttentionGradients struct {
 	Source                   *tensor.Matrix
-	SourceScore, TargetScore *tensor.Matrix // GATv1
+	SourceScore, TargetScore *tensor.Matrix // GATv1; the first of softmax aggregation, too
 	Target                   *tensor.Matrix // GATv2, dot products
 	A                        *tensor.Matrix // GATv2
 	Key                      *tensor.Matrix // dot products
@@ -23,8 +23,9 @@ type AttentionGradients struct {
 
 // Attended has what the backward pass reads for each destination: the gradient of its output (rows ×
 // heads·width, of Source's element type), and for each head (rows × heads) the product ⟨gradient, output⟩ and
-// the state's Maximum after the last block.
-type Attended struct{ Grad, GradDotOut, LogSum *tensor.Matrix }
+// the state's Maximum after the last block. Softmax aggregation reads Out, the output (of Source's element
+// type), in place of the product.
+type Attended struct{ Grad, GradDotOut, LogSum, Out *tensor.Matrix }
 
 // AttendBackward adds one block's gradients to d. e and loops are as in Attend, and transposed is the
 // transpose of e. Coefficients are computed again from the scores. GATv1's gradient of a target score is
@@ -33,6 +34,10 @@ type Attended struct{ Grad, GradDotOut, LogSum *tensor.Matrix }
 func (t *Team) AttendBackward(d AttentionGradients, a Attention, e, transposed *CSR,
 	loops *tensor.Matrix, of Attended,
 ) {
+	if a.InverseTemperature != nil {
+		t.softmaxSumBackward(d, a, e, transposed, loops, of)
+		return
+	}
 	d = a.gradients(d)
 	args, workspaces := a.c(e), a.workspaces(t)
 	args.workspaces = workspaces.c()

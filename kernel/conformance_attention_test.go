@@ -321,7 +321,9 @@ func (a attending) over(team *kernel.Team) map[string]*tensor.Matrix {
 		a.of = kernel.Attended{LogSum: state.Maximum, GradDotOut: dots}
 		team.RowDots(a.of.GradDotOut, a.grad, state.Out)
 	}
-	a.of.Grad = a.grad
+	if a.of.Grad = a.grad; a.of.Out == nil {
+		a.of.Out = state.Out
+	}
 	each(func(k kernel.Attention, d kernel.AttentionGradients, b *kernel.CSR, _ bool) {
 		transposed := team.Transpose(b, tensor.Graph)
 		defer transposed.Release()

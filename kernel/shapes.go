@@ -35,6 +35,18 @@ var shapes = shapeTable{
 		g, arg := unsafe.Pointer(a.g), unsafe.Pointer(a.arg)
 		return inVectors(n, a.cols, vectors(of, a.cols, 0, a.dx, g, arg))
 	},
+	C.weft_softmax_sum: func(args unsafe.Pointer, _ C.enum_weft_type, n int) shape {
+		a := (*C.weft_softmax_sum_args)(args)
+		x, t := unsafe.Pointer(a.x), unsafe.Pointer(a.t)
+		maximum, sum := unsafe.Pointer(a.maximum), unsafe.Pointer(a.sum)
+		return inVectors(n, a.cols, vectors(C.WEFT_FLOAT32, a.cols, 0, a.z, x, t, maximum, sum))
+	},
+	C.weft_softmax_sum_back: func(args unsafe.Pointer, _ C.enum_weft_type, n int) shape {
+		a := (*C.weft_softmax_sum_back_args)(args)
+		x, g, z := unsafe.Pointer(a.x), unsafe.Pointer(a.g), unsafe.Pointer(a.z)
+		t, logSum, ds := unsafe.Pointer(a.t), unsafe.Pointer(a.log_sum), unsafe.Pointer(a.ds)
+		return inVectors(n, a.cols, vectors(C.WEFT_FLOAT32, a.cols, 0, a.dx, x, g, z, t, logSum, ds))
+	},
 	C.weft_fill: overElements, C.weft_combine: overElements, C.weft_convert: overElements,
 	C.weft_exp: overElements, C.weft_reciprocal: overElements, C.weft_gelu: overElements,
 	C.weft_gelu_back: overElements, C.weft_sqrt: overElements, C.weft_sqrt_back: overElements,

@@ -59,7 +59,7 @@ func (s *suite) overSlices(a *kernel.CSR, cols int) func(from, to int) map[strin
 	x, g, held := s.normal(n, cols), s.normal(n, cols), s.normal(n, cols)
 	row, col, self, ids := s.normal(n, 1), s.normal(n, 1), s.normal(n, 1), s.permutation(n)
 	source, target, gOut := s.normal(n, 1), s.normal(n, 1), s.normal(n, 1)
-	mask := kernel.NewMask(5, .3, nil)
+	mask, temperature := kernel.NewMask(5, .3, nil), s.normal(1, x.Cols)
 	return func(from, to int) map[string]*tensor.Matrix {
 		made, width := map[string]*tensor.Matrix{}, to-from
 		part := func(m *tensor.Matrix) *tensor.Matrix {
@@ -88,6 +88,12 @@ func (s *suite) overSlices(a *kernel.CSR, cols int) func(from, to int) map[strin
 		attention := kernel.Attention{
 			Heads: 1, Width: width, Slope: .2, Source: partX, SourceScore: source, TargetScore: target,
 			Whole: true, Mask: mask,
+		}
+		each := kernel.Attention{Heads: width, Width: 1, Source: partX, InverseTemperature: part(temperature)}
+		for name, m := range s.attending(each, partG, a).over(team) {
+			if m.Cols == width {
+				made["softmax, "+name] = m
+			}
 		}
 		state := team.AttentionStart(n, 1, width, tensor.Float32)
 		team.Attend(state, attention, a, nil, kernel.Last)

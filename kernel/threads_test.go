@@ -112,6 +112,11 @@ func everything(t *testing.T, team *kernel.Team, storage tensor.Element, rows in
 		}
 	}
 
+	each := kernel.Attention{Heads: cols, Width: 1, Source: x, InverseTemperature: row}
+	for name, m := range s.attending(each, y, a).over(team) {
+		keep(case_("softmax", name), m)
+	}
+
 	dots, da := new(heads), s.zeros(1, cols)
 	team.HeadDot(dots, x, row)
 	team.HeadDotBackward(dx, da, dots, x, row)

@@ -15,6 +15,7 @@
 #include "pointwise.cuh"
 #include "product.cuh"
 #include "rows.cuh"
+#include "softmax_sum.cuh"
 #include "spmm.cuh"
 #include "step.cuh"
 #include "sums.cuh"

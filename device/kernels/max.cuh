@@ -11,23 +11,6 @@ DEVICE void extend(float &z, int32_t &arg, float x, int32_t id) {
 		z = x, arg = id;
 }
 
-// N words whose address is a multiple of 16 bytes, or one word.
-template <int N> struct words {
-	enum { AT_ONCE = N < 4 ? N : 4 };
-	typedef packed<int32_t, AT_ONCE> some;
-	some of[N / AT_ONCE];
-	DEVICE int32_t &operator[](int i) { return of[i / AT_ONCE].e[i % AT_ONCE]; }
-	DEVICE int32_t operator[](int i) const { return of[i / AT_ONCE].e[i % AT_ONCE]; }
-	DEVICE void load(const int32_t *p) {
-		UNROLL for (int i = 0; i < N / AT_ONCE; i++)
-			of[i] = ((const some *)p)[i];
-	}
-	DEVICE void store(int32_t *p) const {
-		UNROLL for (int i = 0; i < N / AT_ONCE; i++)
-			((some *)p)[i] = of[i];
-	}
-};
-
 DEVICE int32_t id_of(const int32_t *ids, int64_t row) { return ids ? ids[row] : (int32_t)row; }
 
 template <typename vec>
@@ -38,7 +21,7 @@ DEVICE void aggregate_columns(const weft_max_args &a, const edge_range &e, int64
 	const elem *x = (const elem *)a.x + c;
 	const int64_t at = e.result * a.cols + c;
 	vec z = {}, v;
-	words<N> arg;
+	words<int32_t, N> arg;
 	const auto extend_by = [&](const vec &v, int32_t id) {
 		UNROLL for (int i = 0; i < N; i++)
 			extend(z.x[i], arg[i], v.x[i], id);
@@ -73,7 +56,7 @@ DEVICE void aggregate_columns(const weft_max_back_args &a, const edge_range &e, 
 	const typename vec::elem *g = (const typename vec::elem *)a.g + c;
 	const int32_t id = id_of(a.source_ids, e.row);
 	vec sum = {}, v;
-	const auto add = [&](const words<N> &arg) {
+	const auto add = [&](const words<int32_t, N> &arg) {
 		UNROLL for (int i = 0; i < N; i++)
 			sum.x[i] += arg[i] == id ? v.x[i] : 0;
 	};
@@ -81,7 +64,7 @@ DEVICE void aggregate_columns(const weft_max_back_args &a, const edge_range &e, 
 		load_either(sum, a.dx, a.dx_type, e.result * a.cols + c);
 	for (int64_t k = e.begin; k < e.end; k += AHEAD) {
 		raw r[AHEAD];
-		words<N> arg[AHEAD];
+		words<int32_t, N> arg[AHEAD];
 		bool again[AHEAD];
 		UNROLL for (int u = 0; u < AHEAD; u++) {
 			const int64_t edge = min(k + u, e.end - 1), other = a.edges.indices[edge];
@@ -93,7 +76,7 @@ DEVICE void aggregate_columns(const weft_max_back_args &a, const edge_range &e, 
 				v.of(r[u]), add(arg[u]);
 	}
 	if (e.last && a.loops && a.loops[e.row] > 0) {
-		words<N> arg;
+		words<int32_t, N> arg;
 		v.load(g + e.row * a.cols), arg.load(a.arg + e.row * a.cols + c), add(arg);
 	}
 	store_either(a.dx, a.dx_type, e.result * a.cols + c, sum);

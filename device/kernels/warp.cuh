@@ -250,6 +250,23 @@ DEVICE void store_either(void *p, int32_t type, int64_t k, const several<T, N> &
 		store_either(p, type, k + i, v.x[i]);
 }
 
+// N words whose address is a multiple of 16 bytes, or one word.
+template <typename T, int N> struct words {
+	enum { AT_ONCE = N < 4 ? N : 4 };
+	typedef packed<T, AT_ONCE> some;
+	some of[N / AT_ONCE];
+	DEVICE T &operator[](int i) { return of[i / AT_ONCE].e[i % AT_ONCE]; }
+	DEVICE T operator[](int i) const { return of[i / AT_ONCE].e[i % AT_ONCE]; }
+	DEVICE void load(const T *p) {
+		UNROLL for (int i = 0; i < N / AT_ONCE; i++)
+			of[i] = ((const some *)p)[i];
+	}
+	DEVICE void store(T *p) const {
+		UNROLL for (int i = 0; i < N / AT_ONCE; i++)
+			((some *)p)[i] = of[i];
+	}
+};
+
 template <typename T> DEVICE T sum_of_warp(T x) {
 	for (int with = 16; with; with /= 2)
 		x += __shfl_xor_sync(ALL, x, with);

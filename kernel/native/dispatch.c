@@ -146,6 +146,26 @@ void weft_run_segment(int kernel, enum weft_type type, const void *args, weft_se
 		active[type][kernel](&a, s.row, s.row + 1);
 		break;
 	}
+	case weft_softmax_sum: {
+		weft_softmax_sum_args a = *(const weft_softmax_sum_args *)args;
+		if (!only_segment(&a.edges, &s))
+			a.loops = NULL;
+		const int64_t row = a.cols * sizeof(float);
+		a.maximum = placed(a.maximum, partial, s.row, row);
+		a.sum = placed(a.sum, partial, s.row, row);
+		a.z = placed(a.z, partial, s.row, row);
+		active[type][kernel](&a, s.row, s.row + 1);
+		break;
+	}
+	case weft_softmax_sum_back: {
+		weft_softmax_sum_back_args a = *(const weft_softmax_sum_back_args *)args;
+		if (!only_segment(&a.edges, &s))
+			a.loops = NULL;
+		a.dx = zeros(a.dx, partial, s.row, a.cols * sizeof(float));
+		a.ds = zeros(a.ds, partial, s.row, a.cols * sizeof(float));
+		active[type][kernel](&a, s.row, s.row + 1);
+		break;
+	}
 	default: {
 		weft_attention_args a = *(const weft_attention_args *)args;
 		if (!only_segment(&a.edges, &s))

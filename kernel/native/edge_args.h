@@ -127,6 +127,36 @@ typedef struct {
 	weft_workspaces workspaces;          // of weft_attention_workspace bytes
 } weft_attention_args;
 
+// Softmax aggregation; equations in softmax_sum.h.
+typedef struct {
+	float *maximum; // destination rows × cols: the running maximum of t·x; with last set the log-sum-exp
+	float *sum;     // destination rows × cols: Σ exp(t·x − maximum); may be NULL where first and last are set
+	// destination rows × cols, of z_type: Σ exp(t·x − maximum)·x; with last set the output. With first and
+	// last set it may be of bfloat16s.
+	void *z;
+	const elem *x;  // source rows × cols
+	const float *t; // cols: the inverse temperature
+	weft_edges edges;
+	const int32_t *loops; // per row, how many self loops it has, may be NULL: none
+	int64_t cols;
+	int32_t z_type, first, last; // first, last: the state begins, or ends, with these edges
+} weft_softmax_sum_args;
+
+// Its gradients, which are added. Runs over the transposed rows.
+typedef struct {
+	void *dx;       // source rows × cols, of dx_type
+	float *ds;      // source rows × cols: of the scores t·x, may be NULL
+	const elem *x;  // source rows × cols
+	const elem *g;  // destination rows × cols: dLoss/d output
+	const elem *z;  // destination rows × cols: the output
+	const float *log_sum; // destination rows × cols
+	const float *t; // cols
+	weft_edges edges;
+	const int32_t *loops;
+	int64_t cols;
+	int32_t dx_type;
+} weft_softmax_sum_back_args;
+
 // out_k = values_k · mask(vertex, column), in row-major or transposed order. Runs over the matrix's rows.
 typedef struct {
 	float *out;

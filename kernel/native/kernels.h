@@ -165,6 +165,7 @@ static inline const weft_narrow *narrower(int64_t cols) {
 #include "edges.h"
 #include "heads.h"
 #include "attention.h"
+#include "softmax_sum.h"
 #include "segment.h"
 #include "groups.h"
 #if !defined(WEFT_OF_BFLOAT16)

@@ -9,6 +9,7 @@
 	X(spmm, weft_spmm_args) \
 	X(max, weft_max_args) \
 	X(max_back, weft_max_back_args) \
+	X(softmax_sum, weft_softmax_sum_args) X(softmax_sum_back, weft_softmax_sum_back_args) \
 	X(merge_sums, weft_merge_sums_args) X(merge_maxima, weft_merge_maxima_args) \
 	X(merge_states, weft_merge_states_args) X(merge_tiles, weft_merge_tiles_args) \
 	X(head_dot, weft_head_dot_args) X(row_dots, weft_head_dot_args) \
@@ -67,6 +68,11 @@
 	W(S, z) W(S, arg) R(S, x) R(S, edges.indptr) R(S, edges.indices) R(S, source_ids) R(S, loops)
 #define POINTERS_OF_weft_max_back_args(S, R, W) \
 	W(S, dx) R(S, g) R(S, arg) R(S, edges.indptr) R(S, edges.indices) R(S, source_ids) R(S, loops)
+#define POINTERS_OF_weft_softmax_sum_args(S, R, W) \
+	W(S, maximum) W(S, sum) W(S, z) R(S, x) R(S, t) R(S, edges.indptr) R(S, edges.indices) R(S, loops)
+#define POINTERS_OF_weft_softmax_sum_back_args(S, R, W) \
+	W(S, dx) W(S, ds) R(S, x) R(S, g) R(S, z) R(S, log_sum) R(S, t) R(S, edges.indptr) R(S, edges.indices) \
+	R(S, loops)
 #define POINTERS_OF_weft_attention_args(S, R, W) \
 	W(S, maximum) W(S, sum) W(S, z) R(S, source) R(S, target) R(S, key) R(S, source_score) \
 	R(S, target_score) R(S, a) R(S, edges.indptr) R(S, edges.indices) R(S, loops) R(S, source_ids) \

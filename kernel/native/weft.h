@@ -12,7 +12,7 @@
 // WEFT_STORAGE_KERNELS are compiled for each type of storage, as their elements are of type elem.
 // WEFT_OTHER_KERNELS are compiled once: their matrices are of float32, or an argument says the type.
 #define WEFT_STORAGE_KERNELS(X) \
-	X(spmm) X(max) X(max_back) X(merge_maxima) \
+	X(spmm) X(max) X(max_back) X(merge_maxima) X(softmax_sum) X(softmax_sum_back) \
 	X(head_dot) X(row_dots) X(head_outer) X(head_outer_back) X(head_mean) X(head_mean_back) X(head_scale) \
 	X(finish) X(finish_back) X(combine) X(exp) X(reciprocal) X(fill) \
 	X(column_sum) X(finite) X(moments) X(normalize) X(normalize_sums) X(normalize_back) \

@@ -1,0 +1,135 @@
+// Softmax aggregation and its gradient; kernel/native/softmax_sum.h has the equations. A thread has a vector
+// of columns of a row, as in spmm.cuh, and their state in registers. It takes edges eight at a time, in the
+// CPU's order and with the CPU's operations, so that both give the same bits.
+#pragma once
+#include "pointwise.cuh"
+#include "spmm.cuh"
+
+// vexp, with the same bits. A card's NaN has other bits than a CPU's, of which adding n to the exponent's bits
+// would make a number: multiplied by 2^n it stays NaN. Nothing is skipped by a branch.
+DEVICE float weight(float x) {
+	const exponent e = reduce(-larger(-88.3762f, -x));
+	const float power = OF_BITS(e.power + BITS(1.0f));
+	return choose(x < -87.3365f, 0, OF_BITS(afresh(BITS(fmaf(e.rest, power, power)))));
+}
+
+// Calls f(other, n) for the rows at the other ends of COUNT edges at a time, self loops last. There are n of
+// them; behind the last edge follows that one again.
+template <int COUNT, typename F>
+DEVICE void each_edges(const weft_edges &edges, const int32_t *loops, const edge_range &e, F f) {
+	const int stored = (int)(e.end - e.begin), all = stored + (loops && e.last ? loops[e.row] : 0);
+	const int32_t *indices = edges.indices + e.begin;
+	for (int k = 0; k < all; k += COUNT) {
+		int32_t other[COUNT];
+		UNROLL for (int u = 0; u < COUNT; u++) {
+			const int edge = min(k + u, all - 1);
+			other[u] = edge < stored ? indices[edge] : (int32_t)e.row;
+		}
+		f(other, min(all - k, COUNT));
+	}
+}
+
+typedef several<bfloat16, 4> four_bfloat16s;
+// The kernels of a pass. Vectors have four columns of either type.
+#define FOUR_COLUMNS(name, args) \
+	EDGE_KERNELS_OF(name##_float32, args, aggregate, single<float>) \
+	EDGE_KERNELS_OF(name##_float32_vector, args, aggregate, vector<float>) \
+	EDGE_KERNELS_OF(name##_bfloat16, args, aggregate, single<bfloat16>) \
+	EDGE_KERNELS_OF(name##_bfloat16_vector, args, aggregate, four_bfloat16s)
+
+template <typename vec>
+DEVICE void aggregate_columns(const weft_softmax_sum_args &a, const edge_range &e, int64_t c) {
+	enum { N = vec::N, AHEAD = 8 };
+	typedef typename vec::elem elem;
+	typedef typename vec::raw raw;
+	const char *x = (const char *)((const elem *)a.x + c);
+	const int32_t stride = (int32_t)(a.cols * sizeof(elem));
+	const int64_t at = e.result * a.cols + c;
+	words<float, N> t, maximum, sum;
+	vec z = {}, v;
+	t.load(a.t + c);
+	if (a.first)
+		UNROLL for (int i = 0; i < N; i++) // finite, so that scores of −∞ have no weight
+			maximum[i] = -3.402823466e38f, sum[i] = 0;
+	else
+		load_either(z, a.z, a.z_type, at), maximum.load(a.maximum + at), sum.load(a.sum + at);
+	each_edges<AHEAD>(a.edges, a.loops, e, [&](const int32_t (&other)[AHEAD], int n) {
+		raw r[AHEAD];
+		UNROLL for (int u = 0; u < AHEAD; u++)
+			r[u] = *(const raw *)(x + (int64_t)other[u] * stride);
+		const words<float, N> before = maximum;
+		UNROLL for (int u = 0; u < AHEAD; u++) {
+			v.of(r[u]);
+			UNROLL for (int i = 0; i < N; i++)
+				maximum[i] = fmaxf(t[i] * v.x[i], maximum[i]);
+		}
+		UNROLL for (int i = 0; i < N; i++) {
+			const float scale = weight(before[i] - maximum[i]);
+			sum[i] *= scale, z.x[i] *= scale;
+		}
+		UNROLL for (int u = 0; u < AHEAD; u++)
+			if (u < n) {
+				v.of(r[u]);
+				UNROLL for (int i = 0; i < N; i++) {
+					const float p = weight(fmaf(t[i], v.x[i], -maximum[i]));
+					sum[i] += p, z.x[i] = fmaf(p, v.x[i], z.x[i]);
+				}
+			}
+	});
+	if (a.last)
+		UNROLL for (int i = 0; i < N; i++) { // without a score above −∞ the output is 0
+			const bool some = sum[i] != 0;
+			z.x[i] = some ? z.x[i] / sum[i] : 0, maximum[i] = some ? maximum[i] + vlog(sum[i]) : 0;
+		}
+	else
+		sum.store(a.sum + at);
+	maximum.store(a.maximum + at), store_either(a.z, a.z_type, at, z);
+}
+FOUR_COLUMNS(softmax_sum, weft_softmax_sum_args)
+
+// The same of a source's out-neighbours. A segment's sums begin at 0.
+template <typename vec>
+DEVICE void aggregate_columns(const weft_softmax_sum_back_args &a, const edge_range &e, int64_t c) {
+	enum { N = vec::N, AHEAD = N == 1 ? 8 : 4 };
+	typedef typename vec::elem elem;
+	typedef typename vec::raw raw;
+	const char *g = (const char *)((const elem *)a.g + c), *z = (const char *)((const elem *)a.z + c);
+	const char *log_sums = (const char *)(a.log_sum + c);
+	const int32_t stride = (int32_t)(a.cols * sizeof(elem)), log_stride = (int32_t)(a.cols * sizeof(float));
+	const int64_t at = e.result * a.cols + c;
+	words<float, N> t, old, ds = {};
+	vec x, dx = {}, sum = {}, of_g, of_z;
+	t.load(a.t + c), x.load((const elem *)a.x + e.row * a.cols + c);
+	each_edges<AHEAD>(a.edges, a.loops, e, [&](const int32_t (&other)[AHEAD], int n) {
+		raw gs[AHEAD], zs[AHEAD];
+		words<float, N> log_sum[AHEAD];
+		UNROLL for (int u = 0; u < AHEAD; u++) {
+			const int64_t row = (int64_t)other[u] * stride;
+			gs[u] = *(const raw *)(g + row), zs[u] = *(const raw *)(z + row);
+			log_sum[u].load((const float *)(log_sums + (int64_t)other[u] * log_stride));
+		}
+		UNROLL for (int u = 0; u < AHEAD; u++)
+			if (u < n) {
+				of_g.of(gs[u]), of_z.of(zs[u]);
+				UNROLL for (int i = 0; i < N; i++) {
+					const float alpha = weight(fmaf(t[i], x.x[i], -log_sum[u][i]));
+					const float part = alpha * of_g.x[i];
+					sum.x[i] += part, ds[i] = fmaf(part, x.x[i] - of_z.x[i], ds[i]);
+				}
+			}
+	});
+	if (e.whole)
+		load_either(dx, a.dx, a.dx_type, at);
+	UNROLL for (int i = 0; i < N; i++)
+		dx.x[i] += fmaf(t[i], ds[i], sum.x[i]);
+	store_either(a.dx, a.dx_type, at, dx);
+	if (!a.ds)
+		return;
+	if (e.whole) {
+		old.load(a.ds + at);
+		UNROLL for (int i = 0; i < N; i++)
+			ds[i] += old[i];
+	}
+	ds.store(a.ds + at);
+}
+FOUR_COLUMNS(softmax_sum_back, weft_softmax_sum_back_args)
