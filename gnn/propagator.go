@@ -150,7 +150,11 @@ type Propagator interface {
 //	GATv1 (Veličković et al. 2018): s_ij = LeakyReLU(aSource·source_j + aTarget·target_i), Target is Source
 //	GATv2 (Brody et al. 2022):      s_ij = aSource·LeakyReLU(source_j + target_i), ATarget nil
 //	dot products (Shi et al. 2021): s_ij = target_i·key_j, where Key is given
+//	softmax aggregation (Li et al. 2020): s_ij = inverseTemperature·source_j, where InverseTemperature is given
 //	z_i = Σ_j softmax_j(s_ij)·source_j
+//
+// In softmax aggregation each column is a head: Heads is the columns of Source. It takes Source and
+// InverseTemperature alone, one round, no dropout and no features of edges.
 //
 // The features e_ji of the edges count where EdgeVector (GATv1) or EdgeWeight (others) is given:
 // e_ji·EdgeVector is added to GATv1's score before LeakyReLU, e_ji·EdgeWeight to source_j + target_i in
@@ -162,6 +166,8 @@ type Propagator interface {
 type Attention struct {
 	Source, Target, Key *autograd.Var // rows × Heads·Width
 	ASource, ATarget    *autograd.Var // 1 × Heads·Width
+	// 1 × Heads: of softmax aggregation
+	InverseTemperature *autograd.Var
 	// rows × Heads: aSource·source_j and aTarget·target_i; nil: computed
 	SourceScore, TargetScore *autograd.Var
 	// columns of the edges' features × Heads; of GATv1; nil: it does not use them

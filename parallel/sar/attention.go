@@ -23,7 +23,8 @@ type attention struct {
 	alone  bool // in the backward pass: there is only one block
 
 	out, logSum *tensor.Matrix // after the forward pass
-	g, gOut     *tensor.Matrix // in the backward pass: gradient of the output, and ⟨g, output⟩ for each head
+	// in the backward pass: gradient of the output, and ⟨g, output⟩ for each head, nil in softmax aggregation
+	g, gOut *tensor.Matrix
 }
 
 // vars returns the values on which the result depends.
@@ -117,6 +118,9 @@ func (at *attention) backward(b *edges.Block, rows []*tensor.Matrix, loops *tens
 		exchange.Must(err)
 	}
 	of := kernel.Attended{Grad: pick.Of(at.g), GradDotOut: pick.Of(at.gOut), LogSum: pick.Of(at.logSum)}
+	if at.gOut == nil {
+		of.Out = pick.Of(at.out)
+	}
 	b.Onto(team, dTarget, func(dTarget *tensor.Matrix, to kernel.Output) {
 		if to == kernel.Replace {
 			team.Zero(dTarget)

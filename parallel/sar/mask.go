@@ -101,12 +101,18 @@ func (p *propagator) attendMasked(a gnn.Attention) *autograd.Var {
 	ofEdges := func(of *autograd.Var) []gnn.EdgeRows { return []gnn.EdgeRows{{Var: of, Loops: a.Loops}} }
 	target := autograd.Detach(a.Source) // its rows are the targets' if the relation joins one type to itself
 	if rows := p.targets(); rows != nil {
-		target = autograd.Detach(cmp.Or(a.TargetScore, a.Target))
+		if target = cmp.Or(a.TargetScore, a.Target); target != nil { // softmax aggregation has none
+			target = autograd.Detach(target)
+		}
 	}
-	largest := autograd.Detach(p.Message(gnn.Message{
+	most := gnn.Message{
 		Target: target, EdgeRows: ofEdges(scores), Columns: a.Heads, Loops: a.Loops, Reduce: gnn.KindMax,
 		Unmasked: true, Function: func(e gnn.Edges) *autograd.Var { return e.Rows[0] },
-	}))
+	}
+	if target == nil {
+		most.Source = autograd.Detach(a.Source)
+	}
+	largest := autograd.Detach(p.Message(most))
 	exps := p.ApplyEdges(gnn.Message{
 		Target: largest, EdgeRows: ofEdges(scores), Columns: a.Heads, Loops: a.Loops,
 		Function: func(e gnn.Edges) *autograd.Var {
@@ -145,6 +151,9 @@ func (p *propagator) scores(a gnn.Attention) *autograd.Var {
 	m.Function = func(e gnn.Edges) *autograd.Var { return sum(e, a.EdgeVector) }
 	switch {
 	case a.SourceScore != nil:
+	case a.InverseTemperature != nil:
+		m.Source = autograd.HeadDot(a.Source, a.InverseTemperature, a.Heads)
+		m.Function = func(e gnn.Edges) *autograd.Var { return e.Source }
 	case a.Key != nil:
 		m.Source, m.Target = a.Key, a.Target
 		product := kernel.RowProduct{Groups: a.Heads, Rows: 1, Inner: a.Key.Cols() / a.Heads, Cols: 1}

@@ -213,8 +213,10 @@ func (at *attention) attendBackward(c *Call, g *tensor.Matrix) {
 	e, team := c.Edges, at.tape.Team
 	c.count(at.Source.Cols())
 	blocks := c.sums()
-	at.g, at.gOut = g, at.tape.Memory().New(tensor.Buffers, e.Rows, at.Heads)
-	team.RowDots(at.gOut, g, at.out)
+	if at.g = g; at.InverseTemperature == nil {
+		at.gOut = at.tape.Memory().New(tensor.Buffers, e.Rows, at.Heads)
+		team.RowDots(at.gOut, g, at.out)
+	}
 	at.by.begin()
 	at.alone = blocks == 1
 	dTarget := at.by.targetGradient(blocks)

@@ -38,6 +38,8 @@ type scoring interface {
 // scoringOf returns how a call scores its edges.
 func scoringOf(at *attention) scoring {
 	switch {
+	case at.InverseTemperature != nil:
+		return &softmaxSum{attention: at}
 	case at.SourceScore != nil:
 		return &givenScores{at}
 	case at.Key != nil:
@@ -228,4 +230,49 @@ func (s *dotProducts) finish(dRows []*tensor.Matrix, dTarget *tensor.Matrix) {
 	s.Source.AddBlockGrad(dRows[0])
 	s.Target.AddBlockGrad(dTarget)
 	s.Key.AddBlockGrad(dRows[1])
+}
+
+// softmaxSum scores each column by inverseTemperature·source_j. Nothing is read of the targets.
+type softmaxSum struct{ *attention }
+
+func (s *softmaxSum) vars() []*autograd.Var { return []*autograd.Var{s.InverseTemperature} }
+func (s *softmaxSum) sent() *autograd.Var   { return nil }
+
+func (s *softmaxSum) begin() {}
+func (s *softmaxSum) end()   {}
+
+func (s *softmaxSum) set(k *kernel.Attention, _ []*tensor.Matrix, _ *edges.Picker) {
+	k.InverseTemperature = s.InverseTemperature.Value()
+}
+
+func (s *softmaxSum) unset(kernel.Attention) {}
+
+func (s *softmaxSum) targetGradient(int) *tensor.Matrix { return nil }
+func (s *softmaxSum) sentGradient(int) *tensor.Matrix   { return nil }
+
+// setGradients asks for the scores' gradient where the inverse temperature is learned.
+func (s *softmaxSum) setGradients(d *kernel.AttentionGradients, dRows []*tensor.Matrix, _ *tensor.Matrix) {
+	if s.InverseTemperature.RequiresGrad() {
+		d.SourceScore = s.tape.Team.Zeros(tensor.Buffers, dRows[0].Rows, s.Heads)
+	}
+}
+
+func (s *softmaxSum) unsetGradients(d kernel.AttentionGradients, rows *tensor.Matrix) {
+	if d.SourceScore == nil {
+		return
+	}
+	team := s.tape.Team
+	if rows.Element == tensor.Float32 {
+		team.ColumnSums(s.InverseTemperature.GradSum(), d.SourceScore, rows)
+	} else {
+		wide := s.tape.Memory().New(tensor.Buffers, rows.Rows, rows.Cols)
+		team.Convert(wide, rows)
+		team.ColumnSums(s.InverseTemperature.GradSum(), d.SourceScore, wide)
+		wide.Release()
+	}
+	d.SourceScore.Release()
+}
+
+func (s *softmaxSum) finish(dRows []*tensor.Matrix, _ *tensor.Matrix) {
+	s.Source.AddBlockGrad(dRows[0])
 }

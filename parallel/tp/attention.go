@@ -11,9 +11,10 @@ import (
 
 // Attend implements gnn.Propagator. For GATv1 each worker computes the scores of its own rows, and
 // redistributes them with the rows: two numbers for each vertex and head. So a slice may end within a head.
-// GATv2 and dot products need all columns of a head at each edge, so their slices are whole heads. GATv1's
-// slices are whole heads, too, in the history of a pipeline: it keeps rows, and scores are computed from them
-// with the parameters of this epoch. With fewer heads than workers, some workers have no head.
+// GATv2 and dot products need all columns of a head at each edge, so their slices are whole heads. In softmax
+// aggregation a head is one column. GATv1's slices are whole heads, too, in the history of a pipeline: it
+// keeps rows, and scores are computed from them with the parameters of this epoch. With fewer heads than
+// workers, some workers have no head.
 func (p *propagator) Attend(a gnn.Attention, k gnn.Rounds) *autograd.Var {
 	a.CheckScores(p.path)
 	if a.LayerHeads == 0 {
@@ -85,7 +86,7 @@ func (p *propagator) attendHeads(a gnn.Attention, k gnn.Rounds) *autograd.Var {
 	p.order.Explain(func() string { return order.Attention(a, k) + ", sliced between heads" })
 	// With all columns or none, too: gradients of parameters are complete in the same order on all workers.
 	b := a
-	for _, v := range []**autograd.Var{&b.ASource, &b.ATarget, &b.EdgeWeight} {
+	for _, v := range []**autograd.Var{&b.ASource, &b.ATarget, &b.EdgeWeight, &b.InverseTemperature} {
 		if *v != nil {
 			*v = autograd.Columns(*v, own.from, own.count)
 		}
@@ -99,7 +100,9 @@ func (p *propagator) attendHeads(a gnn.Attention, k gnn.Rounds) *autograd.Var {
 	}
 	return p.onSlices(in, cut, func(own []*autograd.Var) []*autograd.Var {
 		b := b
-		b.Source, b.Target = own[0], own[len(own)-1]
+		if b.Source = own[0]; a.InverseTemperature == nil {
+			b.Target = own[len(own)-1]
+		}
 		if a.Key != nil {
 			b.Key = own[1]
 		}

@@ -89,6 +89,24 @@ func attentionOfOne(name string, n int) Layer {
 	}
 }
 
+// learned says whether softmax aggregation learns its inverse temperature.
+type learned bool
+
+// softmaxSum is softmax aggregation of n columns, whose inverse temperatures are a weight.
+func softmaxSum(name string, n int, loops gnn.Loops, has learned) Layer {
+	return Layer{
+		Name: name, In: n, Out: n, Weights: [][2]int{{1, n}}, method: "Attend", coarse: 8,
+		exact: exactSoftmaxSum(has).looped(loops),
+		Forward: func(p gnn.Propagator, x *autograd.Var, w []*autograd.Var) *autograd.Var {
+			t := w[0]
+			if !has {
+				t = autograd.Detach(t)
+			}
+			return p.Attend(gnn.Attention{Source: x, InverseTemperature: t, Heads: n, Loops: loops}, gnn.Once)
+		},
+	}
+}
+
 // scores says whether given scores have a gradient.
 type scores bool
 

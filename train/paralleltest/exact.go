@@ -303,6 +303,19 @@ func exactGATv2(heads int) exact {
 	}
 }
 
+// exactSoftmaxSum is softmax aggregation, whose inverse temperatures are w0.
+func exactSoftmaxSum(has learned) exact {
+	return func(e *inEdges, x, dz *reference.Matrix, w []*reference.Matrix) *Outcome {
+		a := e.attention(x.Cols)
+		z, _ := reference.SoftmaxSum(a, x, w[0].Data)
+		dx, dt := reference.SoftmaxSumBackward(a, x, w[0].Data, dz)
+		if !has {
+			clear(dt)
+		}
+		return &Outcome{Out: z.Data, DX: dx.Data, DW: [][]float64{dt}}
+	}
+}
+
 // exactDotProducts is attention by dot products. The first half of the columns of x are the sources, and the
 // other half the keys. The targets are a product of the sources with w0. There is a weight of the edges'
 // features if there is a second one.

@@ -88,6 +88,8 @@ var Layers = slices.Concat([]Layer{
 	AttentionV2("attention 2 with dropout", gnn.Attention{Heads: 2, Dropout: .4}, 3),
 	AttentionV2("attention 2 and loops", gnn.Attention{Heads: 1, Loops: gnn.OneLoop}, 7),
 	attentionOfOne("attention 2 of one value", 6),
+	softmaxSum("softmax", 7, gnn.StoredLoops, true),
+	softmaxSum("softmax with loops", 6, gnn.OneLoop, false),
 	Scored("given scores", gnn.Attention{Heads: 2}, gnn.Once, 3, withGradient),
 	Scored("given scores with loops", gnn.Attention{Heads: 3, Loops: gnn.OneLoop}, gnn.Once, 4, withGradient),
 	Scored("given scores without a gradient", gnn.Attention{Heads: 1, Loops: gnn.OneLoop},
