@@ -18,6 +18,8 @@ const (
 	additive form = iota // GATv1: LeakyReLU(a_j + b_i); operands: source, a, b
 	combined             // GATv2: a·LeakyReLU(source_j + target_i); operands: source, target, a
 	products             // q_i·k_j; operands: source, q, k
+	// softmaxSum is DeeperGCN's softmax aggregation: t_c·source_jc, of each column c; operands: source, t
+	softmaxSum
 )
 
 // attends returns a sum over the edges into targets as softmax attention in one of gnn's forms; nil: the sum
@@ -43,10 +45,16 @@ func (b *builder) attends(o Operation, x *value) *value {
 			return nil
 		}
 	}
-	if source == nil || soft == nil || !perHead(shaped, source, x) {
+	if source == nil || soft == nil || !slices.Equal(source.Shape, x.Shape) {
 		return nil
 	}
-	in := b.scores(soft.in[0], source, &a)
+	var in []*value
+	if perHead(shaped, source) {
+		in = b.scores(soft.in[0], source, &a)
+	}
+	if in == nil {
+		in = b.columnScores(o, soft.in[0], source, &a)
+	}
 	if in == nil {
 		return nil
 	}
@@ -81,18 +89,42 @@ func (b *builder) coefficients(f *value, a *attention) *value {
 	return nil
 }
 
-// perHead reports whether a factor has a number for each head of the source, and x the source's shape.
-func perHead(f, source, x *value) bool {
+// perHead reports whether a factor has a number for each head of the source.
+func perHead(f, source *value) bool {
 	n := len(source.Shape)
-	return n > 0 && slices.Equal(source.Shape, x.Shape) &&
-		sameColumns(f.Shape, append(slices.Clone(source.Shape[:n-1]), 1))
+	return n > 0 && sameColumns(f.Shape, append(slices.Clone(source.Shape[:n-1]), 1))
+}
+
+// columnScores returns the operands of scores that are t·source_j, in the form that it notes in a, where t is
+// a number for each column; nil: they are others.
+func (b *builder) columnScores(o Operation, s, source *value, a *attention) []*value {
+	if s.op != "gather" || s.o.End != "source" || a.dropout > 0 {
+		return nil
+	}
+	expand, row, t := o.op("expand"), o.op("reshape"), b.constant(1)
+	row.Shape = []int{source.size()}
+	for s = unshaped(s.in[0]); s != unshaped(source); s = unshaped(s) {
+		var factor *value
+		expand.Shape = s.Shape
+		switch i := slices.IndexFunc(s.in, func(x *value) bool { return x.Rows == None }); {
+		case s.op == "mul" && i >= 0:
+			s, factor = s.in[1-i], s.in[i]
+		case s.op == "div" && i == 1:
+			s, factor = s.in[0], b.make(o.op("reciprocal"), s.in[1])
+		case s.op == "neg":
+			s, factor = s.in[0], b.constant(-1)
+		default:
+			return nil
+		}
+		t = b.product(o, t, b.make(row, b.make(expand, factor)))
+	}
+	a.form, expand.Shape = softmaxSum, row.Shape
+	return []*value{b.make(expand, t)}
 }
 
 // scores returns the operands of the scores, in the form that it notes in a; nil: gnn has no such form.
 func (b *builder) scores(s, source *value, a *attention) []*value {
-	for s.op == "reshape" {
-		s = s.in[0]
-	}
+	s = unshaped(s)
 	if s.op == "leaky_relu" && s.in[0].op == "add" {
 		from, to := ends(s.in[0])
 		if from == nil || from.size() != s.size() || to.size() != s.size() {
@@ -134,6 +166,14 @@ func (b *builder) scores(s, source *value, a *attention) []*value {
 	}
 	a.form = products
 	return []*value{q, k}
+}
+
+// unshaped returns the value that v has the elements of, in another shape; v itself, if it is not reshaped.
+func unshaped(v *value) *value {
+	for v.op == "reshape" {
+		v = v.in[0]
+	}
+	return v
 }
 
 // unscaled returns x and scale, where s = scale·x.

@@ -124,7 +124,9 @@ func textOf(v *value) string {
 		}
 		return text
 	case opAttend:
-		text := "attention " + []string{"of sums", "of combined rows", "of products"}[v.attention.form]
+		text := "attention " + []string{
+			"of sums", "of combined rows", "of products", "of each column",
+		}[v.attention.form]
 		if v.o.Loops != stored {
 			text += ", loops " + v.o.Loops
 		}

@@ -141,15 +141,9 @@ func scored(v *value, alone func(*value) bool) fused {
 	if v.op != opAttend || v.attention.form != additive {
 		return nil
 	}
-	root := func(x *value) *value {
-		for x.op == "reshape" {
-			x = x.in[0]
-		}
-		return x
-	}
-	f := &scores{v, dotOf(root(v.in[1])), dotOf(root(v.in[2]))}
+	f := &scores{v, dotOf(unshaped(v.in[1])), dotOf(unshaped(v.in[2]))}
 	for _, d := range []*dot{f.source, f.target} {
-		if d == nil || root(d.x) != root(v.in[0]) || !alone(d.sum) || !alone(d.sum.in[0]) {
+		if d == nil || unshaped(d.x) != unshaped(v.in[0]) || !alone(d.sum) || !alone(d.sum.in[0]) {
 			return nil
 		}
 	}

@@ -21,7 +21,7 @@ func TestCountedExpressions(t *testing.T) {
 	_, list, _ := strings.Cut(string(text), "MODULES = {")
 	list, _, _ = strings.Cut(list, "\n}\n")
 	module := regexp.MustCompile(`(?s)"(\w+)": \[(.*?)\n?\s*\],`)
-	files := map[string]string{"EdgeConv": "edge", "GENConv": "gen", "MeshGraphNet": "mesh"}
+	files := map[string]string{"EdgeConv": "edge", "GENConv": "gen-edges", "MeshGraphNet": "mesh"}
 	for _, m := range module.FindAllStringSubmatch(list, -1) {
 		var has []string
 		for _, e := range readGolden(t, "testdata/"+files[m[1]]+".safetensors").program.Expressions() {

@@ -180,6 +180,57 @@ var rewrites = []rewrite{
 		`"op": "scatter", "in": [20], "reduce": "sum"`, `"op": "reshape", "in": [21], "shape": [4]`,
 	}, "dot of heads; aggregate sum; pointwise gt; attention of sums; pointwise mul reciprocal " +
 		"where"},
+	{"softmax aggregation", []string{
+		`"op": "edge_softmax", "in": [1]`, `"op": "mul", "in": [1, 7]`,
+		`"op": "scatter", "in": [8], "reduce": "sum"`,
+	}, "expand; attention of each column"},
+	{"softmax aggregation of a function of the source, with numbers for each column", []string{
+		`"op": "relu", "in": [1]`, `"op": "mul", "in": [4, 7]`,
+		`"op": "constant", "shape": [], "values": [0.5]`, `"op": "div", "in": [8, 9]`,
+		`"op": "neg", "in": [10]`, `"op": "edge_softmax", "in": [11]`, `"op": "mul", "in": [12, 7]`,
+		`"op": "mul", "in": [13, 2]`, `"op": "scatter", "in": [14], "reduce": "sum"`,
+	}, "pointwise relu; expand; pointwise reciprocal; expand; pointwise mul mul; attention of each column; " +
+		"pointwise mul"},
+	{"softmax aggregation of rows of two dimensions, with a number for each of the first", []string{
+		`"op": "parameter", "name": "c"`, `"op": "reshape", "in": [7], "shape": [2, 1]`,
+		`"op": "reshape", "in": [1], "shape": [2, 2]`, `"op": "div", "in": [9, 8]`,
+		`"op": "edge_softmax", "in": [10]`, `"op": "reshape", "in": [11], "shape": [4]`,
+		`"op": "mul", "in": [1, 12]`, `"op": "scatter", "in": [13], "reduce": "sum"`,
+	}, "pointwise reciprocal; expand; attention of each column"},
+	{"softmax aggregation of a number, along loops", []string{
+		`"op": "sum", "in": [0]`, `"op": "gather", "in": [7], "end": "source", "loops": "one"`,
+		`"op": "edge_softmax", "in": [8]`, `"op": "mul", "in": [8, 9]`,
+		`"op": "scatter", "in": [10], "reduce": "sum"`, `"op": "reshape", "in": [11], "shape": [1]`,
+	}, "sum; expand; attention of each column, loops one"},
+	{"a softmax of a function of the source, which is no softmax aggregation", []string{
+		`"op": "tanh", "in": [1]`, `"op": "edge_softmax", "in": [7]`, `"op": "mul", "in": [1, 8]`,
+		`"op": "scatter", "in": [9], "reduce": "sum"`,
+	}, "pointwise tanh; aggregate max; pointwise detach; messages sum, columnwise (pointwise exp sub); " +
+		"messages sum (pointwise exp mul sub); pointwise add mul reciprocal"},
+	{"a softmax of the target's row, which is no softmax aggregation", []string{
+		`"op": "edge_softmax", "in": [2]`, `"op": "mul", "in": [1, 7]`,
+		`"op": "scatter", "in": [8], "reduce": "sum"`,
+	}, "messages sum (expand); messages sum (expand; pointwise mul); pointwise add mul reciprocal"},
+	{"softmaxes of one column, which are no softmax aggregation", []string{
+		`"op": "slice", "in": [1], "stop": 1`, `"op": "mul", "in": [7, 4]`, `"op": "edge_softmax", "in": [8]`,
+		`"op": "mul", "in": [7, 9]`, `"op": "scatter", "in": [10], "reduce": "sum"`,
+	}, "slice; pointwise mul; aggregate max; pointwise detach; messages sum, columnwise (pointwise exp " +
+		"sub); messages sum (pointwise exp mul sub); pointwise add mul reciprocal"},
+	{"softmax aggregation whose softmax has no gradient", []string{
+		`"op": "detach", "in": [1]`, `"op": "edge_softmax", "in": [7]`, `"op": "mul", "in": [1, 8]`,
+		`"op": "scatter", "in": [9], "reduce": "sum"`,
+	}, "pointwise detach; aggregate max; pointwise detach; messages sum, columnwise (pointwise exp sub); " +
+		"messages sum (pointwise exp mul sub); pointwise add mul reciprocal"},
+	{"softmax aggregation of which coefficients are dropped", []string{
+		`"op": "edge_softmax", "in": [1]`, `"op": "dropout", "in": [7], "p": 0.5, "path": "a"`,
+		`"op": "mul", "in": [1, 8]`, `"op": "scatter", "in": [9], "reduce": "sum"`,
+	}, "aggregate max; pointwise detach; messages sum, columnwise (pointwise exp sub); messages sum " +
+		"(pointwise exp sub; dropout; pointwise mul); pointwise add mul reciprocal"},
+	{"softmax aggregation times weights", []string{
+		`"op": "edge_softmax", "in": [1]`, `"op": "mul", "in": [1, 7]`, `"op": "mul", "in": [8, 6]`,
+		`"op": "scatter", "in": [9], "reduce": "sum"`,
+	}, "aggregate max; pointwise detach; messages sum, columnwise (pointwise exp sub); messages sum " +
+		"(pointwise exp mul mul sub); pointwise add mul reciprocal"},
 	{"the other end's degree", []string{
 		`"op": "gather", "in": [0], "end": "source", "loops": "one"`,
 		`"op": "ones", "rows": "edges", "loops": "one"`, `"op": "scatter", "in": [8], "reduce": "sum", "end": "source"`,
@@ -280,10 +331,19 @@ func TestModels(t *testing.T) {
 		"transformer": "linear + bias; linear + bias; linear + bias; pointwise mul; attention of products; " +
 			"relu(reshape + linear + bias); linear + bias; linear + bias; linear + bias; pointwise " +
 			"mul; attention of products; mean; mean + linear + bias",
-		"gen": "linear; pointwise add relu; aggregate max; pointwise detach; messages sum, columnwise " +
-			"(pointwise exp sub); messages sum, columnwise (pointwise exp mul sub); linear; " +
-			"pointwise add add mul reciprocal; linear; relu(batch_norm(linear)); relu(linear); " +
-			"aggregate sum; pointwise add; pointwise add mul; linear + bias",
+		"gen": "linear; pointwise add relu; expand; attention of each column; attend + linear; linear; " +
+			"relu(batch_norm(linear)); relu(linear); aggregate sum; pointwise add; pointwise add mul; " +
+			"linear + bias",
+		"gen-edges": "linear; apply_edges (linear; pointwise add add relu); messages max (); pointwise detach; " +
+			"messages sum (pointwise exp sub); messages sum (pointwise exp mul sub); linear; pointwise add " +
+			"add mul reciprocal; linear; relu(batch_norm(linear)); relu(linear); linear; apply_edges " +
+			"(linear; pointwise add add relu); messages max (pointwise mul); pointwise detach; messages " +
+			"sum (pointwise exp mul sub); messages sum (pointwise exp mul mul sub); linear; pointwise add " +
+			"add mul reciprocal; linear; relu(batch_norm(linear)); linear",
+		"softmaxes": "linear; pointwise add relu; expand; attention of each column; attend + linear; linear; " +
+			"relu(layer_norm(linear)); linear; slice; attention of each column; pointwise reciprocal; expand; " +
+			"attention of each column; pointwise mul; pointwise reciprocal; pointwise mul; attention of each " +
+			"column; expand; attention of each column, loops one; cat; linear + bias",
 		"edge": "slice; slice; pointwise sub; linear + bias; linear; messages max (pointwise add relu; " +
 			"linear + bias); pointwise relu; slice; slice; pointwise sub; linear + bias; linear; messages " +
 			"mean, columnwise (pointwise add)",

@@ -285,23 +285,29 @@ func (p *pass) unmasked(v *value) gnn.Message {
 
 // attentionOf returns softmax attention without its scores.
 func (p *pass) attentionOf(v *value) gnn.Attention {
+	heads := v.size()
+	if v.attention.form != softmaxSum {
+		heads /= v.Shape[len(v.Shape)-1]
+	}
 	return gnn.Attention{
-		Source: p.of(v.in[0]), Slope: v.attention.slope, Dropout: v.attention.dropout,
-		Heads: v.size() / v.Shape[len(v.Shape)-1], Loops: loopsOf(v.o.Loops),
+		Source: p.of(v.in[0]), Slope: v.attention.slope, Dropout: v.attention.dropout, Heads: heads,
+		Loops: loopsOf(v.o.Loops),
 	}
 }
 
 // attend computes softmax attention, if the step does not compute its scores.
 func (p *pass) attend(v *value) *autograd.Var {
 	a := p.attentionOf(v)
-	x, y := p.of(v.in[1]), p.of(v.in[2])
+	of := func(i int) *autograd.Var { return p.of(v.in[i]) }
 	switch v.attention.form {
 	case additive:
-		a.SourceScore, a.TargetScore = x, y
+		a.SourceScore, a.TargetScore = of(1), of(2)
 	case combined:
-		a.Target, a.ASource = x, y
+		a.Target, a.ASource = of(1), of(2)
 	case products:
-		a.Target, a.Key = x, y
+		a.Target, a.Key = of(1), of(2)
+	case softmaxSum:
+		a.InverseTemperature = of(1)
 	}
 	return p.propagators[v].Attend(a, gnn.Once)
 }

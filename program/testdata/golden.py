@@ -18,6 +18,7 @@ from torch import nn
 from torch_geometric.nn import (ARMAConv, ChebConv, EdgeConv, FiLMConv, GATConv, GATv2Conv, GCN2Conv, GCNConv, GENConv, GINConv, GraphConv,
                                 HeteroConv, JumpingKnowledge, MessagePassing, PDNConv, PNAConv, ResGatedGraphConv, SAGEConv, TransformerConv,
                                 to_hetero)
+from torch_geometric.nn.aggr import SoftmaxAggregation
 from torch_geometric.utils import add_remaining_self_loops, scatter, softmax
 
 from weft._trace import Called, Given, Relation, Schema, trace
@@ -233,6 +234,26 @@ class Picked(nn.Module):
         return self.out(torch.cat([product, heads, h[:, ::2], h[:, 1::2]], 1))
 
 
+class Softmaxes(nn.Module):
+    """Softmax aggregation: with one inverse temperature, one for each column, a number, and one for several columns, along loops, too."""
+
+    def __init__(self):
+        super().__init__()
+        self.first, self.columns = GENConv(X, 8, t=3.0, learn_t=True, norm="layer"), SoftmaxAggregation(t=-2.0, learn=True, channels=8)
+        self.t, self.out = nn.Parameter(torch.tensor([[0.5], [4.0]])), nn.Linear(33, C)
+
+    def forward(self, x, edge_index):
+        h, n = self.first(x, edge_index), x.size(0)
+        (source, target), heads, one = edge_index, h.view(-1, 2, 4), h[:, 0]
+        columns = self.columns(h[source], target, dim_size=n)
+        scores = heads / self.t
+        several = scatter(heads[source] * softmax(scores[source], target, num_nodes=n) * heads[target], target, 0, n)
+        numbers = scatter(one[source] * softmax(-one[source] / 0.3, target, num_nodes=n), target, 0, n)
+        (source, target), _ = add_remaining_self_loops(edge_index, num_nodes=n)
+        looped = scatter(h[source] * softmax(h[source], target, num_nodes=n), target, 0, n)
+        return self.out(torch.cat([h, columns, several.flatten(1), looped, numbers.unsqueeze(1)], 1))
+
+
 RELATIONS = {
     ("author", "writes", "paper"): 70, ("paper", "rev_writes", "author"): 60, ("paper", "cites", "paper"): 90,
     ("venue", "prints", "paper"): 40, ("paper", "appears", "venue"): 30, ("author", "knows", "author"): 25,
@@ -328,6 +349,8 @@ def modules():
     yield "whole", Whole()
     yield "picked", Picked()
     yield "mesh", Mesh(8)
+    yield "gen-edges", TwoFeatures(GENConv(X, 8, edge_dim=A), GENConv(8, C, edge_dim=A, learn_t=True))
+    yield "softmaxes", Softmaxes()
 
 
 def graph():

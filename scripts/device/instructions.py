@@ -31,7 +31,8 @@ GATHERS = ["spmm_float32_vector", "spmm_bfloat16_vector"]
 PRODUCTS = [f"{name}_bfloat16{columns}" for name in ("product", "weight") for columns in ("", "_64", "_32")]
 PRODUCTS += [f"{name}_float32_tf32{columns}" for name in ("product", "weight") for columns in ("", "_64")]
 
-# The expressions over edges that weft makes of the modules, forward and backward: inputs, results, and operations.
+# The expressions over edges that weft makes of the modules, forward and backward: inputs, results, and operations. GENConv reads
+# features of edges, without which it has none.
 MODULES = {
     "EdgeConv": [(2, 1, "add relu"), (3, 2, "constant add le where")],
     "GENConv": [

@@ -25,6 +25,7 @@ DEGREES = torch.tensor([1, 3, 5, 7, 9, 6, 4, 3, 2])
 CONVOLUTIONS = {
     "EdgeConv": lambda: pyg.EdgeConv(mlp(2 * WIDTH)),
     "GENConv": lambda: pyg.GENConv(WIDTH, WIDTH, edge_dim=OF_EDGES, learn_t=True, norm="layer"),
+    "GENConv of vertices": lambda: pyg.GENConv(WIDTH, WIDTH, t=3.0, learn_t=True, norm="layer"),
     "ResGatedGraphConv": lambda: pyg.ResGatedGraphConv(WIDTH, WIDTH, edge_dim=OF_EDGES),
     "FiLMConv": lambda: pyg.FiLMConv(WIDTH, WIDTH),
     "GINEConv": lambda: pyg.GINEConv(mlp(WIDTH), edge_dim=OF_EDGES),
@@ -68,7 +69,7 @@ def network(name):
     torch.manual_seed(1)
     if name == "MeshGraphNet":
         return MeshNet(Processor)
-    featured = name not in ("EdgeConv", "FiLMConv")
+    featured = name not in ("EdgeConv", "FiLMConv", "GENConv of vertices")
     return (WithFeatures if featured else Net)(CONVOLUTIONS[name])
 
 

@@ -92,6 +92,21 @@ class Softmax(MessagePassing):
         return softmax(3 * z.sigmoid(), index, num_nodes=size_i) * z
 
 
+class OfColumns(MessagePassing):
+    """Softmax aggregation, whose coefficients an edge's factor leaves as they are."""
+
+    def __init__(self, into, out, shape):
+        super().__init__(aggr="add")
+        self.lin, self.t = nn.Linear(into, out), nn.Parameter(torch.full(shape, 2.0))
+
+    def forward(self, x, edge_index):
+        return self.propagate(edge_index, x=self.lin(x))
+
+    def message(self, x_j, index, size_i):
+        m = x_j.relu() + 1e-7
+        return softmax(m * self.t, index, num_nodes=size_i) * m
+
+
 class Normalized(nn.Module):
     """A degree of one's own, by which an edge's factor does not change."""
 
@@ -105,6 +120,7 @@ class Normalized(nn.Module):
 
 OWN = {
     "softmax": lambda: Own(Softmax(F, 8), Softmax(8, C)),
+    "softmax aggregation": lambda: Own(OfColumns(F, 8, (8,)), OfColumns(8, C, (1,))),
     "degree": lambda: Own(Normalized(F, 8), Normalized(8, C)),
     "sage": lambda: Own(SAGEConv(F, 8), SAGEConv(8, C, aggr="max")),
     "gcn": lambda: Own(GCNConv(F, 8), GCNConv(8, C)),
