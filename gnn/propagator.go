@@ -150,7 +150,7 @@ type Propagator interface {
 //	GATv1 (Veličković et al. 2018): s_ij = LeakyReLU(aSource·source_j + aTarget·target_i), Target is Source
 //	GATv2 (Brody et al. 2022):      s_ij = aSource·LeakyReLU(source_j + target_i), ATarget nil
 //	dot products (Shi et al. 2021): s_ij = target_i·key_j, where Key is given
-//	softmax aggregation (Li et al. 2020): s_ij = inverseTemperature·source_j, where InverseTemperature is given
+//	softmax aggregation (Li et al. 2020): s_ij = t·source_j, where InverseTemperature is t
 //	z_i = Σ_j softmax_j(s_ij)·source_j
 //
 // In softmax aggregation each column is a head: Heads is the columns of Source. It takes Source and
