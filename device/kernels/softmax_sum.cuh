@@ -5,8 +5,8 @@
 #include "pointwise.cuh"
 #include "spmm.cuh"
 
-// vexp, with the same bits. A card's NaN has other bits than a CPU's, of which adding n to the exponent's bits
-// would make a number: multiplied by 2^n it stays NaN. Nothing is skipped by a branch.
+// vexp, with the same bits. A card's NaN has other bits than a CPU's, of which adding n to the exponent's
+// bits would make a number: multiplied by 2^n it stays NaN. Nothing is skipped by a branch.
 DEVICE float weight(float x) {
 	const exponent e = reduce(-larger(-88.3762f, -x));
 	const float power = OF_BITS(e.power + BITS(1.0f));
