@@ -48,21 +48,24 @@ typedef struct {
 INLINE void extend_softmax(softmax_state *s, const elem *x, int64_t cols, const float *t,
                            const some_edges *e, const int64_t c, const int n, const int lanes) {
 	const vf by = part(t + c, lanes), before = load(s->maximum + c);
-	vf row[SOFTMAX_EDGES], top = before;
+	vf row[SOFTMAX_EDGES], score[SOFTMAX_EDGES], top = before;
 	for (int k = 0; k < n; k++) {
 		row[k] = part(x + e->other[k] * cols + c, lanes);
-		top = larger(by * row[k], top);
+		score[k] = by * row[k];
+		IN_REGISTER(score[k]); // rounded, whatever the compiler makes of the loops
+		top = larger(score[k], top);
 		__builtin_prefetch(x + e->soon[k] * cols + c);
 	}
 	const vf scale = vexp(before - top);
-	vf sum = load(s->sum + c) * scale, z = load(s->z + c) * scale;
+	vf sum = {0}, z = load(s->z + c) * scale;
+	IN_REGISTER(z);
 	for (int k = 0; k < n; k++) {
-		const vf p = vexp(FUSED(by, row[k], -top));
+		const vf p = vexp(score[k] - top);
 		sum += p;
 		z = FUSED(p, row[k], z);
 	}
 	store(s->maximum + c, top);
-	store(s->sum + c, sum);
+	store(s->sum + c, FUSED(load(s->sum + c), scale, sum));
 	store(s->z + c, z);
 }
 
@@ -132,11 +135,12 @@ typedef struct {
 INLINE void add_softmax_gradient(softmax_gradient *s, const weft_softmax_sum_back_args *a, int64_t from,
                                  const some_edges *e, const int64_t c, const int n, const int lanes) {
 	const vf by = part(a->t + from + c, lanes), x = load(s->x + c);
-	vf dx = load(s->dx + c), ds = load(s->ds + c);
+	vf score = by * x, dx = load(s->dx + c), ds = load(s->ds + c);
+	IN_REGISTER(score);
 	for (int k = 0; k < n; k++) {
 		const int64_t at = e->other[k] * a->cols + from + c, soon = e->soon[k] * a->cols + from + c;
-		const vf alpha = vexp(FUSED(by, x, -part(a->log_sum + at, lanes)));
-		const vf g = alpha * part(a->g + at, lanes);
+		vf g = vexp(score - part(a->log_sum + at, lanes)) * part(a->g + at, lanes);
+		IN_REGISTER(g);
 		__builtin_prefetch(a->log_sum + soon);
 		__builtin_prefetch(a->g + soon);
 		__builtin_prefetch(a->z + soon);
