@@ -138,7 +138,7 @@ func (f Fields) checkEdgeFeatures(rows []float32, columns, first int) error {
 	return nil
 }
 
-// AnyRows, as a number of vertices, stands for any number.
+// AnyRows stands for any number of vertices.
 const AnyRows = -1
 
 // Features opens the features of vertices vertices. If they stay dense and can be read in blocks, they are
