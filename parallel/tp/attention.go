@@ -85,14 +85,17 @@ func (p *propagator) attendHeads(a gnn.Attention, k gnn.Rounds) *autograd.Var {
 	mine, own := heads[p.axis.comm.Rank()], cut[p.axis.comm.Rank()]
 	p.order.Explain(func() string { return order.Attention(a, k) + ", sliced between heads" })
 	// With all columns or none, too: gradients of parameters are complete in the same order on all workers.
+	var read []*autograd.Var
 	b := a
 	for _, v := range []**autograd.Var{&b.ASource, &b.ATarget, &b.EdgeWeight, &b.InverseTemperature} {
 		if *v != nil {
 			*v = autograd.Columns(*v, own.from, own.count)
+			read = append(read, *v)
 		}
 	}
 	if a.EdgeVector != nil {
 		b.EdgeVector = autograd.Columns(a.EdgeVector, mine.from, mine.count)
+		read = append(read, b.EdgeVector)
 	}
 	in := p.inputs(cut, a.Source, a.Target)
 	if a.Key != nil {
@@ -108,7 +111,7 @@ func (p *propagator) attendHeads(a gnn.Attention, k gnn.Rounds) *autograd.Var {
 		}
 		b.Heads, b.FirstHead = mine.count, a.FirstHead+mine.from
 		return []*autograd.Var{p.inner.Attend(b, k)}
-	})
+	}, read...)
 }
 
 // segment is a range of a slice's columns for one call of inner.Attend: whole heads, or a part of one head.

@@ -106,9 +106,10 @@ func (p *part) element() tensor.Element {
 // onSlices returns toRows(inner(toSlices(inputs))). inner gets this worker's columns of all rows. Its
 // results, side by side, are this worker's span of cut. A worker with an empty span does not call inner, but
 // takes part in every all-to-all, forward and backward. If its partitions take turns, they take them between
-// the all-to-alls, as partitions of other workers do in inner.
+// the all-to-alls, as partitions of other workers do in inner. read are values without rows that inner reads,
+// this worker's columns of them. They get gradients there, too: they may depend on sums over all workers.
 func (m module) onSlices(inputs []input, cut []span,
-	inner func(own []*autograd.Var) []*autograd.Var,
+	inner func(own []*autograd.Var) []*autograd.Var, read ...*autograd.Var,
 ) *autograd.Var {
 	own := m.toSlices(inputs)
 	var parts []*autograd.Var
@@ -116,7 +117,7 @@ func (m module) onSlices(inputs []input, cut []span,
 		parts = inner(own)
 	} else {
 		m.axis.idle()
-		parts = []*autograd.Var{m.nothing(own)}
+		parts = []*autograd.Var{m.nothing(slices.Concat(own, read))}
 	}
 	h := parts[0]
 	if len(parts) > 1 {

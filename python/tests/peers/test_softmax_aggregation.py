@@ -9,6 +9,7 @@ import torch.nn.functional as F
 from torch import nn
 from torch_geometric.nn import DeepGCNLayer, GENConv, MessagePassing, SAGEConv
 from torch_geometric.nn.aggr import SoftmaxAggregation
+from torch_geometric.utils import scatter, softmax
 
 import weft
 
@@ -59,6 +60,19 @@ class Steep(nn.Module):
         return self.out(self.aggregated(x, edge_index))
 
 
+class OfMeans(nn.Module):
+    """Three columns, whose inverse temperatures are means over all vertices."""
+
+    def __init__(self):
+        super().__init__()
+        self.into, self.out = nn.Linear(FEATURES, 3), nn.Linear(3, CLASSES)
+
+    def forward(self, x, edge_index):
+        h, n, (source, target) = self.into(x), x.size(0), edge_index
+        scores = (h * h.mean(0).exp())[source]
+        return self.out(scatter(softmax(scores, target, num_nodes=n) * h[source], target, 0, n))
+
+
 def gen(**settings):
     return GENConv(WIDTH, WIDTH, norm="layer", **settings)
 
@@ -77,10 +91,14 @@ MODULES = {
     "steep": lambda: Steep(500.0),
     "steep, learned": lambda: Steep(500.0, learn=True),
     "steep, of each column": lambda: Steep(-500.0, learn=True, channels=FEATURES),
+    "t of means": OfMeans,
 }
 
 MESHES = None, "graph=3", "tensor=2", "pipeline=2"
-CASES = [(name, mesh) for name in MODULES for mesh in MESHES[: 3 if name.startswith("steep") else 4]]  # of one layer
+ONE_LAYER = "steep", "t of means"
+CASES = [(name, mesh) for name in MODULES for mesh in MESHES[: 3 if name.startswith(ONE_LAYER) else 4]]
+# some workers have no column
+CASES += [("steep, of each column", "tensor=7"), ("t of means", "tensor=4"), ("t of means", "graph=2,tensor=4")]
 
 
 @pytest.fixture(scope="module")
