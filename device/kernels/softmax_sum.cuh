@@ -1,6 +1,7 @@
 // Softmax aggregation and its gradient; kernel/native/softmax_sum.h has the equations. A thread has a vector
 // of columns of a row, as in spmm.cuh, and their state in registers. It takes edges eight at a time, in the
-// CPU's order and with the CPU's operations, so that both give the same bits.
+// CPU's order. Scores are not rounded before the largest one, or the log-sum-exp, is subtracted, so that the
+// bits are not the CPU's.
 #pragma once
 #include "pointwise.cuh"
 #include "spmm.cuh"
