@@ -5,7 +5,9 @@ import "slices"
 // The rule by which operations on rows of edges become operations on rows of vertices.
 
 // hoisted computes an operation on rows of vertices and gathers its result, instead of gathering its
-// operands: a graph has fewer vertices than edges.
+// operands: a graph has fewer vertices than edges. It computes rows that no edge reads, too. Their gradient
+// is
+// 0, and must not become 0·∞, where the derivative or an operand is infinite.
 func (b *builder) hoisted(o Operation, in []*value) *value {
 	if !isRowLocal(o.Op) {
 		return nil
@@ -24,8 +26,13 @@ func (b *builder) hoisted(o Operation, in []*value) *value {
 	if from == nil {
 		return nil
 	}
-	if k := singular(o.Op); k >= 0 && in[k].Rows == Edges {
-		rows[k] = b.oneWhereUnread(rows[k], from)
+	if slices.ContainsFunc(in, func(x *value) bool { return x.requiresGrad }) {
+		k := singular(o.Op)
+		for i, x := range in {
+			if x.Rows == Edges && (i == k || rows[i].infinite) {
+				rows[i] = b.oneWhereUnread(rows[i], from, i != k)
+			}
+		}
 	}
 	return b.make(from.o, b.make(o, rows...))
 }
@@ -41,13 +48,17 @@ func singular(op string) int {
 	return -1
 }
 
-// oneWhereUnread returns x, which edges gather, with 1 for vertices that no edge reads. Their gradient is 0,
-// and must not become 0·∞.
-func (b *builder) oneWhereUnread(x, gather *value) *value {
-	if !x.requiresGrad || gather.Loops == one || gather.Loops == added {
+// oneWhereUnread returns x, which edges gather, with 1 for vertices that no edge reads. finite: it returns x
+// itself if that is known to be finite for these vertices.
+func (b *builder) oneWhereUnread(x, gather *value, finite bool) *value {
+	if gather.Loops == one || gather.Loops == added {
 		return x
 	}
 	o := gather.o.op("scatter")
 	o.End = gather.o.End
-	return b.make(o.op("where"), b.hasEdges(gather.Type, o), x, b.constant(1))
+	read := b.hasEdges(gather.Type, o)
+	if finite && x.infiniteWhere == read {
+		return x
+	}
+	return b.make(o.op("where"), read, x, b.constant(1))
 }

@@ -104,6 +104,50 @@ var rewrites = []rewrite{
 		`"op": "reciprocal", "in": [0]`, `"op": "gather", "in": [7], "end": "target"`,
 		`"op": "mul", "in": [1, 8]`, `"op": "scatter", "in": [9], "reduce": "sum"`,
 	}, "aggregate sum; pointwise gt; aggregate sum; pointwise mul reciprocal where"},
+	{"a factor of the source that is infinite where no edge reads it", []string{
+		`"op": "reciprocal", "in": [0]`, `"op": "gather", "in": [7], "end": "source"`,
+		`"op": "mul", "in": [1, 8]`, `"op": "scatter", "in": [9], "reduce": "sum"`,
+	}, "aggregate sum, reversed; pointwise gt; pointwise mul reciprocal where; aggregate sum"},
+	{"functions of a factor that is infinite where no edge reads it: it is replaced once", []string{
+		`"op": "log", "in": [0]`, `"op": "gather", "in": [7], "end": "source"`,
+		`"op": "mul", "in": [1, 8]`, `"op": "tanh", "in": [9]`, `"op": "linear", "in": [10, 3]`,
+		`"op": "scatter", "in": [11], "reduce": "sum"`,
+	}, "aggregate sum, reversed; pointwise gt; pointwise log mul tanh where; aggregate sum of linear"},
+	{"the inverse of 0 where no edge reads it", []string{
+		`"op": "ones", "rows": "edges"`, `"op": "scatter", "in": [7], "reduce": "sum", "end": "source"`,
+		`"op": "constant", "shape": [], "values": [0]`, `"op": "gt", "in": [8, 9]`,
+		`"op": "where", "in": [10, 0, 9]`, `"op": "reciprocal", "in": [11]`,
+		`"op": "gather", "in": [12], "end": "source"`, `"op": "mul", "in": [1, 13]`,
+		`"op": "scatter", "in": [14], "reduce": "sum"`,
+	}, "aggregate sum, reversed; pointwise gt; pointwise mul reciprocal where where; aggregate sum"},
+	{"a divisor without a gradient", []string{
+		`"op": "detach", "in": [0]`, `"op": "gather", "in": [7], "end": "source"`,
+		`"op": "div", "in": [1, 8]`, `"op": "scatter", "in": [9], "reduce": "sum"`,
+	}, "aggregate sum, reversed; pointwise gt; pointwise detach div where; aggregate sum"},
+	{"an infinite factor of what has no gradient", []string{
+		`"op": "detach", "in": [0]`, `"op": "reciprocal", "in": [7]`,
+		`"op": "gather", "in": [8], "end": "source"`, `"op": "mul", "in": [9, 9]`,
+		`"op": "scatter", "in": [10], "reduce": "sum"`,
+	}, "pointwise detach reciprocal; pointwise mul; aggregate sum"},
+	{"factors of degrees that are finite: of 0 where infinite, and of 1 or more", []string{
+		`"op": "ones", "rows": "edges"`, `"op": "scatter", "in": [7], "reduce": "sum"`,
+		`"op": "constant", "shape": [], "values": [-0.5]`, `"op": "pow", "in": [8, 9]`,
+		`"op": "constant", "shape": [], "values": ["inf"]`, `"op": "eq", "in": [10, 11]`,
+		`"op": "constant", "shape": [], "values": [0]`, `"op": "where", "in": [12, 13, 10]`,
+		`"op": "clamp", "in": [8], "min": 1`, `"op": "pow", "in": [15, 9]`, `"op": "mul", "in": [14, 16]`,
+		`"op": "reshape", "in": [17], "shape": [1]`, `"op": "gather", "in": [18], "end": "source"`,
+		`"op": "mul", "in": [1, 19]`, `"op": "scatter", "in": [20], "reduce": "sum"`,
+	}, "aggregate sum; pointwise pow; pointwise clamp eq mul pow where; pointwise mul; aggregate sum"},
+	{"rows that are divided by their length", []string{
+		`"op": "square", "in": [0]`, `"op": "sum", "in": [7], "dims": [0], "keep": true`, `"op": "sqrt", "in": [8]`,
+		`"op": "clamp", "in": [9], "min": 1e-12`, `"op": "div", "in": [0, 10]`,
+		`"op": "gather", "in": [11], "end": "source"`, `"op": "linear", "in": [12, 3]`,
+		`"op": "scatter", "in": [13], "reduce": "sum"`,
+	}, "pointwise square; sum; pointwise clamp sqrt; pointwise div; aggregate sum of linear"},
+	{"the largest of own rows that are infinite without edges", []string{
+		`"op": "reciprocal", "in": [0]`, `"op": "gather", "in": [7], "end": "target"`,
+		`"op": "scatter", "in": [8], "reduce": "max"`,
+	}, "aggregate sum; pointwise gt; aggregate max; pointwise mul reciprocal where"},
 	{"a factor of parameters", []string{
 		`"op": "mul", "in": [6, 4]`, `"op": "scatter", "in": [7], "reduce": "sum"`,
 	}, "aggregate sum, weighted; pointwise mul"},

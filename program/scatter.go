@@ -20,7 +20,7 @@ func (b *builder) scattered(o Operation, in []*value) *value {
 		case x.op == "gather" && x.o.End != o.End:
 			return b.aggregate(o, x)
 		case x.op == "gather": // the vertex's own row, if it has an edge
-			return b.make(o.op("mul"), x.in[0], b.make(o, b.ones(x.Type)))
+			return b.make(o.op("mul"), b.finite(x.in[0], x.Type, o), b.make(o, b.ones(x.Type)))
 		case x.op == "ones":
 			return b.aggregate(o, b.gathered(x.Type, o))
 		}

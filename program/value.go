@@ -20,10 +20,12 @@ type value struct {
 
 	counted      bool // of an opApply: gnn.Message.Counted
 	ofRows       bool // a tensor that depends on sums over all vertices
-	infinite     bool // finite rows of vertices can make it infinite
+	infinite     bool // finite rows of vertices can make it infinite or NaN
 	requiresGrad bool // it has a gradient
 	featured     bool // rows of edges that depend on the features of edges
 	ofSparse     ofSparse
+	// infiniteWhere is 0 for rows that are finite although others may be infinite; nil: none is known.
+	infiniteWhere *value
 }
 
 // Operations that only rewriting makes.
@@ -171,7 +173,7 @@ func (b *builder) add(v *value) *value {
 		return same
 	}
 	v.number, v.ofRows, v.infinite, v.featured = b.made, isOfRows(v), mayBeInfinite(v), isFeatured(v)
-	v.ofSparse = b.ofSparse(v)
+	v.infiniteWhere, v.ofSparse = infiniteWhere(v), b.ofSparse(v)
 	b.known[text] = v
 	b.made++
 	return v
@@ -246,17 +248,94 @@ func isOfRows(v *value) bool {
 	return v.Rows == None && slices.ContainsFunc(v.in, func(x *value) bool { return x.ofRows })
 }
 
-// mayBeInfinite reports whether a value with known operands can be infinite for finite rows of vertices.
+// mayBeInfinite reports whether finite rows of vertices can make a value with known operands infinite or NaN,
+// and not in all rows alike.
 func mayBeInfinite(v *value) bool {
-	switch v.op {
-	case "div", "fmod", "reciprocal", "rsqrt", "pow", "exp", "expm1", "log", "log1p", "logsigmoid":
-		return true
-	case "where":
-		if c := v.in[0]; c.op == "eq" {
-			if x, is := c.in[1].isConstant(); is && math.IsInf(x, 1) {
-				return false
-			}
+	if v.Rows == None || !isRowLocal(v.op) && v.op != "dropout" {
+		return false
+	}
+	if v.op == "where" && v.in[0].op == "eq" {
+		if x, is := v.in[0].in[1].isConstant(); is && math.IsInf(x, 1) {
+			return false
 		}
 	}
-	return isRowLocal(v.op) && slices.ContainsFunc(v.in, func(x *value) bool { return x.infinite })
+	if k := singular(v.op); k >= 0 && (v.in[k].Rows != None || v.op == "pow") && !isRegular(v) {
+		return true
+	}
+	return slices.ContainsFunc(v.in, func(x *value) bool { return x.infinite })
+}
+
+// isRegular reports whether finite rows have finite results of a singular operation.
+func isRegular(v *value) bool {
+	switch v.op {
+	case "div", "fmod":
+		return isPositive(v.in[1])
+	case "reciprocal", "rsqrt", "log":
+		return isPositive(v.in[0])
+	case "sqrt", "log1p":
+		return isNonNegative(v.in[0])
+	case "pow":
+		power, is := v.in[1].isConstant()
+		return is && (power >= 0 && power == math.Trunc(power) || isPositive(v.in[0]))
+	}
+	return false
+}
+
+// isPositive reports whether finite rows have results above a positive number.
+func isPositive(v *value) bool {
+	switch v.op {
+	case "constant":
+		return !slices.ContainsFunc(v.o.Values, func(x number) bool { return !(x > 0) })
+	case "ones":
+		return true
+	case "clamp":
+		return v.o.Min != nil && *v.o.Min > 0 && (v.o.Max == nil || *v.o.Max > 0)
+	case "reshape", "expand", "sqrt":
+		return isPositive(v.in[0])
+	case "add":
+		x, y := v.in[0], v.in[1]
+		return isPositive(x) && isNonNegative(y) || isPositive(y) && isNonNegative(x)
+	}
+	return false
+}
+
+// isNonNegative reports whether finite rows have no negative results.
+func isNonNegative(v *value) bool {
+	switch v.op {
+	case "abs", "square", "relu", "sqrt", "exp", "sigmoid", "softplus":
+		return true
+	case "mul":
+		return v.in[0] == v.in[1]
+	case opAggregate:
+		return v.in[0].op == "ones" && !v.o.Weighted
+	case "reshape", "expand", "sum", "mean":
+		return isNonNegative(v.in[0])
+	}
+	return isPositive(v)
+}
+
+// infiniteWhere returns a value that is 0 for rows of v that are finite; nil: none is known. It reads the
+// operands of v.
+func infiniteWhere(v *value) (condition *value) {
+	if v.op == "where" && !v.in[2].infinite {
+		return v.in[0]
+	}
+	if !isRowLocal(v.op) {
+		return nil
+	}
+	k := singular(v.op)
+	for i, x := range v.in {
+		if i != k && !x.infinite {
+			continue
+		}
+		of := x.infiniteWhere
+		if of == nil || condition != nil && of != condition {
+			return nil
+		}
+		if i == k && (x.op != "where" || !x.in[2].isOne()) {
+			return nil
+		}
+		condition = of
+	}
+	return condition
 }

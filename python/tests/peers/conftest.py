@@ -52,6 +52,7 @@ NEEDS = {
     "test_chance.py": "torch_geometric torch.export",
     "test_idioms.py": "torch_geometric torch.export",
     "test_special.py": "torch_geometric torch.export",
+    "test_unread.py": "torch_geometric torch.export",
     "test_softmax_aggregation.py": "torch_geometric torch.export",
     "test_trace_random.py": "torch_geometric torch.export",
     "test_trace_dgl.py": "dgl",
