@@ -54,6 +54,9 @@ func TestSameBitsOnACard(t *testing.T) {
 	for act := range activations {
 		of = append(of, case_("finish", act))
 	}
+	for _, name := range []string{"output", "log-sum-exp", "source", "source score"} {
+		of = append(of, case_("softmax", name))
+	}
 	for _, storage := range []tensor.Element{tensor.Float32, tensor.BFloat16} {
 		t.Setenv("WEFT_DEVICE", "")
 		want := everything(t, kerneltest.Team(t, 1, tensor.NewMeter()), storage, rows)

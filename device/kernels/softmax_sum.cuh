@@ -30,8 +30,8 @@ DEVICE void each_edges(const weft_edges &edges, const int32_t *loops, const edge
 	}
 }
 
-typedef several<bfloat16, 4> four_bfloat16s;
 // The kernels of a pass. Vectors have four columns of either type.
+typedef several<bfloat16, 4> four_bfloat16s;
 #define FOUR_COLUMNS(name, args) \
 	EDGE_KERNELS_OF(name##_float32, args, aggregate, single<float>) \
 	EDGE_KERNELS_OF(name##_float32_vector, args, aggregate, vector<float>) \
@@ -64,23 +64,24 @@ DEVICE void aggregate_columns(const weft_softmax_sum_args &a, const edge_range &
 			UNROLL for (int i = 0; i < N; i++)
 				maximum[i] = fmaxf(t[i] * v.x[i], maximum[i]);
 		}
-		UNROLL for (int i = 0; i < N; i++) {
-			const float scale = weight(before[i] - maximum[i]);
-			sum[i] *= scale, z.x[i] *= scale;
-		}
+		float scale[N], some[N] = {};
+		UNROLL for (int i = 0; i < N; i++)
+			scale[i] = weight(before[i] - maximum[i]), z.x[i] *= scale[i];
 		UNROLL for (int u = 0; u < AHEAD; u++)
 			if (u < n) {
 				v.of(r[u]);
 				UNROLL for (int i = 0; i < N; i++) {
-					const float p = weight(fmaf(t[i], v.x[i], -maximum[i]));
-					sum[i] += p, z.x[i] = fmaf(p, v.x[i], z.x[i]);
+					const float p = weight(t[i] * v.x[i] - maximum[i]);
+					some[i] += p, z.x[i] = fmaf(p, v.x[i], z.x[i]);
 				}
 			}
+		UNROLL for (int i = 0; i < N; i++)
+			sum[i] = fmaf(sum[i], scale[i], some[i]);
 	});
 	if (a.last)
 		UNROLL for (int i = 0; i < N; i++) { // without a score above −∞ the output is 0
-			const bool some = sum[i] != 0;
-			z.x[i] = some ? z.x[i] / sum[i] : 0, maximum[i] = some ? maximum[i] + vlog(sum[i]) : 0;
+			z.x[i] = sum[i] == 0 ? 0 : z.x[i] / sum[i];
+			maximum[i] = sum[i] == 0 ? 0 : maximum[i] + vlog(sum[i]);
 		}
 	else
 		sum.store(a.sum + at);
@@ -91,7 +92,7 @@ FOUR_COLUMNS(softmax_sum, weft_softmax_sum_args)
 // The same of a source's out-neighbours. A segment's sums begin at 0.
 template <typename vec>
 DEVICE void aggregate_columns(const weft_softmax_sum_back_args &a, const edge_range &e, int64_t c) {
-	enum { N = vec::N, AHEAD = N == 1 ? 8 : 4 };
+	enum { N = vec::N, AHEAD = N == 1 ? 8 : 8 / sizeof(typename vec::elem) };
 	typedef typename vec::elem elem;
 	typedef typename vec::raw raw;
 	const char *g = (const char *)((const elem *)a.g + c), *z = (const char *)((const elem *)a.z + c);
@@ -100,7 +101,10 @@ DEVICE void aggregate_columns(const weft_softmax_sum_back_args &a, const edge_ra
 	const int64_t at = e.result * a.cols + c;
 	words<float, N> t, old, ds = {};
 	vec x, dx = {}, sum = {}, of_g, of_z;
+	float score[N];
 	t.load(a.t + c), x.load((const elem *)a.x + e.row * a.cols + c);
+	UNROLL for (int i = 0; i < N; i++)
+		score[i] = t[i] * x.x[i];
 	each_edges<AHEAD>(a.edges, a.loops, e, [&](const int32_t (&other)[AHEAD], int n) {
 		raw gs[AHEAD], zs[AHEAD];
 		words<float, N> log_sum[AHEAD];
@@ -113,8 +117,7 @@ DEVICE void aggregate_columns(const weft_softmax_sum_back_args &a, const edge_ra
 			if (u < n) {
 				of_g.of(gs[u]), of_z.of(zs[u]);
 				UNROLL for (int i = 0; i < N; i++) {
-					const float alpha = weight(fmaf(t[i], x.x[i], -log_sum[u][i]));
-					const float part = alpha * of_g.x[i];
+					const float part = weight(score[i] - log_sum[u][i]) * of_g.x[i];
 					sum.x[i] += part, ds[i] = fmaf(part, x.x[i] - of_z.x[i], ds[i]);
 				}
 			}
