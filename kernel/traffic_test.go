@@ -55,6 +55,9 @@ func TestTraffic(t *testing.T) {
 			for _, of := range [][2]int{{1, 32}, {4, 32}, {8, 32}, {8, 64}, {8, 8}} {
 				s.withinTraffic(string(docs), s.attentionTraffic(of[0], of[1])...)
 			}
+			for _, columns := range []int{64, 256} {
+				s.withinTraffic(string(docs), s.softmaxSumTraffic(columns)...)
+			}
 			s.withinTraffic(string(docs), s.combineTraffic(64))
 		})
 	}
@@ -178,6 +181,35 @@ func (s *suite) attentionTraffic(heads, width int) []measured {
 		counted("attend", edges*(4+head+row)+n*(8+head), n*(row+head)),
 		counted("attend_back_target", edges*(4+head)+picked(k, a, size)+n*(8+row+sectors(12*heads)+head), n*head),
 		counted("attend_back_source", edges*(4+sectors(12*heads)+row)+n*(8+2*row+2*head), n*(row+head)),
+	}
+}
+
+// softmaxSumTraffic is that of softmax aggregation, forward and backward.
+func (s *suite) softmaxSumTraffic(columns int) []measured {
+	a, size := s.scattered(512, 512), s.storage.Size()
+	n, edges, row, floats := a.Rows, a.Entries(), columns*size, columns*4
+	transposed := s.team.Transpose(a, tensor.Graph)
+	k := kernel.Attention{
+		Heads: columns, Width: 1, Source: s.stored(n, columns), InverseTemperature: s.normal(1, columns),
+	}
+	state := s.team.AttentionStart(n, columns, 1, s.storage)
+	grad := s.stored(n, columns)
+	d := kernel.AttentionGradients{
+		Source: s.as(s.storage, s.zeros(n, columns)), SourceScore: s.zeros(n, columns),
+	}
+	all := s.trafficOf(func() {
+		s.team.Attend(state, k, a, nil, kernel.Last)
+		s.team.AttendBackward(d, k, a, transposed, nil,
+			kernel.Attended{Grad: grad, Out: state.Out, LogSum: state.Maximum})
+	})
+	forward, back := s.kernel("softmax_sum", columns), s.kernel("softmax_sum_back", columns)
+	return []measured{
+		{forward, columns, all[forward], traffic{
+			loaded: edges*(4+row) + n*8 + floats, stored: n * (row + floats),
+		}, 0},
+		{back, columns, all[back], traffic{
+			loaded: edges*(4+2*row+floats) + n*(8+2*row+floats) + floats, stored: n * (row + floats),
+		}, 0},
 	}
 }
 

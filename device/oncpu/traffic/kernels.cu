@@ -1,3 +1,4 @@
 // The kernels whose traffic tests count.
 #include "attend_back.cuh"
+#include "softmax_sum.cuh"
 #include "spmm.cuh"
