@@ -6,8 +6,7 @@ import "slices"
 
 // hoisted computes an operation on rows of vertices and gathers its result, instead of gathering its
 // operands: a graph has fewer vertices than edges. It computes rows that no edge reads, too. Their gradient
-// is
-// 0, and must not become 0·∞, where the derivative or an operand is infinite.
+// is 0, and must not become 0·∞ where the derivative or an operand is infinite.
 func (b *builder) hoisted(o Operation, in []*value) *value {
 	if !isRowLocal(o.Op) {
 		return nil
