@@ -28,7 +28,7 @@ func (b *builder) hoisted(o Operation, in []*value) *value {
 	if slices.ContainsFunc(in, func(x *value) bool { return x.requiresGrad }) {
 		k := singular(o.Op)
 		for i, x := range in {
-			if x.Rows == Edges && (i == k || rows[i].infinite) {
+			if x.Rows == Edges && (i == k || rows[i].infiniteInTraining) {
 				rows[i] = b.oneWhereUnread(rows[i], from, i != k)
 			}
 		}

@@ -22,8 +22,10 @@ type value struct {
 	ofRows       bool // a tensor that depends on sums over all vertices
 	infinite     bool // finite rows of vertices can make it infinite or NaN
 	requiresGrad bool // it has a gradient
-	featured     bool // rows of edges that depend on the features of edges
-	ofSparse     ofSparse
+	// infiniteInTraining is infinite without what evaluation alone computes.
+	infiniteInTraining bool
+	featured           bool // rows of edges that depend on the features of edges
+	ofSparse           ofSparse
 	// infiniteWhere is 0 for rows that are finite although others may be infinite; nil: none is known.
 	infiniteWhere *value
 }
@@ -172,7 +174,10 @@ func (b *builder) add(v *value) *value {
 	if same, known := b.known[text]; known {
 		return same
 	}
-	v.number, v.ofRows, v.infinite, v.featured = b.made, isOfRows(v), mayBeInfinite(v), isFeatured(v)
+	v.number, v.ofRows, v.featured = b.made, isOfRows(v), isFeatured(v)
+	v.infinite = mayBeInfinite(v, func(x *value) bool { return x.infinite })
+	v.infiniteInTraining = v.op == opChoose && v.in[0].infiniteInTraining ||
+		v.op != opChoose && mayBeInfinite(v, func(x *value) bool { return x.infiniteInTraining })
 	v.infiniteWhere, v.ofSparse = infiniteWhere(v), b.ofSparse(v)
 	b.known[text] = v
 	b.made++
@@ -249,20 +254,20 @@ func isOfRows(v *value) bool {
 }
 
 // mayBeInfinite reports whether finite rows of vertices can make a value with known operands infinite or NaN,
-// and not in all rows alike.
-func mayBeInfinite(v *value) bool {
+// and not in all rows alike. is reports this of an operand.
+func mayBeInfinite(v *value, is func(*value) bool) bool {
 	if v.Rows == None || !isRowLocal(v.op) && v.op != "dropout" {
 		return false
 	}
 	if v.op == "where" && v.in[0].op == "eq" {
-		if x, is := v.in[0].in[1].isConstant(); is && math.IsInf(x, 1) {
+		if x, constant := v.in[0].in[1].isConstant(); constant && math.IsInf(x, 1) {
 			return false
 		}
 	}
 	if k := singular(v.op); k >= 0 && (v.in[k].Rows != None || v.op == "pow") && !isRegular(v) {
 		return true
 	}
-	return slices.ContainsFunc(v.in, func(x *value) bool { return x.infinite })
+	return slices.ContainsFunc(v.in, is)
 }
 
 // isRegular reports whether finite rows have finite results of a singular operation.
@@ -317,6 +322,9 @@ func isNonNegative(v *value) bool {
 // infiniteWhere returns a value that is 0 for rows of v that are finite; nil: none is known. It reads the
 // operands of v.
 func infiniteWhere(v *value) (condition *value) {
+	if v.op == opChoose {
+		return v.in[0].infiniteWhere
+	}
 	if v.op == "where" && !v.in[2].infinite {
 		return v.in[0]
 	}
