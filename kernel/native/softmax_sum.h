@@ -39,6 +39,19 @@ static inline int64_t edges_of_row(const weft_edges *edges, const int32_t *loops
 	return *stored + (loops ? loops[row] : 0);
 }
 
+// Calls f for each vector of a block's columns: `whole` columns are in whole vectors, `tail` behind these.
+// f gets the edges, the vector's first column, the number of edges, and the lanes. The most common number of
+// edges is a constant.
+#define EACH_VECTOR(e, whole, tail, f, ...) \
+	if ((e)->n == SOFTMAX_EDGES) \
+		for (int64_t c = 0; c < (whole); c += VW) \
+			f(__VA_ARGS__, e, c, SOFTMAX_EDGES, VW); \
+	else \
+		for (int64_t c = 0; c < (whole); c += VW) \
+			f(__VA_ARGS__, e, c, (e)->n, VW); \
+	if (tail) \
+		f(__VA_ARGS__, e, whole, (e)->n, tail);
+
 // The state of some columns of a row.
 typedef struct {
 	float maximum[SOFTMAX_COLUMNS], sum[SOFTMAX_COLUMNS], z[SOFTMAX_COLUMNS];
@@ -94,14 +107,7 @@ static void softmax_columns(const weft_softmax_sum_args *a, int64_t lo, int64_t 
 		for (int64_t k = 0; k < all_edges; k += SOFTMAX_EDGES) {
 			some_edges e;
 			take_some(&e, &a->edges, i, k, stored, all_edges);
-			if (e.n == SOFTMAX_EDGES)
-				for (int64_t c = 0; c < whole; c += VW)
-					extend_softmax(&s, x, cols, t, &e, c, SOFTMAX_EDGES, VW);
-			else
-				for (int64_t c = 0; c < whole; c += VW)
-					extend_softmax(&s, x, cols, t, &e, c, e.n, VW);
-			if (tail)
-				extend_softmax(&s, x, cols, t, &e, whole, e.n, tail);
+			EACH_VECTOR(&e, whole, tail, extend_softmax, &s, x, cols, t)
 		}
 		for (int64_t c = 0; c < width; c += VW) {
 			const int n = lesser(width - c, VW);
@@ -169,14 +175,7 @@ static void softmax_back_columns(const weft_softmax_sum_back_args *a, int64_t lo
 		for (int64_t k = 0; k < all_edges; k += SOFTMAX_EDGES) {
 			some_edges e;
 			take_some(&e, &a->edges, j, k, stored, all_edges);
-			if (e.n == SOFTMAX_EDGES)
-				for (int64_t c = 0; c < whole; c += VW)
-					add_softmax_gradient(&s, a, from, &e, c, SOFTMAX_EDGES, VW);
-			else
-				for (int64_t c = 0; c < whole; c += VW)
-					add_softmax_gradient(&s, a, from, &e, c, e.n, VW);
-			if (tail)
-				add_softmax_gradient(&s, a, from, &e, whole, e.n, tail);
+			EACH_VECTOR(&e, whole, tail, add_softmax_gradient, &s, a, from)
 		}
 		for (int64_t c = 0; c < width; c += VW) {
 			const int n = lesser(width - c, VW);
@@ -196,3 +195,4 @@ static void k_softmax_sum_back(const void *args, int64_t lo, int64_t hi) {
 	for (int64_t from = 0; from < a->cols; from += SOFTMAX_COLUMNS)
 		softmax_back_columns(a, lo, hi, from);
 }
+#undef EACH_VECTOR
