@@ -8,6 +8,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"weft/cmd/weft/internal/calls"
 	"weft/cmd/weft/internal/cli"
 	"weft/cmd/weft/internal/ui"
 	"weft/comm/mpi"
@@ -38,6 +39,7 @@ type versions struct {
 	SIMD     string            `json:"simd"` // the kernels' instruction set on this machine
 	OneDNN   string            `json:"onednn"`
 	MPI      string            `json:"mpi"` // the library that loads; empty: none does
+	Protocol int               `json:"protocol"` // the version of that of package calls
 	Modules  map[string]string `json:"modules"`
 }
 
@@ -52,7 +54,8 @@ func newVersion() *cobra.Command {
 			v := versions{
 				Weft: version, Commit: commit, Go: runtime.Version(), Platform: runtime.GOOS +
 					"/" + runtime.GOARCH,
-				SIMD: kernel.SIMD(), OneDNN: kernel.OneDNN(), MPI: library.Name, Modules: map[string]string{},
+				SIMD: kernel.SIMD(), OneDNN: kernel.OneDNN(), MPI: library.Name, Protocol: calls.Version,
+				Modules: map[string]string{},
 			}
 			build, _ := debug.ReadBuildInfo()
 			if build != nil {

@@ -172,6 +172,10 @@ def test_failed(graph):
     ):
         train(graph, epochs=100_000, callbacks=kill(signal.SIGKILL))
 
+    for number, says in ((signal.SIGSEGV, "SIGSEGV: segmentation violation"), (signal.SIGABRT, "SIGABRT: abort")):
+        with pytest.raises(weft.Failed, match=f"^the program weft crashed: {says}$"):  # not the registers
+            train(graph, epochs=100_000, callbacks=kill(number))
+
     with pytest.raises(
         weft.Interrupted,
         match=r'^interrupted after epoch [0-9]+; the results so far are in stopped; continue with weft.train\(data, resume="stopped"\)$',

@@ -12,7 +12,7 @@ import pytest
 from test_train import train
 
 import weft
-from weft import _arguments, _program
+from weft import _arguments, _calls, _program
 
 
 @pytest.mark.parametrize(
@@ -159,9 +159,30 @@ def test_program(monkeypatch, tmp_path):
         weft.Failed, match="^/nowhere/weft: No such file or directory; WEFT_PROGRAM names the program weft$"
     ):
         weft.runs(".")
-    own.write_text("#!/bin/sh\n[ $1 = help ] || { echo weft: last words >&2; kill -9 $$; }\nexit 3\n")
+    for other, why in (
+        ("/bin/true", "is not the program weft, as it tells no version of it"),
+        ("/bin/echo", "is not the program weft, as it tells no version of it"),
+        ("/bin/false", "does not answer as the program weft does: the program weft ended with status 1"),
+        ("/bin/cat", "does not answer as the program weft does: .*unrecognized option.*"),
+        ("/etc/passwd", "Permission denied"),
+    ):
+        monkeypatch.setenv("WEFT_PROGRAM", other)
+        for call in (lambda: weft.runs("."), lambda: weft.train("graph"), _calls.Program, lambda: weft.plan("graph")):
+            with pytest.raises(weft.Failed, match=f"^{other}: {why}; WEFT_PROGRAM names the program weft$"):
+                call()
+    tells = "#!/bin/sh\nif [ $1 = version ]; then echo '{}'; exit; fi\n"
+    tells += "[ $1 = help ] || {{ echo weft: last words >&2; kill -9 $$; }}\nexit 3\n"
     own.chmod(0o755)
     monkeypatch.setenv("WEFT_PROGRAM", str(own))
+    for told in ('{"weft": "0.0.9"}', f'{{"weft": "0.0.9", "protocol": {_program.PROTOCOL - 1}}}'):
+        own.write_text(tells.format(told))
+        with pytest.raises(weft.Failed, match=f"^{own}: is weft 0.0.9, of another version than this package: install both"):
+            weft.runs(".")
+    for told in ('{"version": 1}', "[1]", "1"):
+        own.write_text(tells.format(told))
+        with pytest.raises(weft.Failed, match=f"^{own}: is not the program weft, "):
+            weft.runs(".")
+    own.write_text(tells.format(f'{{"weft": "unknown", "protocol": {_program.PROTOCOL}}}'))
     with pytest.raises(weft.Failed, match="^the program weft was ended by SIGKILL, .*; it said last: last words$"):
         weft.runs(".")
     with pytest.raises(weft.Failed, match="^the program weft ended with status 3$"):

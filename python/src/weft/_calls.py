@@ -31,8 +31,6 @@ from ._errors import Failed, Refused, in_words_of_python
 
 log = logging.getLogger("weft")
 
-VERSION = 10  # of the protocol
-
 _IDLE = 64  # lendings of shared memory after which a piece that nobody has used is given back
 
 _LEAVE = 5.0  # seconds in which the program ends when Python does
@@ -63,13 +61,13 @@ class Program:
         self.lendings = 0  # of shared memory
         self.mapped = self.most = 0  # bytes of shared memory, now and at most
         self.memories, self.passes, self.models = Watched(), Watched(), Watched()
-        self.said: deque[str] = deque(maxlen=50)  # on standard error
+        self.said = _program.Said()
         self.news: deque[str] = deque(maxlen=50)  # what it has said and nobody was shown
         self.together = threading.Event()  # it works together with those of other processes
         self.work: _Work = queue.SimpleQueue()
         ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_STREAM)
         self.socket, self.stream = ours, ours.makefile("rb")
-        path = _program.find()
+        path, _ = _program.checked()
         try:
             self.process = subprocess.Popen(
                 [path, "calls", f"--socket={theirs.fileno()}"],
@@ -85,8 +83,9 @@ class Program:
         finally:
             theirs.close()
         heard = self.process.stderr, self.said, self.news, self.together
-        for of, what in ((_do, self.work), (_hear, heard)):
-            threading.Thread(target=of, args=(what,), name="weft", daemon=True).start()
+        threading.Thread(target=_do, args=(self.work,), name="weft", daemon=True).start()
+        self.hearing = threading.Thread(target=_hear, args=(heard,), name="weft", daemon=True)
+        self.hearing.start()
         weakref.finalize(self, self.work.put, None).atexit = False  # which ends its thread
 
     def do(self, work: Callable[[], Any], says: str = "") -> Any:
@@ -181,12 +180,9 @@ class Program:
         self.together.clear()  # whoever asks is told
         with contextlib.suppress(subprocess.TimeoutExpired):
             self.process.wait(_LEAVE)
-        status, last = self.process.poll(), list(self.said)[-1:]
-        if status is not None and status < 0:
-            self.ended = f"{_program.ended_by(status)}; compile the module again"
-        else:
-            self.ended = f"the program weft has ended with status {status}; compile the module again"
-        self.ended += "".join(f"; it said last: {line}" for line in last)
+            self.hearing.join(_LEAVE)  # it has said all
+        self.ended = _program.ended(self.process.poll(), self.said, self.said.last())
+        self.ended += "; compile the module again"
         self.stream.close()
         self.socket.close()
         atexit.unregister(self.leave)  # which would keep its memory
@@ -283,7 +279,7 @@ def _do(work: _Work) -> None:
         del given  # and with it what has been made
 
 
-def _hear(of: tuple[IO[bytes], deque[str], deque[str], threading.Event]) -> None:
+def _hear(of: tuple[IO[bytes], _program.Said, deque[str], threading.Event]) -> None:
     """Keeps what the program says. When one ends that works together with others, and nobody asks it for anything, so
     does this process: the job has ended, and a launcher that was killed ends nobody."""
     stream, said, news, together = of
@@ -291,12 +287,13 @@ def _hear(of: tuple[IO[bytes], deque[str], deque[str], threading.Event]) -> None
         for line in stream:
             text = line.decode(errors="replace").rstrip()
             log.debug("%s", text)
-            said.append(text)
+            said.add(text)
             news.append(text)
     if together.is_set():
         time.sleep(_LEAVE)  # in which whoever asks is told
         if together.is_set():
-            _program.end_job("the program weft has ended" + "".join(f"; it said last: {line}" for line in list(said)[-1:]))
+            last = said.last()
+            _program.end_job("the program weft has ended" + (f"; it said last: {last}" if last else ""))
 
 
 class Watched:

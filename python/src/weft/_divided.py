@@ -66,7 +66,7 @@ class Divided:
 
     def check(self) -> None:
         """Refuses settings that make no sense."""
-        _calls.program().ask("check", version=_calls.VERSION, arguments=self.words())
+        _calls.program().ask("check", version=_program.PROTOCOL, arguments=self.words())
 
     def lacking(self, module: nn.Module) -> set[str]:
         """The arguments of a call by which it gives what the module needs and the graph lacks."""

@@ -13,7 +13,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from . import _calls, _weights
+from . import _calls, _program, _weights
 from ._errors import Failed, Refused
 from ._reached import operations_of, reached_by
 from ._scratch import Scratch
@@ -132,7 +132,7 @@ class Model:
             opened = self.ask(
                 "open",
                 "opening the graph",
-                version=_calls.VERSION,
+                version=_program.PROTOCOL,
                 divided=divided,
                 apart=apart,
                 arguments=arguments(module, self.traced, words, scratch),

@@ -10,7 +10,7 @@ from typing import Any
 import torch
 from torch import nn
 
-from . import _calls, _module
+from . import _calls, _module, _program
 from ._divided import Divided
 from ._errors import Refused
 from ._graph import Data
@@ -58,7 +58,7 @@ def planned(
             lacking = [asdict(one) for one in reads.lacking]
             loop = {"passes": passes, "inputs": [_said(one) for one in given]}
             answer = program.ask(
-                "plan", "planning", version=_calls.VERSION, arguments=words, lacking=lacking, loop=loop
+                "plan", "planning", version=_program.PROTOCOL, arguments=words, lacking=lacking, loop=loop
             )
     finally:
         scratch.close()

@@ -26,6 +26,9 @@ from ._errors import Failed, Interrupted, Refused, in_words_of_python
 
 log = logging.getLogger("weft")
 
+#: The version of the protocol between this package and the program (package calls in Go).
+PROTOCOL = 10
+
 # The exit statuses of the program.
 _REFUSED, _INTERRUPTED = 2, 130
 
@@ -158,6 +161,39 @@ def find() -> str:
     )
 
 
+def checked() -> tuple[str, int]:
+    """The path of the program, which speaks the protocol of this package, and when its file was changed.
+
+    Raises:
+        Failed: there is none, it is another program, or one of another version.
+    """
+    program = find()
+    try:
+        changed = os.stat(program).st_mtime_ns
+    except OSError as err:
+        raise Failed(f"{program}: {err.strerror}; {_NAMED}") from None
+    _check(program, changed)
+    return program, changed
+
+
+#: The way out where a program is another one.
+_NAMED = "WEFT_PROGRAM names the program weft"
+
+
+@lru_cache(maxsize=64)
+def _check(program: str, changed: int) -> None:
+    child = _ended(program, ["version", "--json"])
+    try:
+        told = json.loads(child.result())
+        version, protocol = told["weft"], told.get("protocol")
+    except (Failed, Refused, Interrupted) as error:
+        raise Failed(f"{program}: does not answer as the program weft does: {error}; {_NAMED}") from None
+    except (ValueError, LookupError, TypeError):
+        raise Failed(f"{program}: is not the program weft, as it tells no version of it; {_NAMED}") from None
+    if protocol != PROTOCOL:
+        raise Failed(f"{program}: is weft {version}, of another version than this package: install both anew; {_NAMED}")
+
+
 def _is_python(path: str) -> bool:
     with open(path, "rb") as file:
         first = file.readline(256)
@@ -200,10 +236,45 @@ def environment() -> dict[str, str]:
     return {name: value for name, value in os.environ.items() if name not in _LAUNCHED}
 
 
-def ended_by(status: int) -> str:
-    """The signal that ended the program with a negative status, and what that tells."""
-    memory = ", as the system does where memory is short" if -status == signal.SIGKILL else ""
-    return f"the program weft was ended by {signal.Signals(-status).name}{memory}"
+class Said:
+    """What the program says on standard error."""
+
+    def __init__(self) -> None:
+        self.lines: deque[str] = deque(maxlen=50)  # the last ones
+        self.crash = ""  # the first line of a crash, which stacks and registers follow
+
+    def add(self, line: str) -> None:
+        if not self.crash and line.startswith(_CRASHES):
+            self.crash = line
+        self.lines.append(line)
+
+    def last(self) -> str:
+        """What tells most: of a crash the first line."""
+        return self.crash or (self.lines[-1] if self.lines else "")
+
+
+# How Go's runtime begins to tell of a crash. It then ends the program with the status of what is refused.
+_CRASHES = ("SIG", "panic: ", "fatal error: ")
+
+
+def ended(status: int | None, said: Said, last: str) -> str:
+    """How the program has ended that does not say so itself.
+
+    Args:
+        status: None: it has not.
+        said: what it said.
+        last: what of that tells most.
+    """
+    if said.crash:
+        return f"the program weft crashed: {said.crash}"
+    how = f"ended with status {status}"
+    if status is not None and status < 0:
+        how = f"was ended by {_SIGNALS.get(-status, f'signal {-status}')}"
+        how += ", as the system does where memory is short" if -status == signal.SIGKILL else ""
+    return f"the program weft {how}" + (f"; it said last: {last}" if last else "")
+
+
+_SIGNALS = {number.value: number.name for number in signal.Signals}
 
 
 def flag(name: str, value: Any) -> str:
@@ -237,12 +308,7 @@ def _described(program: str, changed: int, command: str) -> dict[str, dict[str, 
 def flags_of(command: str) -> dict[str, dict[str, Any]]:
     """The flags of a command by their keywords, as the program tells them: name, kind, default, meaning,
     choices."""
-    program = find()
-    try:
-        changed = os.stat(program).st_mtime_ns
-    except OSError as err:
-        raise Failed(f"{program}: {err.strerror}; WEFT_PROGRAM names the program weft") from None
-    return _described(program, changed, command)
+    return _described(*checked(), command)
 
 
 # Keywords of a training that are no flags: they are objects of PyTorch.
@@ -292,7 +358,12 @@ def run(arguments: Sequence[str], told: Told | None = None, answers: bool = Fals
         Refused, Failed, Interrupted: as the exit status says, with the program's line.
         KeyboardInterrupt, or what told raises: after the program has ended in order.
     """
-    child = _Child(arguments, told, answers)
+    return _ended(checked()[0], arguments, told, answers).result()
+
+
+def _ended(program: str, arguments: Sequence[str], told: Told | None = None, answers: bool = False) -> _Child:
+    """A program that was run to its end, as run does."""
+    child = _Child(program, arguments, told, answers)
     try:
         try:
             child.start()
@@ -302,7 +373,7 @@ def run(arguments: Sequence[str], told: Told | None = None, answers: bool = Fals
             raise
     finally:
         child.close()
-    return child.result()
+    return child
 
 
 def depth() -> int:
@@ -341,21 +412,20 @@ def _signals_later() -> Iterator[None]:
 class _Child:
     process: subprocess.Popen[bytes] | None = None
 
-    def __init__(self, arguments: Sequence[str], told: Told | None, answers: bool):
-        self.told = told
+    def __init__(self, program: str, arguments: Sequence[str], told: Told | None, answers: bool):
+        self.program, self.told = program, told
         self.stopped = False  # told has asked for the end
         self.lines: list[str] = []  # of standard output, without epochs
-        self.said: deque[str] = deque(maxlen=50)  # on standard error
+        self.said = Said()
         self.rest: dict[int, bytes] = {}  # what has come of a line, by the stream's number
         self.arguments, self.answers = arguments, answers
 
     def start(self) -> None:
         """Starts the program. An exception of a signal's handler comes before that, or when it can be ended."""
-        program = find()
         try:
             with _signals_later():
                 self.process = subprocess.Popen(
-                    [program, *self.arguments],
+                    [self.program, *self.arguments],
                     stdin=subprocess.PIPE if self.answers else subprocess.DEVNULL,
                     stdout=subprocess.PIPE,
                     stderr=subprocess.PIPE,
@@ -364,7 +434,7 @@ class _Child:
                     env=environment() | {"WEFT_PARENT": str(os.getpid())},
                 )
         except OSError as err:
-            raise Failed(f"{program}: {err.strerror}; WEFT_PROGRAM names the program weft") from None
+            raise Failed(f"{self.program}: {err.strerror}; {_NAMED}") from None
 
     def listen(self) -> None:
         """Reads what the program prints until it has ended. After an exception it can be called again."""
@@ -402,7 +472,7 @@ class _Child:
             _warn(warning)
             return
         log.log(logging.DEBUG if line.startswith(("epoch ", "weft: ")) else logging.INFO, "%s", line)
-        self.said.append(line)
+        self.said.add(line)
 
     def end(self) -> None:
         """Ends the program after an exception here: in order, or at once if an interrupt comes a second later.
@@ -449,25 +519,25 @@ class _Child:
         text = self._last()
         asked = self.stopped or text.startswith("max_time ")
         if status == 0:
-            for line in self.said:
+            for line in self.said.lines:
                 if line.startswith("weft: "):  # of runs, what is damaged
                     _warn(line.removeprefix("weft: "))
             return out
         if status == _INTERRUPTED and asked and self.lines:  # it has results
             return out
-        if status < 0:
-            raise Failed(ended_by(status) + (f"; it said last: {text}" if text else ""))
+        if status < 0 or self.said.crash:
+            raise Failed(ended(status, self.said, text))
         if status == _REFUSED:
             raise Refused(text)
         if status == _INTERRUPTED:
             raise Interrupted(text)
-        raise Failed(text or f"the program weft ended with status {status}")
+        raise Failed(text or ended(status, self.said, text))
 
     def _last(self) -> str:
         """What the program said last: its error."""
-        errors = [line for line in self.said if line.startswith("weft: ")]
-        text = errors[-1].removeprefix("weft: ") if errors else "; ".join(list(self.said)[-3:])
+        errors = [line for line in self.said.lines if line.startswith("weft: ")]
+        text = errors[-1].removeprefix("weft: ") if errors else "; ".join(list(self.said.lines)[-3:])
         if text.endswith(", as said above"):
-            failures = [line.partition(": ")[2] for line in self.said if ": failed: " in line]
+            failures = [line.partition(": ")[2] for line in self.said.lines if ": failed: " in line]
             text = "; ".join([text.removesuffix(", as said above"), *failures])
         return in_words_of_python(text)

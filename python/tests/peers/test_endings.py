@@ -78,7 +78,7 @@ def test_interrupt_of_what_waits(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_kills() -> None:
-    """A program that is killed is said, and the next compile works."""
+    """A program that is killed is said, of a crash by its first line, and the next compile works."""
     module = made("gcn")
     net = weft.compile(module, GRAPHS["plain"])
     expected = net().detach()
@@ -88,6 +88,10 @@ def test_kills() -> None:
     refused(weft.Failed, "ended by SIGKILL", net)
     assert torch.equal(weft.compile(module, GRAPHS["plain"])().detach(), expected)
     assert _calls.program() is not program
+    program = _calls.program()
+    net = weft.compile(module, GRAPHS["plain"])
+    os.kill(program.process.pid, signal.SIGSEGV)
+    refused(weft.Failed, "^the program weft crashed: SIGSEGV: segmentation violation; compile the module again$", net)
 
 
 @pytest.mark.parametrize("kind", ["interrupts", "program"])

@@ -105,8 +105,8 @@ import (
 	"weft/train/worker"
 )
 
-// version is the protocol's version.
-const version = 10
+// Version is the protocol's version.
+const Version = 10
 
 // mostBytes is the largest size of a request.
 const mostBytes = 64 << 20

@@ -111,8 +111,8 @@ func TestMemory(t *testing.T) {
 	_, err = s.numbers(1, 1)
 	assert.Refused(t, err, "memory 1 has 0 bytes")
 	assert.Refused(t, ask(request{Ask: "forward", Model: 4}), "there is no model 4")
-	assert.Refused(t, ask(request{Ask: "open", Version: version + 1}), "of different versions")
-	halo := request{Ask: "check", Version: version, Arguments: []string{"--halo=late", "g"}}
+	assert.Refused(t, ask(request{Ask: "open", Version: Version + 1}), "of different versions")
+	halo := request{Ask: "check", Version: Version, Arguments: []string{"--halo=late", "g"}}
 	assert.Refused(t, ask(halo), "--halo late: unknown halo; it is one of")
 	halo.Arguments[0] = "--threads=1"
 	require.NoError(t, ask(halo))
@@ -131,7 +131,7 @@ func TestDivide(t *testing.T) {
 	s := &server{ranks: cli.Alone(), show: &said, divided: map[int]*divided{}}
 	divide := func(number int) *divided {
 		d, _, err := s.divide(t.Context(), &request{
-			Version: version, Divided: number, Arguments: []string{"--parallel=graph=2", store},
+			Version: Version, Divided: number, Arguments: []string{"--parallel=graph=2", store},
 		})
 		require.NoError(t, err)
 		return d

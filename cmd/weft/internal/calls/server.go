@@ -265,7 +265,7 @@ func (s *server) closed(d *divided) {
 func resolve(r *request, counts *planning.CountsGiven) (resolved *setting.Resolved, of data.Source,
 	warnings []string, err error,
 ) {
-	if r.Version != version {
+	if r.Version != Version {
 		return nil, of, nil, refusal.Errorf("the package of Python and the program are of different " +
 			"versions: install both anew")
 	}
