@@ -306,9 +306,9 @@ func TestServeEdges(t *testing.T) {
 
 	// With a split by time those of the store have the scores of the graph of the periods before. They have
 	// none in a store that is not divided so.
-	weft(t, "import", "edges", path("pay.csv"), path("dated"), "--vertices-from", path("people.csv"),
-		"--source", "payer", "--target", "payee", "--edge-label", "fraud",
-		"--split", "time:day=2024-08-01,2024-10-01")
+	dates := []string{"--vertices-from", path("people.csv"), "--split", "time:day=2024-08-01,2024-10-01"}
+	weft(t, append([]string{"import", "edges", path("pay.csv"), path("dated"), "--columns-of", path("run")},
+		dates...)...)
 	weft(t, "train", path("dated"), "--edge-label", "fraud", "--epochs", "2", "--out", path("earlier"))
 	weft(t, "predict", path("earlier"), "--columns", "class,probability", "--out", path("earlier.csv"))
 	url, end = served(t, path("earlier"))
@@ -333,5 +333,18 @@ func TestServeEdges(t *testing.T) {
 	url, end = served(t, path("run"), path("dated"), "--threshold", "best")
 	all = rowsOf(t, path("dated.csv"))
 	assert.Equal(t, []string{all[79], all[0]}, post(`{"edges": [79, 0], "columns": ["class", "probability"]}`))
+	end()
+
+	// The date that divides the edges is none of their features: a new edge needs none, and one changes
+	// nothing.
+	weft(t, append([]string{"train", path("pay.csv"), "--source", "payer", "--target", "payee",
+		"--edge-label", "fraud", "--epochs", "2", "--out", path("undated")}, dates...)...)
+	weft(t, "predict", path("undated"), "--columns", "class,probability", "--sort", "row",
+		"--out", path("undated.csv"),
+		"--add-edges", file("undated-next.csv", "amount,payee,payer", "12.5,c7,c1", "99,c1,c1"))
+	url, end = served(t, path("undated"))
+	assert.Equal(t, rowsOf(t, path("undated.csv")), post(`{"columns": ["class", "probability"], "edges": [
+		{"payer": "c1", "payee": "c7", "amount": 12.5},
+		{"payer": "c1", "payee": "c1", "amount": 99, "day": "2024-12-24"}]}`))
 	end()
 }

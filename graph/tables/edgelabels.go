@@ -1,6 +1,7 @@
 package tables
 
 import (
+	"cmp"
 	"fmt"
 	"math"
 	"slices"
@@ -157,9 +158,9 @@ func (l *labels) severalOf(names []string, words []int32) (graph.Labels, error) 
 }
 
 // takeFeatures finds the features in the columns of a list with labels, which it reads once. They are the
-// columns that settings name, else all columns of numbers, dates and truth values without another use.
-// Package columns decides on a missing value. takeFeatures also finds the kind of the column that divides the
-// edges.
+// columns that settings name, else all columns of numbers, dates and truth values without another use: the
+// column that divides the edges has one. Package columns decides on a missing value. takeFeatures also finds
+// the kind of the column that divides the edges.
 func (o *Options) takeFeatures(l *edgeList) error {
 	if l.label == "" || o.Like != nil && !l.by.open() {
 		return nil
@@ -177,7 +178,8 @@ func (o *Options) takeFeatures(l *edgeList) error {
 			if c.Kind != table.Nested {
 				order = append(order, k)
 			}
-			takes[k] = !slices.Contains(l.order, k) && c.Kind != table.Nested && !isIndex(l.header[k])
+			takes[k] = !slices.Contains(l.order, k) && c.Kind != table.Nested && !isIndex(l.header[k]) &&
+				l.header[k] != l.by.Column
 			if len(o.EdgeFeatures) > 0 {
 				takes[k] = slices.Contains(o.EdgeFeatures, l.header[k])
 			}
@@ -254,11 +256,21 @@ func (o *Options) takeFeatures(l *edgeList) error {
 				"feature marks them", l.path, c.Name, arrays.Counted(rows, "row"), of))
 		}
 	}
-	if len(taken) > 0 {
-		l.notes = append(l.notes, fmt.Sprintf("%s: features of the edges: %s; --edge-features names others",
-			l.path, strings.Join(taken, ", ")))
-	}
+	l.noteFeatures(o, taken)
 	return nil
+}
+
+// noteFeatures says which columns of the list became features, if no setting names them.
+func (l *edgeList) noteFeatures(o *Options, taken []string) {
+	if len(o.EdgeFeatures) > 0 || o.Like != nil || len(taken) == 0 && l.by.Column == "" {
+		return
+	}
+	divides := ""
+	if l.by.Column != "" {
+		divides = fmt.Sprintf("not %s, which divides them; ", l.by.Column)
+	}
+	l.notes = append(l.notes, fmt.Sprintf("%s: features of the edges: %s; %s--edge-features names others", l.path,
+		cmp.Or(strings.Join(taken, ", "), "none"), divides))
 }
 
 // takeTrainingMeans computes the means of columns with missing values over the rows that train, if a rule

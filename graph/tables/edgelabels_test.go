@@ -59,7 +59,7 @@ func TestGapsOfEdges(t *testing.T) {
 	assert.Contains(t, strings.Join(timed.Notes, "\n"),
 		"e.csv: column amount: no value in 2 rows, where it is the mean of the training rows; a further feature marks them")
 	for k, amount := range map[int]float32{0: 2.5, 1: 1} { // into a: of b in April, and of c
-		assert.Equal(t, amount, timed.Relations[0].EdgeFeatures[k*5])
+		assert.Equal(t, amount, timed.Relations[0].EdgeFeatures[k*4])
 	}
 
 	// Where no row has a value that trains, it is that of all.
@@ -127,6 +127,90 @@ func TestGapsOfEdges(t *testing.T) {
 	})
 	_, err = Add(Options{Edges: []string{"new.csv"}}, g)
 	assert.Refused(t, err, `new.csv:3: column amount: "much" is no finite number`)
+}
+
+// TestColumnThatDivides: a column of dates, numbers or words that divides the edges is no feature of them,
+// unless it is named. Without such a split it is one, as any other.
+func TestColumnThatDivides(t *testing.T) {
+	const days = 20454 // until 2026
+	files(t, map[string]string{
+		"v.csv": "id\na\nb\nc\n",
+		"e.csv": "from,to,amount,when,step,part,y\nc,a,1,2026-01-01,5,train,no\na,b,2,2026-01-02,6,val,yes\n" +
+			"b,c,4,2026-01-03,7,test,no\n",
+		"bare.csv": "from,to,when,y\nc,a,2026-01-01,no\na,b,2026-01-02,yes\nb,c,2026-01-03,no\n",
+		"new.csv":  "from,to,amount,step,part\nb,a,8,9,test\n",
+		"late.csv": "from,to,amount,when,step,part,y\nb,a,8,2026-01-04,9,test,no\n",
+	})
+	const time, numbers = "time:when=2026-01-02,2026-01-03", "time:step=6,7"
+	of := func(list, split string, features ...string) *graph.Graph {
+		o := Options{
+			Edges: []string{list}, Vertices: []string{"v.csv"}, EdgeFeatures: features, EdgeLabel: "y",
+			Source: []string{"from"}, Target: []string{"to"},
+		}
+		if split != "" {
+			rule, err := graph.ParseSplit(split)
+			require.NoError(t, err)
+			o.EdgeSplitBy, o.EdgeSplitRule = rule.By(), rule
+			o.EdgeSplits = func(l *graph.EdgeLabels) error { return l.MakeSplits(split, 1, 0) }
+		}
+		return read(t, o)
+	}
+	const said = "features of the edges: "
+	all := []float32{1, days, 5, 2, days + 1, 6, 4, days + 2, 7}
+	for _, c := range []struct {
+		split        string
+		named, names []string // columns that are asked for, and those of the features
+		want         []float32
+		note         string
+	}{
+		{"", nil, []string{"amount", "when", "step"}, all, said + "amount, when, step; --edge-features"},
+		{
+			time, nil, []string{"amount", "step"}, []float32{1, 5, 2, 6, 4, 7},
+			said + "amount, step; not when, which divides them; --edge-features names others",
+		},
+		{
+			numbers, nil, []string{"amount", "when"}, []float32{1, days, 2, days + 1, 4, days + 2},
+			said + "amount, when; not step, which divides them; --edge-features names others",
+		},
+		{
+			"column:part", nil, []string{"amount", "when", "step"}, all,
+			said + "amount, when, step; not part, which divides them; --edge-features names others",
+		},
+		{
+			time, []string{"when", "amount"}, []string{"when", "amount"},
+			[]float32{days, 1, days + 1, 2, days + 2, 4}, "",
+		},
+		{numbers, []string{"step"}, []string{"step"}, []float32{5, 6, 7}, ""},
+		{time, []string{"amount"}, []string{"amount"}, []float32{1, 2, 4}, ""},
+	} {
+		g := of("e.csv", c.split, c.named...)
+		r := &g.Relations[0]
+		assert.Equal(t, c.names, r.NumberColumns.Features(), "%s %v", c.split, c.named)
+		assert.Equal(t, c.want, r.EdgeFeatures, "%s %v", c.split, c.named)
+		if c.split != "" {
+			assert.Equal(t, []graph.Split{{Train: []int64{0}, Val: []int64{1}, Test: []int64{2}}},
+				r.EdgeLabels.Splits)
+		}
+		notes := strings.Join(g.Notes, "\n")
+		assert.Contains(t, notes, c.note)
+		assert.Equal(t, c.note != "", strings.Contains(notes, said), "%s %v", c.split, c.named)
+	}
+
+	// No other column is left.
+	bare := of("bare.csv", time)
+	assert.Equal(t, 0, bare.Relations[0].EdgeColumns)
+	assert.Contains(t, strings.Join(bare.Notes, "\n"),
+		"bare.csv: features of the edges: none; not when, which divides them; --edge-features names others")
+
+	// New edges need no date, and edges with labels have it beside their features.
+	g := of("e.csv", time)
+	added, err := Add(Options{Edges: []string{"new.csv"}}, g)
+	require.NoError(t, err)
+	assert.Equal(t, []float32{8, 9}, added.Edges[0].Features)
+	added, err = Add(Options{Edges: []string{"late.csv"}, LabelledEdges: true}, g)
+	require.NoError(t, err)
+	assert.Equal(t, []float32{8, 9}, added.Edges[0].Features)
+	assert.Equal(t, []float64{(days + 3) * 24 * 60 * 60}, added.EdgeLabels[0].By.Values)
 }
 
 // TestLabelsOfOneOfSeveralLists: one of several lists of edges may have labels, and features of its own.

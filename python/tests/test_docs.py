@@ -54,6 +54,16 @@ def test_snippets(document, prints):
     assert compared == prints - missing
 
 
+def test_fraud_command():
+    """The command that trains has the settings of the call."""
+    text = (DOCUMENTS / "tutorials/fraud.md").read_text()
+    call = re.search(r"weft\.train\((.*?)^\)", text, re.M | re.S)[1]
+    command = re.search(r"weft train ((.*\\\n)*.*)", text)[1]
+    flags = dict(re.findall(r"--(\S+) (\S+)", command))
+    assert command.split()[0] == re.search(r'"(.*?)"', call)[1]
+    assert flags == {name.replace("_", "-"): value.strip('"') for name, value in re.findall(r"(\w+)=(.+),", call)}
+
+
 @OF_MODULES
 def test_readme():
     """The two snippets of the README train a module in both ways, and print what stands below them."""

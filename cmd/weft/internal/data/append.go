@@ -236,7 +236,7 @@ func CheckEdgeFlags(o *tables.Options) error {
 // OneWays warns of new edges without their reverse, if the import of the graph has stored each edge in both
 // directions. edges are the new edges by relation.
 func OneWays(g *graph.Graph, edges []graph.Edges) (warnings []string) {
-	if importedWith(g.Provenance, symmetrizeFlag) && oneWay(&edges[0]) {
+	if ImportedWith(g.Provenance, symmetrizeFlag) && oneWay(&edges[0]) {
 		warnings = append(warnings, "the store was imported with --symmetrize, and new edges are added as they are "+
 			"listed: list each in both directions, too")
 	}

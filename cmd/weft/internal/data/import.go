@@ -354,8 +354,8 @@ func changed(flags *pflag.FlagSet) string {
 	return strings.Join(words, " ")
 }
 
-// importedWith reports whether a graph of that provenance was imported with a flag that takes no value.
-func importedWith(provenance, flag string) bool {
+// ImportedWith reports whether a graph of that provenance was imported with a flag.
+func ImportedWith(provenance, flag string) bool {
 	return slices.ContainsFunc(strings.Fields(provenance), func(word string) bool {
 		return strings.Trim(word, "();") == "--"+flag
 	})

@@ -56,7 +56,8 @@ func tableFlags(flags *pflag.FlagSet, o *tables.Options, columnsOf *string) {
 	edgeFlags(flags, o)
 	flags.StringVar(&o.EdgeLabel, EdgeLabelFlag, "",
 		"`column` of the list of edges to learn, as --label of vertices, of one of several relations "+
-			"RELATION:COLUMN; its other columns of numbers, dates and truth values are then features of the edges")
+			"RELATION:COLUMN; its other columns of numbers, dates and truth values are then features of the edges, but "+
+			"for the one by which --split divides them")
 	flags.BoolVar(&o.Values, valuesFlag, false,
 		"labels are values to predict, also if they are whole numbers, which else are classes")
 	flags.StringSliceVar(&o.LeaveOut, "leave-out", nil,

@@ -50,7 +50,7 @@ func (s Source) AddingAs(provenance string) Source {
 	}
 	flags := pflag.NewFlagSet(ImportName, pflag.ContinueOnError)
 	for _, name := range []string{symmetrizeFlag, selfLoopsFlag, reverseFlag} {
-		if importedWith(provenance, name) && !s.Given(name) {
+		if ImportedWith(provenance, name) && !s.Given(name) {
 			flags.Bool(name, true, "")
 			s.Flags = append(slices.Clip(s.Flags), flags.Lookup(name))
 		}

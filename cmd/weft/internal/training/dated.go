@@ -3,11 +3,14 @@ package training
 import (
 	"fmt"
 	"slices"
+	"strings"
 	"time"
 
+	"weft/cmd/weft/internal/data"
 	"weft/cmd/weft/internal/ui"
 	"weft/graph"
 	"weft/graph/columns"
+	"weft/internal/refusal"
 	"weft/train/setting"
 	"weft/train/task"
 )
@@ -20,42 +23,87 @@ func dated(g *graph.Graph, o *setting.Options, imports bool) string {
 		return ""
 	}
 	_, r := g.LearnsEdges(o.EdgeLabel)
+	if r == nil || dividedBy(r, o) != "" {
+		return ""
+	}
+	name, day := datesOf(r)
+	if day == nil {
+		return ""
+	}
+	how := "import the list with"
+	if by := r.EdgeLabels.By; imports || by != nil && by.Column == name {
+		how = "give"
+	}
+	return fmt.Sprintf("the edges have dates, %[1]s, and their split is drawn without these: test edges are as old as "+
+		"training edges; to test on later ones %[2]s --split time:%[1]s=%[3]s", ui.Printable(name), how,
+		laterDates(r, day))
+}
+
+// dateIsFeature warns that the column by which edges are divided by time is a feature of them, though the
+// import was not asked for it by name; "": there is no such column.
+func dateIsFeature(g *graph.Graph, o *setting.Options) string {
+	if o.Task != task.Edge || data.ImportedWith(g.Provenance, "edge-features") {
+		return ""
+	}
+	_, r := g.LearnsEdges(o.EdgeLabel)
 	if r == nil {
 		return ""
 	}
-	by := r.EdgeLabels.By
-	byColumn := by != nil && (by.Rule != "" || by.Kind == graph.ByPart)
-	if rule, err := graph.ParseSplit(o.Split.Rule); err == nil && o.Split.Rule != "" {
-		byColumn = rule.By().Column != ""
+	name, others, found := dividedBy(r, o), []string(nil), false
+	for _, c := range r.NumberColumns[min(len(r.Weights), 1):] {
+		if found = found || c.Name == name; c.Name != name {
+			others = append(others, c.Name)
+		}
 	}
-	if byColumn {
+	if !found || r.EdgeLabels.By.Kind == graph.ByPart {
 		return ""
 	}
-	place := r.EdgeColumns - r.NumberColumns.Width() // of a column's first feature: weights are none
-	for _, c := range r.NumberColumns {
-		if c.Kind == columns.Date && place >= 0 {
-			how := "import the list with"
-			if imports || by != nil && by.Column == c.Name {
-				how = "give"
-			}
-			return fmt.Sprintf("the edges have dates, %[1]s, and their split is drawn without these: test edges are as old as "+
-				"training edges; to test on later ones %[2]s --split time:%[1]s=%[3]s", ui.Printable(c.Name), how,
-				laterDates(r, place, c.Offset))
-		}
-		place += c.Width()
+	way := "import the list again, which leaves it out"
+	if others != nil {
+		way = "import the list with --edge-features " + refusal.ShellWord(strings.Join(others, ","))
+	}
+	return fmt.Sprintf("%[1]s divides the edges and is one of their features, so that the model learns the values of "+
+		"%[1]s themselves, which no later edge has: %[2]s", ui.Printable(name), way)
+}
+
+// dividedBy is the name of the column by which a run divides the edges; "": its split is drawn.
+func dividedBy(r *graph.Relation, o *setting.Options) string {
+	if rule, err := graph.ParseSplit(o.Split.Rule); err == nil && o.Split.Rule != "" {
+		return rule.By().Column
+	}
+	if by := r.EdgeLabels.By; by != nil && (by.Rule != "" || by.Kind == graph.ByPart) {
+		return by.Column
 	}
 	return ""
 }
 
+// datesOf is the name of a column of the edges' dates, and the days since 1970 of an edge: of the column that
+// the graph keeps to divide them, else of their first feature of dates. nil: they have none.
+func datesOf(r *graph.Relation) (name string, day func(edge int) float64) {
+	if by := r.EdgeLabels.By; by != nil && by.Kind == graph.ByDate {
+		return by.Column, func(edge int) float64 { return by.Values[edge] / (24 * 60 * 60) }
+	}
+	place := r.EdgeColumns - r.NumberColumns.Width() // of a column's first feature: weights are none
+	for _, c := range r.NumberColumns {
+		if c.Kind == columns.Date && place >= 0 {
+			return c.Name, func(edge int) float64 {
+				return float64(r.EdgeFeatures[edge*r.EdgeColumns+place]) + c.Offset
+			}
+		}
+		place += c.Width()
+	}
+	return "", nil
+}
+
 // laterDates are the days from which on a fifth of the labelled edges validates, and the last fifth tests, as
 // in a split by time. They are "START,END" if these are the same day, or no edge has a label.
-func laterDates(r *graph.Relation, place int, offset float64) string {
+func laterDates(r *graph.Relation, dayOf func(edge int) float64) string {
 	const most = 1 << 16 // most edges that are looked at
 	edges := len(r.Sources)
 	var days []float64
 	for k := 0; k < edges; k += 1 + edges/most {
 		if r.EdgeLabels.Labelled(int64(k)) {
-			days = append(days, float64(r.EdgeFeatures[k*r.EdgeColumns+place])+offset)
+			days = append(days, dayOf(k))
 		}
 	}
 	const none = "START,END"

@@ -16,8 +16,8 @@ import (
 	"weft/train/task"
 )
 
-// warnSkewed says, on the first rank and once for several runs, what skewed, frequent, few, steps and dated
-// say about a session's graph.
+// warnSkewed says, on the first rank and once for several runs, what skewed, frequent, few, steps,
+// dateIsFeature and dated say about a session's graph.
 func warnSkewed(warnings io.Writer, s *session.Session, o *setting.Options) error {
 	return s.OnFirst(func() error {
 		g, err := s.Graph()
@@ -25,7 +25,9 @@ func warnSkewed(warnings io.Writer, s *session.Session, o *setting.Options) erro
 			return err
 		}
 		return g.Guard(func() error {
-			for _, line := range []string{skewed(g, o), frequent(g, o), few(g, o), steps(g, o)} {
+			for _, line := range []string{
+				skewed(g, o), frequent(g, o), few(g, o), steps(g, o), dateIsFeature(g, o),
+			} {
 				if line != "" {
 					fmt.Fprintln(warnings, "weft: warning: "+line)
 				}
