@@ -177,8 +177,9 @@ func TestOddValue(t *testing.T) {
 // may have comments.
 func TestHeadedEdges(t *testing.T) {
 	for edges, want := range map[string]string{
-		"# by hand\nsrc,dst\n#a,b\nb,#a\n": "#a b",
-		"# by hand\nb,c\n# more\nc,b\n":    "#a b c",
+		"# by hand\nsrc,dst\n#a,b\nb,#a\n":           "#a b",
+		"# by hand\nb,c\n# more\nc,b\n":              "#a b c",
+		"src,\"p\nq\",dst\n#a,1,b\n\"\"b,2,\"#\"a\n": "#a b", // a line break in a name
 	} {
 		files(t,
 			map[string]string{

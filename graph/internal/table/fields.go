@@ -92,32 +92,32 @@ func (s Separator) splitPlain(fields [][]byte, line []byte) (_ [][]byte, plain b
 	return append(fields, line[from:]), true
 }
 
-// Cut takes the first field off a line, without the spaces and quotes around it. more says that a separator
-// follows it.
+// Cut takes the first field off a line, without the spaces and quotes around it. Text between the closing
+// quote and the separator belongs to the field, as in pandas. more says that a separator follows it.
 func (s Separator) Cut(line []byte) (field, rest []byte, more bool) {
 	line = s.trim(line)
-	if len(line) > 0 && line[0] == '"' {
-		if field, rest, ok := unquote(line); ok {
-			field = Trim(field)
-			rest = s.trim(rest)
-			switch {
-			case len(rest) == 0:
-				return field, nil, false
-			case s == ' ':
-				return field, rest, true
-			case rest[0] == byte(s):
-				return field, rest[1:], true
-			}
-		}
+	quoted := quotedPart(line)
+	end := s.next(line[quoted:])
+	if more = end >= 0; more {
+		line, rest = line[:quoted+end], line[quoted+end+1:]
 	}
-	end := bytes.IndexByte(line, byte(s))
+	line = s.trim(line)
+	if quoted == 0 {
+		return line, rest, more
+	}
+	field = unquoted(line[1 : quoted-1])
+	if behind := line[quoted:]; len(behind) > 0 {
+		field = append(bytes.Clone(field), behind...)
+	}
+	return Trim(field), rest, more
+}
+
+// next is the place of the first separator; −1: there is none.
+func (s Separator) next(text []byte) int {
 	if s == ' ' {
-		end = bytes.IndexAny(line, " \t")
+		return bytes.IndexAny(text, " \t")
 	}
-	if end < 0 {
-		return line, nil, false
-	}
-	return s.trim(line[:end]), line[end+1:], true
+	return bytes.IndexByte(text, byte(s))
 }
 
 // goesOn reports whether a quoted field continues behind the end of a line. inside says that one continues
@@ -129,11 +129,15 @@ func (s Separator) goesOn(line []byte, inside bool) bool {
 		if end < 0 {
 			return true
 		}
-		_, line, more = s.Cut(line[end+1:])
+		line = line[end+1:]
+		if end = s.next(line); end < 0 {
+			return false
+		}
+		line, more = line[end+1:], true
 	}
 	for more {
 		line = s.trim(line)
-		if len(line) > 0 && line[0] == '"' && closing(line[1:]) < 0 {
+		if len(line) > 0 && line[0] == '"' && quotedPart(line) == 0 {
 			return true
 		}
 		_, line, more = s.Cut(line)
@@ -160,32 +164,42 @@ func (s Separator) trim(b []byte) []byte {
 func Trim(value []byte) []byte { return bytes.Trim(value, columns.Blank) }
 
 // hasReturn reports whether a line has a carriage return outside quotes.
-func hasReturn(line []byte) bool {
+func (s Separator) hasReturn(line []byte) bool {
 	if bytes.IndexByte(line, '\r') < 0 {
 		return false
 	}
-	quoted := false
-	for _, c := range line {
-		quoted = quoted != (c == '"')
-		if c == '\r' && !quoted {
+	for more := true; more; {
+		line = s.trim(line)
+		plain := line[quotedPart(line):]
+		end := s.next(plain)
+		if more = end >= 0; more {
+			plain, line = plain[:end], plain[end+1:]
+		}
+		if bytes.IndexByte(plain, '\r') >= 0 {
 			return true
 		}
 	}
 	return false
 }
 
-// unquote takes a field in double quotes off a line that starts with one. A quote within it is written twice
-// (RFC 4180).
-func unquote(line []byte) (field, rest []byte, ok bool) {
+// quotedPart is how many bytes of a line are the quoted field at its start, with both quotes; 0: there is none.
+func quotedPart(line []byte) int {
+	if len(line) == 0 || line[0] != '"' {
+		return 0
+	}
 	end := closing(line[1:])
 	if end < 0 {
-		return nil, nil, false
+		return 0
 	}
-	field, rest = line[1:1+end], line[end+2:]
-	if bytes.IndexByte(field, '"') >= 0 {
-		field = bytes.ReplaceAll(field, []byte(`""`), []byte(`"`))
+	return len(`"`) + end + len(`"`)
+}
+
+// unquoted is the text between two quotes. A quote within it is written twice (RFC 4180).
+func unquoted(text []byte) []byte {
+	if bytes.IndexByte(text, '"') < 0 {
+		return text
 	}
-	return field, rest, true
+	return bytes.ReplaceAll(text, []byte(`""`), []byte(`"`))
 }
 
 // closing is the place of the quote that closes the quoted field at the start of a text; −1: there is none.

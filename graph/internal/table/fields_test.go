@@ -3,11 +3,71 @@ package table
 import (
 	"math"
 	"math/rand/v2"
+	"os"
+	"path/filepath"
 	"strconv"
+	"strings"
 	"testing"
 
+	"weft/internal/assert"
 	"weft/internal/number"
+	"weft/internal/require"
 )
+
+// TestQuotes: fields are those of pandas.read_csv with skipinitialspace, without the blanks around them. What
+// follows a quoted field belongs to it, and a quote in the middle of a field is text. | stands for the ends
+// of fields.
+func TestQuotes(t *testing.T) {
+	for line, want := range map[string]string{
+		`"a",b`: `a|b`, `""v5,b`: `v5|b`, `"a"b,c`: `ab|c`, `"a"b"c,d",e`: `ab"c|d"|e`, `"a, b" c,d`: `a, b c|d`,
+		`"a"b"c",d`: `ab"c"|d`, `"a""b"c,d`: `a"bc|d`, `x"y,z",w`: `x"y|z"|w`, `a""b,c`: `a""b|c`,
+		`"""a""",b`: `"a"|b`, `"""",b`: `"|b`, ` "a,b" , c`: `a,b|c`, `"" ,b`: `|b`, `"" x,b`: `x|b`, `"a" "b,c"`: `a "b|c"`,
+		`" a ","b "`: `a|b`, `"a" b c,d`: `a b c|d`, `,""`: `|`, `"a"b,"c,d"`: `ab|c,d`, `" a" b,c`: `a b|c`,
+		"\"a\nb\"c,d": "a\nbc|d", "\"a\"b,\"c\nd\"e": "ab|c\nde", "\"a\nb\" \"c,d": "a\nb \"c|d",
+		"\"a\nb\"\"c\n\",d": "a\nb\"c|d", "\"\n\"x,y": "x|y", "\"a\n\"\" ,\n\"\",d\"\"\",e": "a\n\" ,\n\",d\"|e",
+		"5\" disk,\"a\rb\"": "5\" disk|a\rb", "a\"b,\"\n\"": "a\"b|", "\"p\n\"\"\"q,r": "p\n\"q|r",
+	} {
+		for name, text := range map[string]string{"rows": "k,l,m\n" + line + "\n", "a header": line + "\n1,2\n"} {
+			path := filepath.Join(t.TempDir(), "t.csv")
+			require.NoError(t, os.WriteFile(path, []byte(text), 0o666))
+			of, rows := Table{Path: path, Separators: ",;\t", Line: "a table", Header: true}, 0
+			var fields, header []string
+			require.NoError(t, of.Each(func(columns []Column) ([]int, error) {
+				for _, c := range columns {
+					header = append(header, c.Name)
+				}
+				return []int{0}, nil
+			}, func(r *Row) error {
+				rows++
+				for _, field := range r.fields {
+					fields = append(fields, string(field))
+				}
+				return nil
+			}), line)
+			got := fields
+			if name == "a header" {
+				got = header
+			}
+			assert.Equal(t, want, strings.Join(got, "|"), "%s: %q", name, line)
+			assert.Equal(t, 1, rows, "%s: %q", name, line)
+		}
+	}
+}
+
+// TestQuotesBetweenSpaces: what follows a quoted field belongs to it, up to a space.
+func TestQuotesBetweenSpaces(t *testing.T) {
+	for line, want := range map[string]string{
+		`"a"b c`: `ab|c`, `""v5 "a b"`: `v5|a b`, "\"a b\"c\t d": "a bc|d", `a"b c"`: `a"b|c"`,
+	} {
+		fields, err := Separator(' ').Split(nil, []byte(line))
+		require.NoError(t, err)
+		var texts []string
+		for _, field := range fields {
+			texts = append(texts, string(field))
+		}
+		assert.Equal(t, want, strings.Join(texts, "|"), "%q", line)
+	}
+}
 
 // A number is strconv's.
 func FuzzNumber(f *testing.F) {

@@ -169,7 +169,8 @@ func (r *textReader) next() ([]byte, error) {
 		if r.separator == 0 {
 			r.separator = r.Table.separator(line, r.lines)
 		}
-		if r.headed && r.separator.goesOn(line, false) {
+		// In a list between spaces that has no header a quote may be a letter of a name.
+		if (r.headed || r.separator != ' ') && r.separator.goesOn(line, false) {
 			return r.whole(line)
 		}
 		return line, nil
@@ -197,7 +198,7 @@ func (r *textReader) whole(line []byte) ([]byte, error) {
 // split appends the fields of a row.
 func (r *textReader) split(fields [][]byte, line []byte) ([][]byte, error) {
 	refuse := Position{At: r.at, path: r.Path}.Errorf
-	if hasReturn(line) {
+	if r.separator.hasReturn(line) {
 		return nil, refuse(`a line ends as those of old Macs: convert the file, as with tr '\r' '\n'`)
 	}
 	from := len(fields)
