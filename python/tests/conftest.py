@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import resource
 import sys
 from pathlib import Path
 
@@ -56,6 +57,18 @@ def graph(arrays):
     import weft
 
     return weft.Graph(**arrays)
+
+
+@pytest.fixture
+def without_room(tmp_path, monkeypatch):
+    """Temporary files are written where a test works, and no file can become longer than some pages."""
+    from weft import _scratch
+
+    monkeypatch.setattr(_scratch, "_root", lambda size: tmp_path)
+    limit = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (1 << 16, limit[1]))
+    yield
+    resource.setrlimit(resource.RLIMIT_FSIZE, limit)
 
 
 @pytest.fixture

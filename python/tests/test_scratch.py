@@ -47,17 +47,65 @@ def test_refused_graph(monkeypatch, tmp_path):
     assert os.listdir(tmp_path) == []
 
 
-def test_without_room(monkeypatch, tmp_path):
-    def full(path, value):
-        raise OSError(28, "No space left on device", path)
+LARGE = np.arange(1 << 16)
+CALLS = {
+    "the graph": [
+        lambda: weft.Graph(edge_index=[LARGE, LARGE]).store,
+        lambda: weft.Graph(edge_index=[[0], [1]], x=LARGE[:, None]).store,
+    ],
+    "init": [lambda: weft.train("graph", init={"w": LARGE})],
+    "class_weights": [lambda: weft.train("graph", class_weights=LARGE)],
+}
+
+
+@pytest.mark.parametrize("what", CALLS)
+@pytest.mark.parametrize("shared", [True, False])
+def test_without_room(monkeypatch, tmp_path, without_room, what, shared):
+    """What cannot be written is one line, with the folder, the reason and the way out."""
+    if shared:
+        monkeypatch.setattr(_scratch, "_SHARED", tmp_path)
+    way = "make room" if shared else "make room, or name another folder by TMPDIR"
+    for call in CALLS[what]:
+        with pytest.raises(weft.Failed) as said:
+            call()
+        assert str(said.value) == f"{tmp_path}: {what} cannot be written there: File too large; {way}"
+        assert os.listdir(tmp_path) == []
+
+
+def test_without_a_folder(monkeypatch, tmp_path):
+    def full(*_):
+        raise OSError(28, "No space left on device", "a folder")
 
     monkeypatch.setattr(_scratch, "_root", lambda size: tmp_path)
-    monkeypatch.setattr("weft._graph.save", full)
+    monkeypatch.setattr(_scratch.fcntl, "flock", full)
     with pytest.raises(weft.Failed) as said:
-        print(weft.Graph(**RING).store)
-    why = "the graph cannot be written there: No space left on device; make room, or name another folder by TMPDIR"
+        _scratch.Scratch()
+    why = "a temporary folder cannot be written there: No space left on device; make room, or name another folder by TMPDIR"
     assert str(said.value) == f"{tmp_path}: {why}"
     assert os.listdir(tmp_path) == []
+    monkeypatch.undo()
+    scratch = _scratch.Scratch()
+    with pytest.raises(FileNotFoundError, match="'/none'"), scratch.writing("a copy"):  # of what is not there
+        shutil.copy("/none", scratch.path)
+
+
+def test_shared_memory_that_is_full(monkeypatch, tmp_path):
+    """Where nobody knows how much is written, shared memory with little room is passed over."""
+    monkeypatch.setattr(_scratch, "_free_memory", lambda: 1 << 40)
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    real = os.statvfs("/dev/shm")
+
+    def room(pages):
+        values = list(real)
+        values[1], values[4] = 4096, pages
+        monkeypatch.setattr(_scratch.os, "statvfs", lambda path: os.statvfs_result(values))
+
+    for pages, root in ((0, tmp_path), (1, tmp_path), ((1 << 19) - 1, tmp_path), (1 << 19, Path("/dev/shm"))):
+        room(pages)
+        assert _scratch.Scratch().path.parent == root
+    for pages, root in ((0, tmp_path), (511, tmp_path), (1024, Path("/dev/shm"))):
+        room(pages)
+        assert weft.Graph(**RING).store.parents[1] == root
 
 
 def test_where(monkeypatch):

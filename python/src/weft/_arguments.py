@@ -93,7 +93,8 @@ def value_of(name: str, value: Any, scratch: Scratch) -> Any:
             return value.directory / "model.safetensors"
         if isinstance(value, Mapping):
             path = scratch.path / "init.safetensors"
-            _weights.write(path, value)
+            with scratch.writing(name):
+                _weights.write(path, value)
             return path
     if name == "parallel":
         return _program.axes(value)
@@ -102,7 +103,8 @@ def value_of(name: str, value: Any, scratch: Scratch) -> Any:
         weights = array(value, name)
         if weights.ndim != 1 or weights.dtype.kind not in "biuf":
             raise Refused("class_weights: give a number for each class in their order, or balanced")
-        path.write_text("".join(f"{float(weight)!r}\n" for weight in weights))
+        with scratch.writing(name):
+            path.write_text("".join(f"{float(weight)!r}\n" for weight in weights))
         return path
     if name == "link_relation" and not isinstance(value, str):
         relations = list(value) if isinstance(value, Iterable) else []

@@ -166,7 +166,7 @@ class Rows:
             end = int(np.searchsorted(self.bounds, self.bounds[begin] + _BLOCK, side="right")) - 1
             end = min(max(end, begin + 1), last)
             counts = np.diff(self.bounds[begin : end + 1])
-            np.repeat(np.arange(begin, end, dtype=dtype), counts).tofile(file)
+            file.write(np.repeat(np.arange(begin, end, dtype=dtype), counts).data)
             begin = end
 
 
@@ -198,7 +198,14 @@ class Ends:
                 part.write(file, dtype)
             else:
                 for at in range(0, len(part), _BLOCK):
-                    part[at : at + _BLOCK].astype(dtype, copy=False).tofile(file)
+                    file.write(np.ascontiguousarray(part[at : at + _BLOCK], dtype).data)
+
+
+class _Written:
+    """A file of which NumPy knows its write alone: an error has its reason, which that of tofile lacks."""
+
+    def __init__(self, file: BinaryIO) -> None:
+        self.write = file.write
 
 
 def save(path: str | os.PathLike[str], value: Array | Ends) -> None:
@@ -207,7 +214,7 @@ def save(path: str | os.PathLike[str], value: Array | Ends) -> None:
         if isinstance(value, Ends):
             value.write(file)
         else:
-            np.save(file, value, allow_pickle=False)
+            np.save(_Written(file), value, allow_pickle=False)
 
 
 @dataclass

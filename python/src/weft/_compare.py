@@ -263,8 +263,9 @@ class _Small:
         scratch = Scratch()
         try:
             file, weights, out = (scratch.path / name for name in ("program.json", "init.safetensors", "logits.npy"))
-            file.write_text(json.dumps(self.program), encoding="utf-8")
-            _weights.write(weights, _weights.of_module(self.own.of, self.program))
+            with scratch.writing("the module"):
+                file.write_text(json.dumps(self.program), encoding="utf-8")
+                _weights.write(weights, _weights.of_module(self.own.of, self.program))
             _program.run(["predict", str(graph.store), f"--program={file}", f"--init={weights}", f"--out={out}", "--threads=1"])
             made: Array = np.load(out).reshape(-1)
             return made

@@ -7,7 +7,7 @@ import os
 import re
 from collections.abc import Iterator
 
-from ._scratch import without_folders
+from ._folders import without_folders
 
 
 class Refused(ValueError):

@@ -18,7 +18,7 @@ import numpy as np
 from . import _convert, _of_pyg, _program
 from ._arrays import Array, Ends, Rows, is_sparse, rows_of, save, sparse
 from ._edge_split import EDGE_MASKS, MASKS, split_by_relation, take_rule
-from ._errors import Failed, Refused
+from ._errors import Refused
 from ._graph_files import (
     EDGE,
     VERTEX,
@@ -37,6 +37,8 @@ log = logging.getLogger("weft")
 #: What functions take as a graph: a :class:`Graph`, the path of a file, folder or store or the name of a
 #: published graph, ``Data`` or ``HeteroData`` of PyTorch Geometric or a list of ``Data``, or a ``DGLGraph``.
 Data = Union["Graph", str, "os.PathLike[str]", Any]
+
+_STORE = 1 << 20  # about how many bytes a store has beside its arrays
 
 #: What others call the keywords of a graph.
 _ALSO = {
@@ -323,24 +325,22 @@ class Graph:
             return self._scratch.path / "graph"
 
     def _import(self) -> Scratch:
-        scratch = Scratch(sum(value.nbytes for value in self._files.values()))
+        scratch = Scratch(_STORE + sum(value.nbytes for value in self._files.values()))
         source, store = scratch.path / "arrays", scratch.path / "graph"
         try:
-            for name, value in self._files.items():
-                path = source / f"{name}.npy"
-                path.parent.mkdir(parents=True, exist_ok=True)
-                save(path, value)
+            with scratch.writing("the graph"):
+                for name, value in self._files.items():
+                    path = source / f"{name}.npy"
+                    path.parent.mkdir(parents=True, exist_ok=True)
+                    save(path, value)
             flags = [_program.flag(name, value) for name, value in self._changes.items()]
             with self._naming_split():
                 told = _program.run(["import", "npz", str(source), str(store), *flags])
             for line in told.splitlines()[:-2]:  # which name the store, and the next command
                 log.info("%s", line)
             shutil.rmtree(source)
-        except BaseException as error:
+        except BaseException:
             scratch.close()
-            if isinstance(error, OSError):
-                why = f"{scratch.path.parent}: the graph cannot be written there: {error.strerror}; make room, or name another folder by TMPDIR"
-                raise Failed(why) from None
             raise
         return scratch
 

@@ -51,7 +51,8 @@ def flags(
     _check_calls(loss, logits, _zeros(kind, of_labels)[:_TRIED], columns)
     text = _traced(loss, torch.zeros(_TRACED, *z), _zeros(kind, of_labels), columns)
     file = scratch.path / "loss.json"
-    file.write_text(text, encoding="utf-8")
+    with scratch.writing("the loss"):
+        file.write_text(text, encoding="utf-8")
     _try(loss, kind, z, columns, file)
     return {"loss": file}
 
@@ -251,8 +252,9 @@ def _try(loss: Any, kind: str, shape: tuple[int, ...], columns: int, file: Path)
             "output": 2,
             "parameters": [{"name": "w", "shape": [width, width], "trained": True}],
         }
-        (scratch.path / "linear.json").write_text(json.dumps(program), encoding="utf-8")
-        _weights.write(scratch.path / "init.safetensors", {"w": np.eye(width, dtype=np.float32)})
+        with scratch.writing("what the loss is tried on"):
+            (scratch.path / "linear.json").write_text(json.dumps(program), encoding="utf-8")
+            _weights.write(scratch.path / "init.safetensors", {"w": np.eye(width, dtype=np.float32)})
         told = _program.run(
             [
                 "train",

@@ -88,8 +88,9 @@ def arguments(
 ) -> list[str]:
     """The words of the command line by which the program opens the graph for a module."""
     file, weights = scratch.path / "program.json", scratch.path / "init.safetensors"
-    file.write_text(json.dumps(program), encoding="utf-8")
-    _weights.write(weights, _weights.of_module(module, program))
+    with scratch.writing("the module"):
+        file.write_text(json.dumps(program), encoding="utf-8")
+        _weights.write(weights, _weights.of_module(module, program))
     return [f"--program={file}", f"--init={weights}", *words]
 
 

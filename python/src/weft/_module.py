@@ -188,8 +188,9 @@ def _traced(
             parameter.update(of_parameters.get(_names_of(module)[parameter["name"]][0], {"trained": False}))
     _check_tables(program)
     _mark_trained(program, compare(module, schema, program, outputs, inferred))
-    file.write_text(json.dumps(program), encoding="utf-8")
-    _weights.write(weights, _weights.of_module(module, program))
+    with scratch.writing("the module"):
+        file.write_text(json.dumps(program), encoding="utf-8")
+        _weights.write(weights, _weights.of_module(module, program))
     flags |= _of_loss(settings, counts, traced.shape, scratch)
     rest = {name: value for name, value in settings.items() if name not in ("model", "init", *_program.OURS)}
     init = settings.get("init")
@@ -376,7 +377,8 @@ def _scheduled(scheduler: Any, settings: Mapping[str, Any], scratch: Scratch) ->
         except TypeError:
             raise Refused(f"scheduler: the step of {kind} takes something: weft has ReduceLROnPlateau, and schedulers of epochs") from None
     file = scratch.path / "schedule.txt"
-    file.write_text("".join(f"{factor!r}\n" for factor in factors))
+    with scratch.writing("the schedule"):
+        file.write_text("".join(f"{factor!r}\n" for factor in factors))
     return {"schedule": file}
 
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from ._arrays import Array, array
+from ._arrays import Array, array, save
 
 if TYPE_CHECKING:
     import pandas
@@ -127,7 +127,7 @@ def file_of(vertices: Any, folder: Path) -> Path:
             csv.writer(text, quoting=csv.QUOTE_ALL).writerows([[""], *([name] for name in ids.tolist())])
         return file
     file = folder / "vertices.npy"
-    np.save(file, ids if ids.size else ids.astype(np.int64))
+    save(file, ids if ids.size else ids.astype(np.int64))
     return file
 
 

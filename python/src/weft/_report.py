@@ -8,7 +8,8 @@ from collections.abc import Iterable
 from pathlib import Path
 
 from . import _program
-from ._scratch import Scratch, graphs_named
+from ._folders import graphs_named
+from ._scratch import Scratch
 
 
 class Report:

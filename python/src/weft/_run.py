@@ -15,11 +15,12 @@ from . import _explain, _module, _program, _tables, _weights
 from ._arrays import Array, array, placed
 from ._comparison import rows_of
 from ._errors import Refused, reading
+from ._folders import graphs_named, is_temporary
 from ._graph import Data, Graph, arguments, graph_of
 from ._predicted import History, InOrder, Table, file_of, matrix_of, probabilities_of, table_of
 from ._reached import until
 from ._report import Report, report_of
-from ._scratch import Scratch, graphs_named, is_temporary
+from ._scratch import Scratch
 
 if TYPE_CHECKING:
     import torch
@@ -301,7 +302,8 @@ class Run:
         scratch = Scratch()
         try:
             cut = scratch.path / "program.json"
-            cut.write_text(json.dumps(program), encoding="utf-8")
+            with scratch.writing("the part of the module"):
+                cut.write_text(json.dumps(program), encoding="utf-8")
             return self._predicted(data, vertices, settings | {"program": cut}, "out")
         finally:
             scratch.close()
@@ -335,7 +337,8 @@ class Run:
             if columns is not None:
                 arguments += ["--plain-names", f"--columns={','.join(columns)}"]
             if vertices is not None:
-                arguments.append(f"--vertices={file_of(vertices, scratch.path)}")
+                with scratch.writing("vertices"):
+                    arguments.append(f"--vertices={file_of(vertices, scratch.path)}")
             for name, value in settings.items():
                 arguments += [] if value is None else _program.flags(name, value)
             _program.run(arguments)

@@ -7,51 +7,20 @@ import fcntl
 import hashlib
 import os
 import platform
-import re
 import shutil
 import tempfile
 import time
 import weakref
+from collections.abc import Iterator
 from pathlib import Path
 
-_PREFIX = "weft-"
+from ._errors import Failed
+from ._folders import PREFIX
+
 _LOCK = "lock"
 _SHARED = Path("/dev/shm")
 _MAKING = 3600.0  # seconds in which a folder is made or removed
-
-
-# A folder of a Scratch, of any process.
-_FOLDER = re.compile(
-    rf"(?:{re.escape(tempfile.gettempdir())}|(?:/[^/\s<>\x22\x27=:;,]+)+)/{_PREFIX}\d+-[a-z0-9_]{{8}}(?![a-z0-9_])"
-)
-
-
-def is_temporary(path: str) -> bool:
-    """Whether a path is that of a folder of a Scratch or below it."""
-    return _FOLDER.match(path) is not None
-
-
-def graphs_named(text: str) -> str:
-    """A text, perhaps a page, in which graphs that Python has written are called what they are."""
-
-    def named(word: re.Match[str]) -> str:
-        path = word[0].replace("<wbr>", "")  # which stands in names of a page where a line may break
-        found = re.sub(_FOLDER.pattern + "/graph", "a graph in memory", path)
-        return word[0] if found == path else found
-
-    text = re.sub(r"(?:[^\s<>]|<wbr>)+", named, text)
-    return text.replace(' title="a graph in memory">graph<', ">a graph in memory<")  # a page shows the name alone
-
-
-def without_folders(text: str) -> str:
-    """A line in which files of Scratches have the names of what was given, and their folders none."""
-    text = _FOLDER.sub("\0", text)
-    text = re.sub(r"(?<=[\w-]) \0(/\w+(\.\w+)?)?: ", ": ", text)  # behind the keyword
-    text = re.sub(r"\0(/(graph|arrays|sweep\.yaml))?: ", "", text)
-    text = re.sub(r"\0(/(graph|arrays))?(?![/\w])", "the graph", text)
-    text = re.sub(r"\0/(?:(?:graph|arrays)/)?(\S*?)(\.npy|\.safetensors|\.txt|\.parquet|\.csv)?(?=[:;, ]|$)", r"\1", text)
-    return text.replace("\0/", "")
-
+_UNKNOWN = 1 << 30  # bytes for which a folder has room whose size nobody knows
 
 _made: weakref.WeakSet[Scratch] = weakref.WeakSet()
 
@@ -71,26 +40,49 @@ class Scratch:
 
     Args:
         size: about how many bytes it will hold.
+
+    Raises:
+        Failed: there is no room for it.
     """
 
-    def __init__(self, size: int = 0):
+    def __init__(self, size: int = _UNKNOWN):
         root = _root(size)
         _remember(root)
         for other in _roots():
             _sweep(other)
         #: Objects that live as long as this.
         self.kept: list[object] = []
-        self.path = Path(tempfile.mkdtemp(prefix=f"{_PREFIX}{os.getuid()}-", dir=root))
-        try:
-            begun = self.path / ".lock"
-            held = os.open(begun, os.O_CREAT | os.O_RDWR | os.O_CLOEXEC, 0o600)
-            fcntl.flock(held, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            begun.rename(self.path / _LOCK)  # so that nobody finds it free
-            self.close = weakref.finalize(self, _remove, self.path, held, os.getpid())
-            _made.add(self)
-        except BaseException:  # as an interrupt: nobody else would remove it soon
-            _clear(self.path)
-            raise
+        with _writing(root, "a temporary folder"):
+            self.path = Path(tempfile.mkdtemp(prefix=f"{PREFIX}{os.getuid()}-", dir=root))
+            try:
+                begun = self.path / ".lock"
+                held = os.open(begun, os.O_CREAT | os.O_RDWR | os.O_CLOEXEC, 0o600)
+                fcntl.flock(held, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                begun.rename(self.path / _LOCK)  # so that nobody finds it free
+                self.close = weakref.finalize(self, _remove, self.path, held, os.getpid())
+                _made.add(self)
+            except BaseException:  # as an interrupt: nobody else would remove it soon
+                _clear(self.path)
+                raise
+
+    def writing(self, what: str) -> contextlib.AbstractContextManager[None]:
+        """Names the folder in which a file of this one cannot be written, and the way out.
+
+        Args:
+            what: is written, as "the graph".
+        """
+        return _writing(self.path.parent, what)
+
+
+@contextlib.contextmanager
+def _writing(root: Path, what: str) -> Iterator[None]:
+    try:
+        yield
+    except (FileNotFoundError, PermissionError):  # of what is read meanwhile, which they name
+        raise
+    except OSError as error:
+        way = "make room" if root == _SHARED else "make room, or name another folder by TMPDIR"
+        raise Failed(f"{root}: {what} cannot be written there: {error.strerror}; {way}") from None
 
 
 def _remove(path: Path, held: int, owner: int) -> None:
@@ -165,7 +157,7 @@ def _free_memory() -> int:
 
 def _sweep(root: Path) -> None:
     """Removes what a Python that was killed has left."""
-    for path in root.glob(f"{_PREFIX}{os.getuid()}-*"):
+    for path in root.glob(f"{PREFIX}{os.getuid()}-*"):
         try:
             held = os.open(path / _LOCK, os.O_RDWR | os.O_CLOEXEC)
         except OSError:  # it is being made or removed, unless that took so long that its Python was killed

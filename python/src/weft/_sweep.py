@@ -122,7 +122,8 @@ def sweep(
             if name not in tables
         }
         path = scratch.path / "sweep.yaml"
-        path.write_text(json.dumps(file, default=_written, ensure_ascii=False), encoding="utf-8")  # JSON is YAML
+        with scratch.writing("the sweep"):
+            path.write_text(json.dumps(file, default=_written, ensure_ascii=False), encoding="utf-8")  # JSON is YAML
         arguments = ["sweep", str(path), *given, f"--out={out}", f"--jobs={jobs}", "--json"]
         arguments += [flag for name in tables for flag in _program.flags(name, base[name])]
         if max_time is not None:

@@ -48,8 +48,9 @@ def placed(data: Any, settings: Mapping[str, Any]) -> tuple[Any, dict[str, Any],
         if not folder:
             folder.append(Scratch())
         file = folder[0].path / name
-        file.parent.mkdir(exist_ok=True)
-        return _write(value, file, name)
+        with folder[0].writing(name):
+            file.parent.mkdir(exist_ok=True)
+            return _write(value, file, name)
 
     def paths(name: str, tables: Mapping[Any, Any]) -> list[str]:
         return [f"{of}={path(table, _file_name(name, of))}" for of, table in tables.items()]

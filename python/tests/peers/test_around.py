@@ -6,6 +6,7 @@ from __future__ import annotations
 import contextlib
 import copy
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -306,3 +307,17 @@ def test_refused(name: str) -> None:
     text, call = REFUSED[name]
     refused(text, call)
     assert NET(X).shape == (V, CLASSES)
+
+
+def test_without_room(without_room: None, tmp_path: Path) -> None:
+    """A module that cannot be written is one line."""
+    module, graph = GCNConv(WIDTH, 1 << 13), weft.Graph(edge_index=ENDS, x=X)
+    for call in (
+        lambda: weft.compile(module, graph),
+        lambda: weft.plan(graph, model=module, passes=1),
+        lambda: weft.train(weft.Graph(edge_index=ENDS, x=X, y=Y, split="train"), model=module),
+    ):
+        with pytest.raises(weft.Failed) as said:
+            call()
+        why = "the module cannot be written there: File too large; make room, or name another folder by TMPDIR"
+        assert str(said.value) == f"{tmp_path}: {why}"

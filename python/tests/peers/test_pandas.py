@@ -80,3 +80,14 @@ def test_quotes(tmp_path):
     assert [column["name"] for column in made["columns"]] == known.columns[2:].tolist()
     assert made["columns"][1]["categories"] == sorted(set(known.iloc[:, 3]))
     assert np.load("store/indices.npy").tolist() == [len(rows) - 1] * len(rows)
+
+
+def test_without_room(without_room, tmp_path):
+    """A table that cannot be written is one line."""
+    numbers = np.arange(1 << 16)
+    for text in (numbers, numbers.astype(str)):
+        with pytest.raises(weft.Failed) as said:
+            weft.train(pandas.DataFrame({"source": numbers, "target": text}))
+        why = "cannot be written there: "
+        assert str(said.value).startswith(f"{tmp_path}: edges {why}") and "File too large" in str(said.value)
+        assert str(said.value).endswith("; make room, or name another folder by TMPDIR")
