@@ -94,7 +94,7 @@ func (o *Options) Validate() error {
 	case o.K < 1 || o.K > MaxPartitions:
 		return refusal.Errorf("--partitions %d: give between 1 and %d", o.K, MaxPartitions)
 	case o.Split < 0:
-		return refusal.Errorf("split %d: splits count from 0", o.Split)
+		return refusal.Errorf("--split %d: splits count from 0", o.Split)
 	case method == File && o.File == "":
 		return refusal.Errorf("the partition method file needs --file, which names a file with the " +
 			"partition of each vertex on a line")

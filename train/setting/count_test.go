@@ -26,6 +26,19 @@ func TestCount(t *testing.T) {
 			t.Errorf("%q is read as %d", text, got)
 		}
 	}
+	for text, want := range map[string]string{
+		"-5": "", "-9223372036854775808": "", "2k": "",
+		"9223372036854775807":  "must be a whole number below 9.2e18",
+		"1e300":                "must be a whole number below 9.2e18",
+		"-9223372036854775809": "must be a whole number, as in 5000, 200k or 2M",
+		"-1k":                  "must be a whole number, as in 5000, 200k or 2M",
+	} {
+		said := ""
+		if _, err := Integer(text); err != nil {
+			said = err.Error()
+		}
+		assert.Equal(t, want, said, text)
+	}
 	o := Defaults()
 	for name, want := range map[string]string{"epochs": "2000", "eval-every": "2000", "patience": "2000"} {
 		s, _ := settingNamed(name)

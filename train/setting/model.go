@@ -137,7 +137,7 @@ var modelSettings = []Setting{
 			return nil
 		},
 	},
-	{Name: "bases", some: true, limits: atLeast(0), Meaning: "bases of the relations' weights (basis " +
+	{Name: "bases", some: true, limits: between(0, 1000), Meaning: "bases of the relations' weights (basis " +
 		"decomposition), 0: a weight for each relation"},
 	{Name: "node-embedding", some: true, limits: between(0, 1<<20), Meaning: "columns of a learned embedding for " +
 		"each vertex of a type without features, 0: none"},

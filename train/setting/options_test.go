@@ -63,6 +63,7 @@ func TestResolveRefuses(t *testing.T) {
 	for _, c := range []struct{ name, text, want string }{
 		{"model", "nosuch", "--model nosuch: unknown model; it is one of " + strings.Join(gnn.Names(), ", ")},
 		{"hidden", "-3", "--hidden -3: must be at least 1 and at most 1048576"},
+		{"bases", "1001", "--bases 1001: must be at least 0 and at most 1000"},
 		{"layers", "0", "--layers 0"},
 		{"dropout", "1.5", "--dropout 1.5: must be at least 0 and below 1"},
 		{"dropout", "1", "--dropout 1"},

@@ -332,10 +332,7 @@ func (s Setting) Set(o *Options, text string) (err error) {
 			err = errTime
 		}
 	case *int:
-		if n, wrong := Count(text); wrong == nil && !strings.Contains(text, ",") {
-			text = strconv.Itoa(n)
-		}
-		if *p, err = strconv.Atoi(text); err != nil { // the number may be negative
+		if *p, err = Integer(text); errors.Is(err, ErrCount) || strings.Contains(text, ",") {
 			err = errors.New(ErrCount.Error() + s.several(text))
 		}
 	case *uint64:

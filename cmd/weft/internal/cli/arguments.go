@@ -142,15 +142,16 @@ func otherFlag(cmd *cobra.Command, name string) string {
 	return ""
 }
 
-// countFlag is a flag of a whole number, in the form that setting.Count reads.
+// countFlag is a flag of a whole number, in the forms that setting.Integer reads.
 type countFlag struct{ pflag.Value }
 
 // Set implements pflag.Value.
 func (c countFlag) Set(text string) error {
-	if n, err := setting.Count(text); err == nil {
-		text = strconv.Itoa(n)
+	n, err := setting.Integer(text)
+	if err != nil {
+		return err
 	}
-	return c.Value.Set(text)
+	return c.Value.Set(strconv.Itoa(n))
 }
 
 // ReadCounts reads the flags of whole numbers of a command, and of its subcommands, as counts.
@@ -167,11 +168,20 @@ func ReadCounts(cmd *cobra.Command) {
 	}
 }
 
+// CheckPort refuses a number that no TCP port has.
+func CheckPort(flag string, port int) error {
+	const highest = 1<<16 - 1
+	if port < 0 || port > highest {
+		return refusal.Errorf("--%s %d: ports have the numbers 1 to %d; 0 takes a free one", flag, port, highest)
+	}
+	return nil
+}
+
 // linkRate is a rate with its unit. It counts bits, or bytes with a capital B.
 var linkRate = regexp.MustCompile(`^([0-9]+(?:\.[0-9]+)?) ?([kKmMgGtT]?)((?i:bit/s|bit)|bps|b/s|Bps|B/s)$`)
 
 // BytesPerSecond reads a rate as people write it: 100mbit, 10gbps, 25Gb/s or 12.5GB/s. is reports whether it
-// is a rate above 0.
+// is a rate from 1 B/s to 1 PB/s, by which times and bytes can be told.
 func BytesPerSecond(text string) (rate float64, is bool) {
 	m := linkRate.FindStringSubmatch(text)
 	if m == nil {
@@ -182,30 +192,27 @@ func BytesPerSecond(text string) (rate float64, is bool) {
 	if !strings.HasPrefix(m[3], "B") || strings.HasPrefix(strings.ToLower(m[3]), "bit") {
 		rate /= 8
 	}
-	return rate, err == nil && rate > 0
+	return rate, err == nil && rate >= 1 && rate <= 1e15
 }
 
 // InvalidValue says what a flag accepts. The settings of train do this themselves.
 func InvalidValue(err *pflag.InvalidValueError) error {
-	flag, reason := err.GetFlag(), ""
+	flag, reason := err.GetFlag(), err.Unwrap().Error()
 	if next := err.GetValue(); strings.HasPrefix(next, "--") {
 		return refusal.Errorf("--%s needs a value, and %s follows it", flag.Name, next)
 	}
-	switch flag.Value.Type() {
-	case "int":
-		reason = setting.ErrCount.Error()
-	case "uint", "uint64":
+	_, ours := flag.Value.(*SettingValue)
+	switch kind := flag.Value.Type(); {
+	case ours:
+	case kind == "uint", kind == "uint64":
 		reason = "must be a whole number, 0 or more"
-	case "float64":
+	case kind == "float64":
 		reason = "must be a number"
-	case "bool":
+	case kind == "bool":
 		reason = "must be true or false"
 	}
 	if flag.Name == "seeds" {
 		reason += ", of runs: --seed 1 --seeds 3 trains with the seeds 1, 2 and 3"
-	}
-	if _, ours := flag.Value.(*SettingValue); ours || reason == "" {
-		reason = err.Unwrap().Error()
 	}
 	return refusal.Errorf("--%s %s: %s", flag.Name, err.GetValue(), reason)
 }

@@ -121,8 +121,8 @@ func linksIn(path string) (*planner.Links, error) {
 	const most = 16 << 20
 	text, err := document.Read(path, most)
 	if errors.Is(err, fs.ErrNotExist) {
-		return nil, refusal.Errorf("--link %s: neither a rate, as in 100mbit, 10gbps or 12.5GB/s, nor a "+
-			"file that weft plan --json has written", path)
+		return nil, refusal.Errorf("--link %s: neither a rate from 1 B/s to 1 PB/s, as in 100mbit, 10gbps or "+
+			"12.5GB/s, nor a file that weft plan --json has written", path)
 	} else if err != nil {
 		return nil, refusal.Errorf("--link %w", err)
 	}

@@ -106,7 +106,7 @@ func (s *Phases) say(now time.Time) {
 		{fmt.Sprintf("%s of %s", Count(s.done), Count(s.all)), 2},
 	}
 	if s.done > 0 && took > 0 {
-		left := time.Duration(float64(took) / float64(s.done) * float64(s.all-s.done))
+		left := Seconds(took.Seconds() / float64(s.done) * float64(s.all-s.done))
 		fields = append(fields, field{Duration(left) + " left", 1})
 	}
 	s.draw(fields)

@@ -185,7 +185,7 @@ func (p *Progress) Remaining(e train.Epoch) string {
 
 // left is Remaining at the time now.
 func (p *Progress) left(e train.Epoch, now time.Time) string {
-	left := time.Duration(e.Epochs - e.Epoch)
+	left := e.Epochs - e.Epoch
 	if left <= 0 {
 		return ""
 	}
@@ -193,7 +193,7 @@ func (p *Progress) left(e train.Epoch, now time.Time) string {
 	if done := e.Epoch - 1 - p.before; done > 0 && now.After(p.first) {
 		each = now.Sub(p.first) / time.Duration(done)
 	}
-	epochs := each * left
+	epochs := Seconds(each.Seconds() * float64(left))
 	if limit := p.until.Sub(now); !p.until.IsZero() && limit < epochs {
 		return Duration(max(limit, 0)) + " left of --max-time"
 	}

@@ -174,6 +174,10 @@ func TestProgressSaysTheTimeLeft(t *testing.T) {
 	assert.Equal(t, "at most 20 s left", p.left(e, now))
 	p.before, e.Epochs = 6, 12 // a run that continues with epoch 7
 	assert.Equal(t, "at most 5.0 s left", p.Remaining(e))
+	e.Epochs = 10_000_011 // 10⁷ epochs of 5 s; the longest time that is shown is 146 years
+	assert.Equal(t, "at most 13888 h 53 min left", p.Remaining(e))
+	e.Epochs = math.MaxInt64
+	assert.Equal(t, "at most 1281023 h 53 min left", p.Remaining(e))
 }
 
 // The time of an epoch is the median of the last 101.
