@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"cmp"
 	"errors"
 	"io/fs"
 	"os"
@@ -48,16 +49,48 @@ func CheckFile(flag, path string) error {
 	return nil
 }
 
-// CheckOutput is CheckFile. It also refuses one of the inputs.
-func CheckOutput(flag, path string, inputs ...string) error {
-	if err := CheckFile(flag, path); err != nil {
-		return err
-	}
-	return CheckApart(flag, path, inputs...)
+// Output is a file that a command writes, and the flag that names it.
+type Output struct{ Flag, Path string }
+
+// Outputs are all files that a command writes. Those without a path are not asked for.
+type Outputs []Output
+
+// Check refuses, before any work, a file that could not be written, that is one of the inputs, or that an
+// earlier flag names, too.
+func (o Outputs) Check(inputs ...string) error {
+	return o.each(func(k int, flag, path string) error {
+		if err := cmp.Or(CheckFile(flag, path), checkApart(flag, path, inputs...)); err != nil {
+			return err
+		}
+		for _, other := range o[:k] {
+			if other.Path != "" && SameFile(other.Path, path) {
+				return refusal.Errorf("--%s %s: the file of --%s; name another", flag, path, other.Flag)
+			}
+		}
+		return nil
+	})
 }
 
-// CheckApart refuses an output file that is one of the inputs, under any name or link.
-func CheckApart(flag, path string, inputs ...string) error {
+// CheckApartFromGraph refuses a file of a dataset or of its store, with its partitions, and one of the files
+// from which the store was made.
+func (o Outputs) CheckApartFromGraph(dataset, store string) error {
+	return o.each(func(_ int, flag, path string) error {
+		return checkApartFromGraph(flag, path, dataset, store)
+	})
+}
+
+// each calls check for each file, with its number, until one is refused.
+func (o Outputs) each(check func(k int, flag, path string) error) (err error) {
+	for k, file := range o {
+		if err == nil && file.Path != "" {
+			err = check(k, file.Flag, file.Path)
+		}
+	}
+	return err
+}
+
+// checkApart refuses an output file that is one of the inputs, under any name or link.
+func checkApart(flag, path string, inputs ...string) error {
 	out, errOut := os.Stat(path) // for a new file CheckFile has said whether it can be made
 	for _, input := range inputs {
 		in, errIn := os.Stat(input)
@@ -68,9 +101,7 @@ func CheckApart(flag, path string, inputs ...string) error {
 	return nil
 }
 
-// CheckApartFromGraph is CheckApart for all files of a dataset or its store, with its partitions, and for the
-// files from which the store was made.
-func CheckApartFromGraph(flag, path, dataset, store string) error {
+func checkApartFromGraph(flag, path, dataset, store string) error {
 	inputs := append(datasets.SourceFiles(dataset), datasets.RecordedFiles(store)...)
 	// The folder of the partitions may be a link, which a walk does not follow.
 	for _, dir := range []string{store, filepath.Join(store, partition.Folder)} {
@@ -92,7 +123,7 @@ func CheckApartFromGraph(flag, path, dataset, store string) error {
 		return refusal.Errorf("--%s %s: its folder holds the partitions of %s; name another folder", flag,
 			path, store)
 	}
-	if err := CheckApart(flag, path, inputs...); err != nil {
+	if err := checkApart(flag, path, inputs...); err != nil {
 		return err
 	}
 	if target, err := filepath.EvalSymlinks(path); err == nil && besideMark(target) != "" {

@@ -28,11 +28,13 @@ func requestAlone(command string, args []string, settings *cli.SettingFlags,
 	return asked, err
 }
 
-// openAlone opens the graph on one worker, in the form that the weights expect.
-func openAlone(cmd *cobra.Command, asked *session.Request, weights nn.State) (*session.Session, error) {
+// openAlone opens the graph on one worker, in the form that the weights expect. It refuses outputs that
+// are files of the graph.
+func openAlone(cmd *cobra.Command, asked *session.Request, weights nn.State, outputs cli.Outputs,
+) (*session.Session, error) {
 	notes := cmd.ErrOrStderr()
 	opened, err := session.Open(cmd.Context(), cli.Alone(), asked.Source(), asked.Options, notes,
-		session.Opening{})
+		session.Opening{Admit: func(store string) error { return outputs.CheckApartFromGraph(asked.Graph, store) }})
 	if err != nil {
 		return nil, err
 	}

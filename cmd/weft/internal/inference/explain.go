@@ -15,6 +15,7 @@ import (
 	"weft/internal/atomicfile"
 	"weft/internal/refusal"
 	"weft/internal/suggest"
+	"weft/train/rundir"
 	"weft/train/setting"
 	"weft/train/task"
 )
@@ -28,6 +29,10 @@ type explainCommand struct {
 	top, steps, remove int
 	json               bool
 }
+
+// mostSteps bounds the points of integrated gradients, whose sums are of float32: the rounding of so many
+// terms is larger than what more points change.
+const mostSteps = 10_000
 
 // NewExplain makes the command explain.
 func NewExplain() *cobra.Command {
@@ -86,20 +91,22 @@ func (e *explainCommand) check() error {
 			e.vertex, e.edge)
 	case e.top < 1:
 		return refusal.Errorf("--top %d: the number of lines is 1 or more", e.top)
+	case e.steps > mostSteps:
+		return refusal.Errorf("--steps %d: %d points at most; more have no more exact mean in float32, and 50 are "+
+			"usual", e.steps, mostSteps)
 	case e.steps < 0:
 		return refusal.Errorf("--steps %d: the number of points is 1 or more, or 0 for gradient times input", e.steps)
 	case e.remove < 0:
 		return refusal.Errorf("--remove %d: the number of edges is 0 or more", e.remove)
 	}
-	if e.masks != "" {
-		if err := cli.CheckFile("masks", e.masks); err != nil {
-			return err
-		}
-	}
 	if e.out == "" {
 		return nil
 	}
-	return reports.CheckPage(e.out)
+	return reports.CheckPageName(e.out)
+}
+
+func (e *explainCommand) outputs() cli.Outputs {
+	return cli.Outputs{{"out", e.out}, {"masks", e.masks}}
 }
 
 func (e *explainCommand) run(cmd *cobra.Command, args []string) error {
@@ -108,6 +115,9 @@ func (e *explainCommand) run(cmd *cobra.Command, args []string) error {
 	}
 	asked, err := requestAlone("explain", args, &e.settings)
 	if err != nil {
+		return err
+	}
+	if err := e.outputs().Check(rundir.Paths(asked.Run)...); err != nil {
 		return err
 	}
 	asked.Tables = e.tables
@@ -129,7 +139,7 @@ func (e *explainCommand) run(cmd *cobra.Command, args []string) error {
 	if err != nil {
 		return err
 	}
-	opened, err := openAlone(cmd, &asked, weights)
+	opened, err := openAlone(cmd, &asked, weights, e.outputs())
 	if err != nil {
 		return err
 	}

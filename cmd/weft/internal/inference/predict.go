@@ -197,13 +197,11 @@ func (p *predictCommand) open(cmd *cobra.Command, r cli.Ranks, asked *predictReq
 	error,
 ) {
 	admit := func(store string) error {
-		return p.files.each(func(flag, path string) error {
-			err := cli.CheckApartFromGraph(flag, path, asked.Graph, store)
-			if later := p.added.later; err == nil && later != "" {
-				err = cli.CheckApartFromGraph(flag, path, later, later)
-			}
-			return err
-		})
+		err := p.files.outputs().CheckApartFromGraph(asked.Graph, store)
+		if later := p.added.later; err == nil && later != "" {
+			err = p.files.outputs().CheckApartFromGraph(later, later)
+		}
+		return err
 	}
 	check := func(g *graph.Graph) error {
 		return asked.Fits(&train.Job{Graph: g}, asked.state, io.Discard)

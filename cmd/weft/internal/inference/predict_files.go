@@ -31,18 +31,17 @@ func (f *predictedFiles) add(flags *pflag.FlagSet) {
 		"control characters, and without an apostrophe before what spreadsheets take for formulas")
 }
 
-// each calls check for each file until one is refused.
-func (f *predictedFiles) each(check func(flag, path string) error) (err error) {
-	if f.out != "" || f.embeddings == "" {
-		err = check("out", f.out)
+// outputs are the files, with that of the listed vertices.
+func (f *predictedFiles) outputs() cli.Outputs {
+	return cli.Outputs{{"out", f.out}, {"out", f.beside()}, {"embeddings", f.embeddings}}
+}
+
+// check refuses, before any work, files that could not be written, or that are inputs.
+func (f *predictedFiles) check(inputs []string) error {
+	if f.main() == "" {
+		return cli.CheckFile("out", "")
 	}
-	if beside := f.beside(); err == nil && beside != "" {
-		err = check("out", beside)
-	}
-	if err == nil && f.embeddings != "" {
-		err = check("embeddings", f.embeddings)
-	}
-	return err
+	return f.outputs().Check(inputs...)
 }
 
 // checkEndings refuses endings that name no format.
@@ -58,16 +57,6 @@ func (f *predictedFiles) checkEndings() error {
 	if f.plain && !predictions.IsCSV(f.out) && !predictions.IsCSV(f.embeddings) {
 		return refusal.Errorf("--plain-names: is for CSV, and names in other files are as they are; leave it out, or " +
 			"give --out FILE.csv")
-	}
-	return nil
-}
-
-// checkApart refuses one file for two purposes.
-func (f *predictedFiles) checkApart() error {
-	for _, other := range []string{f.out, f.beside()} {
-		if f.embeddings != "" && other != "" && cli.SameFile(other, f.embeddings) {
-			return refusal.Errorf("--embeddings %s: the file of --out; name another", f.embeddings)
-		}
 	}
 	return nil
 }

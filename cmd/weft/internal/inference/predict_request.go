@@ -25,9 +25,7 @@ func (p *predictCommand) prepare(args []string) (asked predictRequest, err error
 	if asked.Request, err = p.understand(args); err != nil {
 		return asked, err
 	}
-	inputs := p.inputs(&asked.Request)
-	err = p.files.each(func(flag, path string) error { return cli.CheckOutput(flag, path, inputs...) })
-	if err != nil {
+	if err := p.files.check(p.inputs(&asked.Request)); err != nil {
 		return asked, err
 	}
 	if err := p.files.checkEndings(); err != nil {
@@ -35,9 +33,6 @@ func (p *predictCommand) prepare(args []string) (asked predictRequest, err error
 	}
 	asked.answersAsked, err = p.answers.parse(p.files.out, asked.Options.Task == task.Edge, p.added.there())
 	if err != nil {
-		return asked, err
-	}
-	if err := p.files.checkApart(); err != nil {
 		return asked, err
 	}
 	asked.state, err = asked.ReadWeights()

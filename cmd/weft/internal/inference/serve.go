@@ -87,7 +87,7 @@ func (s *serveCommand) run(cmd *cobra.Command, args []string) (err error) {
 	if err != nil {
 		return err
 	}
-	opened, err := openAlone(cmd, &asked, weights)
+	opened, err := openAlone(cmd, &asked, weights, nil)
 	if err != nil {
 		return err
 	}
@@ -103,12 +103,10 @@ func (s *serveCommand) run(cmd *cobra.Command, args []string) (err error) {
 
 // prepare reads the run and its weights. The mesh is one worker, whatever the mesh of the run was.
 func (s *serveCommand) prepare(args []string) (asked session.Request, weights nn.State, err error) {
-	const highest = 1<<16 - 1
-	switch {
-	case s.port < 0 || s.port > highest:
-		return asked, nil, refusal.Errorf("--port %d: ports have the numbers 1 to %d; 0 takes a free one",
-			s.port, highest)
-	case s.queue < 1:
+	if err := cli.CheckPort("port", s.port); err != nil {
+		return asked, nil, err
+	}
+	if s.queue < 1 {
 		return asked, nil, refusal.Errorf("--queue %d: the number of requests that may wait is 1 or more",
 			s.queue)
 	}

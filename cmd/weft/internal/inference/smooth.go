@@ -156,8 +156,7 @@ func (s *smoothCommand) understand(dir string) (asked smoothRequest, err error) 
 			"block; give graph=N or tensor=N", o.Parallel)
 	}
 	if s.out != "" {
-		err := cmp.Or(cli.CheckFile("out", s.out), predictions.CheckEnding("out", s.out),
-			cli.CheckApart("out", s.out, rundir.Paths(dir)...))
+		err := cmp.Or(s.outputs().Check(rundir.Paths(dir)...), predictions.CheckEnding("out", s.out))
 		if err != nil {
 			return asked, err
 		}
@@ -178,22 +177,31 @@ func (s *smoothCommand) understand(dir string) (asked smoothRequest, err error) 
 	return asked, nil
 }
 
+// mostRounds bounds the rounds, as for the models that aggregate in rounds. mostScale bounds the factor of
+// errors, which are 1 at most, so that what it makes of them is finite.
+const (
+	mostRounds = 1000
+	mostScale  = 1e6
+)
+
+func (s *smoothCommand) outputs() cli.Outputs { return cli.Outputs{{"out", s.out}} }
+
 // check refuses flags that make no sense.
 func (s *smoothCommand) check() error {
 	switch {
 	case s.method != correctAndSmooth && s.method != labelPropagation:
 		return refusal.Errorf("--method %s: unknown; it is %s or %s", s.method,
 			correctAndSmooth, labelPropagation)
-	case s.correctRounds < 0 || s.rounds < 0:
-		return refusal.Errorf("--correct-rounds %d --smooth-rounds %d: rounds are 0 or more",
-			s.correctRounds, s.rounds)
+	case min(s.correctRounds, s.rounds) < 0 || max(s.correctRounds, s.rounds) > mostRounds:
+		return refusal.Errorf("--correct-rounds %d --smooth-rounds %d: give from 0 to %d rounds",
+			s.correctRounds, s.rounds, mostRounds)
 	case !(s.correctAlpha > 0 && s.correctAlpha <= 1):
 		return refusal.Errorf("--correct-alpha %g: a share above 0 and at most 1 was expected",
 			s.correctAlpha)
 	case !(s.alpha > 0 && s.alpha <= 1):
 		return refusal.Errorf("--smooth-alpha %g: a share above 0 and at most 1 was expected", s.alpha)
-	case !(s.scale >= 0) || math.IsInf(s.scale, 0):
-		return refusal.Errorf("--scale %g: a factor from 0 was expected", s.scale)
+	case !(s.scale >= 0 && s.scale <= mostScale):
+		return refusal.Errorf("--scale %g: a factor from 0 to %g was expected", s.scale, mostScale)
 	}
 	return nil
 }
@@ -216,10 +224,7 @@ func (s *smoothCommand) smooth(cmd *cobra.Command, r cli.Ranks,
 ) (metrics smoothings, err error) {
 	opened, err := session.Open(cmd.Context(), r, data.Source{Name: asked.store}, asked.options,
 		cmd.ErrOrStderr(), session.Opening{Admit: func(store string) error {
-			if s.out == "" {
-				return nil
-			}
-			return cli.CheckApartFromGraph("out", s.out, asked.store, store)
+			return s.outputs().CheckApartFromGraph(asked.store, store)
 		}})
 	if err != nil {
 		return metrics, err

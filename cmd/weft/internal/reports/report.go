@@ -2,6 +2,7 @@
 package reports
 
 import (
+	"cmp"
 	"fmt"
 	"math"
 	"os"
@@ -74,13 +75,29 @@ func (c *reportCommand) checkOut() error {
 			strings.Join(c.groups, ","),
 		)
 	case !c.card:
-		return CheckPage(c.out)
+		return cmp.Or(cli.CheckFile("out", c.out), CheckPageName(c.out))
 	case c.out == "":
 		return nil
 	case isPage(c.out):
 		return refusal.Errorf("--out %s: the card is Markdown; name a file that ends in .md", c.out)
 	}
 	return cli.CheckFile("out", c.out)
+}
+
+// checkApart refuses a file of --out that is one of the runs, or of their graphs.
+func (c *reportCommand) checkApart(dirs []string) error {
+	out := cli.Outputs{{"out", c.out}}
+	for _, dir := range dirs {
+		if err := out.Check(rundir.Paths(dir)...); err != nil {
+			return err
+		}
+		if run, _, _, err := rundir.Read(dir); err == nil { // the page says what is wrong with a run
+			if err := out.CheckApartFromGraph(run.Store, run.Store); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
 }
 
 func (c *reportCommand) run(cmd *cobra.Command, args []string) error {
@@ -118,6 +135,9 @@ func (c *reportCommand) run(cmd *cobra.Command, args []string) error {
 		if !rundir.IsBeside(arg) {
 			say(fmt.Errorf("%s: no run is there; it is left out", arg))
 		}
+	}
+	if err := c.checkApart(dirs); err != nil {
+		return err
 	}
 	if c.card {
 		return c.writeCard(cmd, dirs, say)
@@ -166,11 +186,8 @@ func (c *reportCommand) writeCard(cmd *cobra.Command, dirs []string, say func(er
 	return nil
 }
 
-// CheckPage refuses a file of --out to which no page can be written, or whose ending is not a page's.
-func CheckPage(out string) error {
-	if err := cli.CheckFile("out", out); err != nil {
-		return err
-	}
+// CheckPageName refuses a file of --out whose ending is not a page's.
+func CheckPageName(out string) error {
 	if info, err := os.Stat(out); !isPage(out) && (err != nil || info.Mode().IsRegular()) {
 		return refusal.Errorf("--out %s: the page is HTML; name a file that ends in .html or .htm", out)
 	}

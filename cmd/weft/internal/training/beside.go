@@ -1,8 +1,7 @@
 package training
 
 import (
-	"cmp"
-	"errors"
+	"bytes"
 	"fmt"
 	"io"
 	"os"
@@ -21,27 +20,26 @@ import (
 	"weft/train/setting"
 )
 
-// eachFile calls check for each file that is written in addition to those of the run, until one is refused.
-func (t *trainCommand) eachFile(check func(flag, path string) error) (err error) {
-	for _, file := range [][2]string{{"trace", t.trace}, {"embeddings", t.embeddings}} {
-		if err == nil && file[1] != "" {
-			err = check(file[0], file[1])
-		}
-	}
-	return err
+// outputs are the files that are written in addition to those of the run.
+func (t *trainCommand) outputs() cli.Outputs {
+	return cli.Outputs{{"trace", t.trace}, {"embeddings", t.embeddings}, {"cpuprofile", t.cpuProfile}}
 }
 
 // checkBeside refuses, before any work, such a file if it could not be written, is an input, or is another
 // file of the run.
 func (t *trainCommand) checkBeside(settings *setting.Resolved) error {
-	err := t.eachFile(func(flag, path string) error {
+	inputs := []string{t.settings.Config}
+	for _, file := range settings.Files() {
+		inputs = append(append(inputs, file.Path), rundir.Paths(file.Path)...) // that of --init may be a run
+	}
+	err := t.outputs().Check(inputs...)
+	for _, file := range t.outputs() {
 		for _, other := range rundir.Paths(t.out) {
-			if t.out != "" && cli.SameFile(path, other) {
-				return refusal.Errorf("--%s %s: a file of the run; name another", flag, path)
+			if err == nil && t.out != "" && file.Path != "" && cli.SameFile(file.Path, other) {
+				err = refusal.Errorf("--%s %s: a file of the run; name another", file.Flag, file.Path)
 			}
 		}
-		return cli.CheckOutput(flag, path, t.settings.Config, settings.Init)
-	})
+	}
 	switch info, noFile := os.Stat(t.trace); {
 	case err != nil:
 		return err
@@ -52,8 +50,6 @@ func (t *trainCommand) checkBeside(settings *setting.Resolved) error {
 	case settings.Program.Program != nil:
 		return refusal.Errorf("--embeddings %s: the model is a program, and weft predict RUN --embeddings FILE "+
 			"computes them; leave it out", t.embeddings)
-	case t.trace != "" && cli.SameFile(t.embeddings, t.trace):
-		return refusal.Errorf("--embeddings %s: the file of --trace; name another", t.embeddings)
 	}
 	return predictions.CheckEnding("embeddings", t.embeddings)
 }
@@ -85,7 +81,8 @@ func (t *trainCommand) writeTrace(show io.Writer, run *rundir.Run, traced *trace
 	return nil
 }
 
-// profile begins the CPU profile for which --cpuprofile asks, on the first rank. stop ends it.
+// profile begins the CPU profile for which --cpuprofile asks, on the first rank. stop ends it, and
+// writes it unless the run was refused before its graph was open.
 func (t *trainCommand) profile(r cli.Ranks) (stop func(), err error) {
 	stop = func() {}
 	if t.cpuProfile == "" {
@@ -95,35 +92,25 @@ func (t *trainCommand) profile(r cli.Ranks) (stop func(), err error) {
 		if err := cli.CheckFile("cpuprofile", t.cpuProfile); err != nil {
 			return err
 		}
-		file, err := os.Create(t.cpuProfile)
-		if err != nil {
-			return refusal.Errorf("--cpuprofile %s: %w; name another file", t.cpuProfile, err)
-		}
-		to := &firstError{to: file}
-		if err := pprof.StartCPUProfile(to); err != nil {
-			return errors.Join(err, file.Close())
+		var profile bytes.Buffer
+		if err := pprof.StartCPUProfile(&profile); err != nil {
+			return err
 		}
 		stop = func() {
 			pprof.StopCPUProfile()
-			if err := cmp.Or(to.err, file.Close()); err != nil {
-				fmt.Fprintf(os.Stderr, "weft: warning: --cpuprofile %s: %v\n", t.cpuProfile, err)
+			if !t.admitted {
+				return
+			}
+			if err := atomicfile.Write(t.cpuProfile, func(to io.Writer) error {
+				_, err := profile.WriteTo(to)
+				return err
+			}); err != nil {
+				fmt.Fprintf(os.Stderr, "weft: warning: --cpuprofile %v\n", err)
 			}
 		}
 		return nil
 	})
 	return stop, err
-}
-
-// firstError keeps the first error of a write, for a writer that checks for none.
-type firstError struct {
-	to  io.Writer
-	err error
-}
-
-func (w *firstError) Write(p []byte) (int, error) {
-	n, err := w.to.Write(p)
-	w.err = cmp.Or(w.err, err)
-	return n, err
 }
 
 // takeEmbeddings has the job's embeddings written. The function that it returns says whether they were. As

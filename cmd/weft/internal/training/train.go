@@ -33,6 +33,7 @@ type trainCommand struct {
 	tensorboard string
 	splits      string
 	cpuProfile  string
+	admitted    bool // no output is a file of the graph
 	watch       int
 	follow      bool
 	turns       bool     // --partitions auto: partitions must be chosen
@@ -145,6 +146,9 @@ func (t *trainCommand) run(cmd *cobra.Command, args []string) error {
 		if cmd.Flags().Changed("watch") && !t.showPlan {
 			if err := r.OnFirst(func() (err error) {
 				t.live, err = newLive(t.watch)
+				if err == nil && ui.ProgressOf(cmd, t.json) == io.Discard { // nobody else says a free port
+					fmt.Fprintf(cmd.ErrOrStderr(), "--watch %d: live at %s\n", t.watch, t.live.url())
+				}
 				return err
 			}); err != nil {
 				return err
@@ -193,9 +197,11 @@ func (t *trainCommand) open(
 ) (*session.Session, error) {
 	id := "" // the ID of the store, before it is opened
 	admit := func(store string) error {
-		err := t.eachFile(func(flag, path string) error {
-			return cli.CheckApartFromGraph(flag, path, dataset, store)
-		})
+		err := t.outputs().CheckApartFromGraph(dataset, store)
+		if other := settings.Validate; err == nil && other != "" {
+			err = t.outputs().CheckApartFromGraph(other, other)
+		}
+		t.admitted = err == nil
 		if err == nil && !t.showPlan {
 			id, _ = graph.ID(store) // whoever opens a store says what is wrong with it
 		}

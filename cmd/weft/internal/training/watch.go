@@ -18,6 +18,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"weft/cmd/weft/internal/cli"
 	"weft/cmd/weft/internal/reports"
 	"weft/cmd/weft/internal/ui"
 	"weft/internal/gate"
@@ -77,6 +78,9 @@ const (
 
 // newLive begins to listen on a port of this machine's own address; 0: a free port.
 func newLive(port int) (*live, error) {
+	if err := cli.CheckPort("watch", port); err != nil {
+		return nil, err
+	}
 	files, err := gate.Files()
 	var listener net.Listener
 	if err == nil {
