@@ -80,6 +80,9 @@ func (l *edgeList) choose(all []table.Column) (order []int, err error) {
 		}
 		order = append(order, at)
 	}
+	if err := l.unique(order); err != nil {
+		return nil, err
+	}
 	if order[0] == order[1] {
 		return nil, refusal.Columns.Errorf("column %s would be both ends of an edge: name two of %s with "+
 			"--source and --target", l.header[order[0]], arrays.Listed(l.header))
@@ -111,6 +114,9 @@ func (l *edgeList) choose(all []table.Column) (order []int, err error) {
 	if order, err = l.chooseLabels(order); err != nil {
 		return nil, err
 	}
+	if err := l.unique(order); err != nil {
+		return nil, err
+	}
 	for _, k := range order {
 		if all[k].Kind == table.Nested {
 			return nil, fmt.Errorf("column %s has a Parquet type that is not read, as of lists, structures and "+
@@ -127,6 +133,21 @@ func (l *edgeList) choose(all []table.Column) (order []int, err error) {
 		l.kinds = &kinds{}
 	}
 	return order, nil
+}
+
+// unique refuses a column of which another one has the name.
+func (l *edgeList) unique(order []int) error {
+	for _, k := range order {
+		if slices.Contains(l.header[:k], l.header[k]) || slices.Contains(l.header[k+1:], l.header[k]) {
+			return errTwoColumns(l.header[k])
+		}
+	}
+	return nil
+}
+
+// errTwoColumns refuses two columns of one name.
+func errTwoColumns(name string) error {
+	return fmt.Errorf("two columns are called %.40q: rename one", name)
 }
 
 // weight takes the column that is named weight as the weights of a list alone, unless settings say otherwise.

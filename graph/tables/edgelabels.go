@@ -224,6 +224,9 @@ func (o *Options) takeFeatures(l *edgeList) error {
 		if c.Kind != columns.Number && c.Kind != columns.Date && c.Kind != columns.Boolean {
 			continue // reading refuses a wrong value in a named column
 		}
+		if err := l.unique([]int{k}); err != nil {
+			return refusal.Errorf("%s: %w", l.path, err)
+		}
 		made := columns.Column{
 			Name: c.Name, Kind: c.Kind, Order: c.Order, Gaps: c.Gaps,
 			Mean: float32(float64(c.Mean) + c.Offset),

@@ -37,15 +37,20 @@ func endOf(name string) (end int, known bool) {
 }
 
 // only returns the column that is meant, −1 if there is none. If several match, it takes the first beside
-// tables. In a list of edges alone it refuses them, as a setting can name the column.
+// tables, unless the names differ in capitals alone. In a list of edges alone it refuses them, as a setting
+// can name the column. unique refuses equal names.
 func (l *edgeList) only(setting string, is func(name string) bool) (int, error) {
 	at := slices.IndexFunc(l.header, is)
-	if at < 0 || l.alone == nil {
+	if at < 0 {
 		return at, nil
 	}
-	if more := slices.IndexFunc(l.header[at+1:], is); more >= 0 {
-		return at, refusal.Columns.Errorf("columns %.40q and %.40q have one meaning: name one with --%s",
-			l.header[at], l.header[at+1+more], setting)
+	name := l.header[at]
+	for _, other := range l.header[at+1:] {
+		alike := strings.EqualFold(strings.TrimSpace(other), strings.TrimSpace(name))
+		if other != name && is(other) && (alike || l.alone != nil) {
+			return at, refusal.Columns.Errorf("columns %.40q and %.40q have one meaning: name one with --%s", name, other,
+				setting)
+		}
 	}
 	return at, nil
 }

@@ -171,6 +171,12 @@ type gapLabel struct {
 	Y *int64 `parquet:"y,optional"`
 }
 
+type idTwice struct {
+	ID    int64  `parquet:"id"`
+	Other int64  `parquet:"ie"`
+	Label string `parquet:"label"`
+}
+
 type realLabel struct {
 	Y float64 `parquet:"y"`
 }
@@ -233,6 +239,8 @@ func TestParquetLabels(t *testing.T) {
 		"label 1990 of vertex 0: classes run": tableOf(t, []numberLabel{{1990}, {0}, {0}}),
 		`row 2: column "id": the id 1 stands in 1 as well`: tableOf(t,
 			[]besideLabel{{1, "b"}, {1, "c"}, {0, "b"}}),
+		`two columns are called "id": rename one`: strings.ReplaceAll(
+			tableOf(t, []idTwice{{0, 1, "b"}, {1, 0, "c"}}), "ie", "id"),
 		"has no row for the id 2:":         tableOf(t, []besideLabel{{1, "b"}, {0, "c"}}),
 		`"9000000" is not the id of`:       tableOf(t, []besideLabel{{9000000, "b"}}),
 		"a Parquet file that is cut short": tableOf(t, []numberLabel{{1}, {0}, {0}})[:40],

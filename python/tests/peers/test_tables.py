@@ -155,6 +155,9 @@ def test_refused(tables):
     payments, customers = tables
     with pytest.raises(weft.Refused, match=r"^edges(:1)?: there is no column buyer, which source asks for"):
         weft.train(payments, vertices_from=customers, **SETTINGS | {"source": "buyer"})
+    twice = payments.assign(amounts=2.0).set_axis(["payer", "payee", "amount", "amount"], axis=1)
+    with pytest.raises(weft.Refused, match='^edges(:1)?: two columns are called "amount": rename one$'):
+        weft.train(twice, vertices_from=customers, edge_features=["amount"], **SETTINGS)
 
 
 def test_files_go_with_the_run(tables, tmp_path):
