@@ -30,6 +30,18 @@ def test_data(arrays):
         entities["test_mask"]
     ).tolist() == [5]
     assert entities["y"][:6].tolist() == [-1, 0, -1, 2, -1, 1]
+    mask = np.arange(60) == 3
+    masked = Data(edge_index=arrays["edge_index"], num_nodes=60, train_idx=mask, train_y=[2])
+    assert (_convert.fields(masked)["train_mask"] == mask).all()
+    for listed, why in (
+        ({"train_idx": mask.astype(np.uint8)}, "train_idx: holds uint8, a mask or numbers of vertices: give booleans, or"),
+        ({"train_idx": [3, 60]}, "train_idx: 60 is no number of 60 vertices, from 0"),
+        ({"train_idx": [-1]}, "train_idx: -1 is no number of 60 vertices, from 0"),
+        ({"train_idx": [0.5]}, r"train_idx: has the shape \(1,\) of float64: give numbers of vertices, or 60 booleans"),
+        ({"train_idx": [1, 2], "train_y": [1]}, r"train_y: has the shape \(1,\): give a label for each of the 2 of train_idx"),
+    ):
+        with pytest.raises(weft.Refused, match=f"^{why}"):
+            _convert.fields(Data(edge_index=arrays["edge_index"], num_nodes=60, **listed))
     by_type = _convert.fields(
         Data(
             edge_index=np.array([[0, 1, 2], [2, 1, 0]]),

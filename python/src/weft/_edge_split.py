@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from ._arrays import Array, Ends, array
+from ._arrays import Array, Ends, array, chosen
 from ._errors import Refused
 
 MASKS = ("train_mask", "val_mask", "test_mask")
@@ -60,14 +60,7 @@ def _of_parts(split: Any, name: str, edges: int) -> Array:
         named = list(enumerate(split))
     made = np.full(edges, -1)
     for number, part in named:
-        of = array(part, name)
-        if of.size == 0:
-            continue
-        if of.ndim != 1 or of.dtype.kind not in "biu" or of.dtype.kind == "b" and len(of) != edges:
-            raise Refused(f"{name}: a part has the shape {of.shape} of {of.dtype}: give numbers of edges, or {edges:,} booleans")
-        of = np.flatnonzero(of) if of.dtype.kind == "b" else of.astype(np.int64)
-        if len(of) and not 0 <= of.min() <= of.max() < edges:
-            raise Refused(f"{name}: {of.max() if of.max() >= edges else of.min()} is no number of {edges:,} edges, from 0")
+        of = chosen(part, name, edges, "edges")
         if (made[of] >= 0).any() or len(np.unique(of)) < len(of):
             raise Refused(f"{name}: an edge is in two parts, or twice in one: give it once")
         made[of] = number

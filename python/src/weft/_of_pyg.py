@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from ._arrays import Array, Ends, array, edges_of, is_of, is_sparse, sparse
+from ._arrays import Array, Ends, array, chosen, edges_of, is_of, is_sparse, sparse
 from ._errors import Refused
 from ._fields import (
     EDGE_LABELS,
@@ -257,12 +257,15 @@ def _listed(store: dict[str, Any], made: dict[str, Any], count: int | None) -> N
     for part in ("train", "val", "test"):
         if f"{part}_idx" not in store:
             continue
-        ids = array(store.pop(f"{part}_idx"), f"{part}_idx")
+        ids = chosen(store.pop(f"{part}_idx"), f"{part}_idx", count, "vertices")
         mask = np.zeros(count, bool)
         mask[ids] = True
         made[f"{part}_mask"] = mask
         if "y" not in made and f"{part}_y" in store:
-            labels[ids] = array(store.pop(f"{part}_y"), f"{part}_y")
+            of = array(store.pop(f"{part}_y"), f"{part}_y")
+            if of.shape != ids.shape:
+                raise Refused(f"{part}_y: has the shape {of.shape}: give a label for each of the {len(ids)} of {part}_idx")
+            labels[ids] = of
     if "y" not in made and (labels >= 0).any():
         made["y"] = labels
 

@@ -102,7 +102,7 @@ def fetched(model: Model, kind: int, of: Tensor, vertices: Tensor) -> Tensor:
         )
     if len(vertices) == 0:
         vertices = vertices.long()
-    if vertices.dim() != 1 or vertices.is_floating_point() or vertices.dtype == torch.bool:
+    if vertices.dim() != 1 or vertices.is_floating_point() or vertices.dtype in (torch.bool, torch.uint8):
         raise Refused(f"rows: vertices are {vertices.dtype} {tuple(vertices.shape)}: give a list of vertex ids")
     if model.processes == 1:
         return of[vertices.to(of.device)]

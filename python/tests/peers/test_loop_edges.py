@@ -424,11 +424,17 @@ def test_refused() -> None:
         (plain, {"rows": torch.ones(3)}, f"rows: is torch.float32 .3,.: give a tensor of vertex ids, or of {V} booleans"),
         (plain, {"rows": torch.ones(3, dtype=torch.bool)}, f"rows: is torch.bool .3,.: give a tensor of {V} booleans"),
         (plain, {"rows": torch.tensor([0, V])}, f"rows: are from 0 to {V}, and vertex ids from 0 to {V - 1}"),
+        (plain, {"rows": torch.ones(V, dtype=torch.uint8)}, f"rows: is torch.uint8 .{V},., a mask or ids: give a mask as .bool"),
+        (plain, {"rows": torch.tensor([0, 1], dtype=torch.uint8)}, "give a mask as .bool.., and ids as .long..$"),
+        (plain, {"edges": torch.ones(E, dtype=torch.uint8)}, f"edges: is torch.uint8 .{E},.: give a tensor of {E} booleans"),
         (plain, {"rows": 3}, "rows: is int: give a tensor of vertex ids"),
         (attributes, {"edge_attr": torch.ones(E, 3)}, f"give floats of {E} edges × 2 features"),
     ):
         with pytest.raises(weft.Refused, match=why):
             net(**given)  # type: ignore[arg-type]
+    for kind in (torch.uint8, torch.bool):
+        with pytest.raises(weft.Refused, match=f"rows: vertices are {kind} .{V},.: give a list of vertex ids"):
+            plain.rows(plain().detach(), torch.ones(V, dtype=kind))
     with pytest.raises(TypeError, match="called with x alone, as net.. or net.x.: it has its graph"):
         plain(X, ENDS)
     assert featured(edge_attr=torch.ones(E, 2)).shape == (V, CLASSES)
