@@ -4,12 +4,15 @@ import (
 	"bytes"
 	"fmt"
 	"maps"
+	"net"
 	"os"
+	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
 
 	"github.com/klauspost/compress/zstd"
+	"golang.org/x/sys/unix"
 
 	"weft/graph"
 	"weft/graph/graphtest"
@@ -109,16 +112,15 @@ func TestParts(t *testing.T) {
 			"export-000000000001.csv.gz": graphtest.Zipped(t, textOf(header, parts[1])+textOf("", parts[2])),
 		},
 		"zstd": {
-			"0.csv.zst": squeezed(t, textOf(header, parts[0])),
+			"_0.csv": "", "0.csv.zst": squeezed(t, textOf(header, parts[0])),
 			"1.csv.zst": "\x50\x2a\x4d\x18\x02\x00\x00\x00ab" + squeezed(t, textOf(header, parts[1])),
 			"2.csv":     textOf(header, parts[2]),
 		},
 		"empty parts": {
-			"0.csv": "", "1.csv": header, "2.csv": textOf(header, all),
-			"3.csv.gz": graphtest.Zipped(t, ""), "4.csv": header,
+			"1.csv": header, "2.csv": textOf(header, all), "3.csv.gz": graphtest.Zipped(t, header), "4.csv": header,
 		},
 		"empty parts of Parquet": {
-			"0.parquet": "", "1.parquet": tableOf[payment](t, nil), "2.parquet": tableOf(t, all),
+			"1.parquet": tableOf[payment](t, nil), "2.parquet": tableOf(t, all),
 			"3.parquet": tableOf[twisted](t, nil),
 		},
 		"another order in text": {
@@ -264,6 +266,17 @@ func TestPartsRefused(t *testing.T) {
 			`pay/1.csv:1: there is a column "no"`,
 		},
 		{map[string]string{"_SUCCESS": ""}, "pay: is a folder without a file of a table"},
+		{map[string]string{"0.csv": "", "1.csv": first}, "pay/0.csv: has neither a row nor names of columns, as a file that is cut short"},
+		{map[string]string{"0.csv": first, "1.csv": ""}, "pay/1.csv: has neither a row nor names of columns, as a file that is cut short"},
+		{
+			map[string]string{"0.csv": first, "1.csv.gz": graphtest.Zipped(t, "")},
+			"pay/1.csv.gz: has neither a row nor names of columns, as a file that is cut short: restore it, remove it, or begin its name with _",
+		},
+		{map[string]string{"0.csv": first, "1.csv": "# 3\n\n"}, "pay/1.csv: has neither a row nor names of columns, as a file"},
+		{
+			map[string]string{"0.parquet": tableOf(t, parts[0]), "1.parquet": ""},
+			"pay/1.parquet: has neither a row nor names of columns, as a file that is cut short",
+		},
 		{map[string]string{"0.csv": first, "1.csv.gz": graphtest.Zipped(t, first)[:40]}, "pay/1.csv.gz:"},
 		{map[string]string{"0.csv": first, "1.csv.zst": squeezed(t, first)[:40]}, "pay/1.csv.zst:"},
 		{
@@ -277,6 +290,41 @@ func TestPartsRefused(t *testing.T) {
 			err = g.Relations[0].Each(func(graph.Edges) error { return nil })
 		}
 		assert.Refused(t, err, c.want)
+	}
+}
+
+// TestPartsThatAreNoFiles: a part that is no file is refused by its name, among edges and vertices, and not
+// passed over. Its reader does not wait for a pipe. A folder with it still looks like one table.
+func TestPartsThatAreNoFiles(t *testing.T) {
+	const header = "payer,payee,amount,count\n"
+	for want, make := range map[string]func(path string) error{
+		"is a named pipe, not a file": func(path string) error { return unix.Mkfifo(path, 0o600) },
+		"is a socket, not a file": func(path string) error {
+			l, err := net.ListenUnix("unix", &net.UnixAddr{Name: path, Net: "unix"})
+			if err == nil {
+				l.SetUnlinkOnClose(false)
+				err = l.Close()
+			}
+			return err
+		},
+		"is a device, not a file":                func(path string) error { return os.Symlink("/dev/null", path) },
+		"no such file or directory":              func(path string) error { return os.Symlink("nothing.csv", path) },
+		"is a folder among the parts of a table": func(path string) error { return os.Symlink("..", path) },
+		"too many levels of symbolic links":      func(path string) error { return os.Symlink(filepath.Base(path), path) },
+	} {
+		for _, folder := range []string{"pay", "customers"} {
+			files(t, map[string]string{
+				"pay/part-0.csv": textOf(header, payments()[0]), "customers/part-0.csv": customers(0, vertices),
+			})
+			path := filepath.Join(folder, "part-1.csv")
+			require.NoError(t, make(path))
+			g, err := Open(optionsOfParts("pay", "customers", "amount"))
+			if err == nil {
+				err = g.Relations[0].Each(func(graph.Edges) error { return nil })
+			}
+			assert.RefusedFor(t, err, path+": ", want)
+			assert.Equal(t, !strings.Contains(want, "folder"), AreParts(folder), want)
+		}
 	}
 }
 

@@ -23,9 +23,9 @@ import (
 
 // A folder of part files is one table, as Spark, Hive, BigQuery, DuckDB and pyarrow write it. Its parts are
 // all files in it, and in folders NAME=VALUE below it. Such a folder gives its rows a further column, as in
-// Hive. As there, files whose names begin with _ or . (_SUCCESS) are no parts. Empty files are no parts
-// either, nor are stores that weft has made from a part (IsStore). The names of all parts have one ending.
-// The rows of the table are the rows of the parts, in the order of their paths.
+// Hive. As there, files whose names begin with _ or . (_SUCCESS) are no parts, nor are stores that weft has
+// made from a part (IsStore). The names of all parts have one ending. Reading refuses what is no file, or has
+// no names of columns. The rows of the table are the rows of the parts, in the order of their paths.
 
 // part is a file of a table.
 type part struct {
@@ -138,8 +138,8 @@ func partsOf(folder string) (parts []part, err error) {
 			}
 			info, err := os.Stat(path) // of the file to which a link leads
 			switch {
-			case err != nil:
-				return refusal.Errorf("%s: %w", path, errors.Unwrap(err))
+			case err != nil: // reading reports it
+				parts = append(parts, part{path, 0, columns})
 			case info.IsDir() && IsStore(path):
 			case info.IsDir():
 				column, value, is := strings.Cut(name, "=")
@@ -157,7 +157,7 @@ func partsOf(folder string) (parts []part, err error) {
 				if err := add(path, append(slices.Clip(columns), of)); err != nil {
 					return err
 				}
-			case info.Size() > 0:
+			default:
 				parts = append(parts, part{path, info.Size(), columns})
 			}
 		}
@@ -324,7 +324,7 @@ func (t *Table) eachPart(choose Choose, do func(*Row) error) error {
 			t.Progress.Of("reading "+t.Path, done+read, all)
 		}
 		kind := foreign.Of(file) == foreign.Parquet
-		if k > 0 && kind != parquet {
+		if k > 0 && kind != parquet && p.bytes > 0 {
 			if kind {
 				err = refusal.Errorf("%s: is Parquet, and %s is not: a table has parts of one kind", p.path, parts[0].path)
 			} else {
@@ -334,8 +334,10 @@ func (t *Table) eachPart(choose Choose, do func(*Row) error) error {
 		}
 		parquet = kind
 		var begun error // about the part whose columns are first, if it seems to be cut short
-		if err == nil {
+		empty := true
+		if err == nil && p.bytes > 0 {
 			err = of.EachOf(file, func(columns []Column) ([]int, error) {
+				empty = false
 				if first == nil {
 					first, named = slices.Clone(columns), p.path
 					order, err = choose(columns)
@@ -357,6 +359,10 @@ func (t *Table) eachPart(choose Choose, do func(*Row) error) error {
 			})
 		}
 		_ = file.Close()
+		if err == nil && empty {
+			err = refusal.Errorf("%s: has neither a row nor names of columns, as a file that is cut short: restore it, "+
+				"remove it, or begin its name with _", p.path)
+		}
 		if err != nil {
 			return cmp.Or(begun, err)
 		}
