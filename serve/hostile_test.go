@@ -230,7 +230,7 @@ func TestConnections(t *testing.T) {
 	for _, body := range []string{"{", strings.Repeat(" ", 2*smallBody)} {
 		synctest.Test(t, func(t *testing.T) {
 			s, l := New(m.Model, Options{Queue: 3}), newListener()
-			entry, server := gate.New(l, 2, 0), &http.Server{Handler: s.Handler()}
+			entry, server := gate.New(l, 2), &http.Server{Handler: s.Handler()}
 			entry.Attend(server)
 			go func() { _ = server.Serve(entry) }()
 			for range cap(s.permits) {

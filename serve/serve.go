@@ -101,9 +101,6 @@ const (
 	lastWords    = time.Second
 )
 
-// mostConnections bounds the connections at once, if the process may open twice as many files.
-const mostConnections = 1000
-
 // errEnds ends inferences that take longer than the server may.
 var errEnds = badRequest{
 	errors.New("the server ends, and this answer took longer than its end may"), http.StatusServiceUnavailable,
@@ -151,7 +148,7 @@ func (s *Server) Serve(ctx context.Context, l net.Listener) error {
 		Handler: s.Handler(), ReadHeaderTimeout: headerDeadline, ReadTimeout: readDeadline,
 		IdleTimeout: idleDeadline, MaxHeaderBytes: 16 << 10, ErrorLog: s.options.Log,
 	}
-	entry := gate.New(l, int(min(mostConnections, max(1, files/2))), 0)
+	entry := gate.New(l, int(min(gate.Most, max(1, files/2))))
 	entry.Attend(server)
 	failed := make(chan error, 1)
 	go func() { failed <- server.Serve(entry) }()

@@ -23,6 +23,10 @@ const (
 	look     = 5 * time.Millisecond
 )
 
+// Most is how many connections a server has at once, if its process may open many more files. As many others
+// take their places within the patience.
+const Most = 1000
+
 // Files returns how many files this process may have open.
 func Files() (uint64, error) {
 	var files unix.Rlimit
@@ -34,7 +38,6 @@ func Files() (uint64, error) {
 type Gate struct {
 	net.Listener
 	most int
-	pace time.Duration // least time between two connections
 
 	mu    sync.Mutex
 	conns map[*Conn]bool
@@ -42,9 +45,9 @@ type Gate struct {
 	close func() error
 }
 
-// New returns a gate with at most so many connections, and a least time between two.
-func New(l net.Listener, most int, pace time.Duration) *Gate {
-	g := &Gate{Listener: l, most: most, pace: pace, conns: map[*Conn]bool{}, shut: make(chan struct{})}
+// New returns a gate with at most so many connections.
+func New(l net.Listener, most int) *Gate {
+	g := &Gate{Listener: l, most: most, conns: map[*Conn]bool{}, shut: make(chan struct{})}
 	g.close = sync.OnceValue(func() error {
 		close(g.shut)
 		return l.Close()
@@ -93,7 +96,6 @@ func (g *Gate) Accept() (net.Conn, error) {
 	if err != nil {
 		return nil, err
 	}
-	time.Sleep(g.pace)
 	one := &Conn{Conn: c, gate: g, gone: make(chan struct{})}
 	one.leave = sync.OnceFunc(func() { close(one.gone) })
 	for one.Waits(); !g.admit(one); {

@@ -34,7 +34,7 @@ func (pipes) Addr() net.Addr { return &net.UnixAddr{} }
 func TestGate(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l := make(pipes)
-		g := New(l, 3, 0)
+		g := New(l, 3)
 		in := make(chan net.Conn)
 		go func() {
 			for c, err := g.Accept(); err == nil; c, err = g.Accept() {
@@ -128,7 +128,7 @@ func TestNoFiles(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l := full{make(pipes, 3), new(atomic.Int32)}
 		l.left.Store(2)
-		g := New(l, 9, 0)
+		g := New(l, 9)
 		for range 3 {
 			here, there := net.Pipe()
 			defer here.Close()

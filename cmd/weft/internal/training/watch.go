@@ -73,7 +73,6 @@ const (
 	watchReaders  = 16                     // most readers at once
 	// So long a reader that has left keeps its place: a new reader must be sent all points.
 	watchHold = 2 * time.Second
-	watchPace = 5 * time.Millisecond // between two connections
 )
 
 // newLive begins to listen on a port of this machine's own address; 0: a free port.
@@ -89,10 +88,16 @@ func newLive(port int) (*live, error) {
 	if err != nil {
 		return nil, refusal.Errorf("--watch %d: %w; name another port, or 0 for a free one", port, err)
 	}
+	return liveOn(listener, files), nil
+}
+
+// liveOn shows the page to those who connect to the listener, if this process may open so many files.
+func liveOn(listener net.Listener, files uint64) *live {
 	ctx, stop := context.WithCancel(context.Background())
 	most := readersWith(files)
+	places := max(most+(most+1)/2, int(min(gate.Most, files/16)))
 	l := &live{
-		gate: gate.New(listener, most+(most+1)/2, watchPace), text: watchText(),
+		gate: gate.New(listener, places), text: watchText(),
 		most: int64(most), hold: watchHold,
 		every: 1, wake: make(chan struct{}), stop: stop,
 	}
@@ -112,7 +117,7 @@ func newLive(port int) (*live, error) {
 			l.fail(err.Error())
 		}
 	}()
-	return l, nil
+	return l
 }
 
 // readersWith is how many browsers may read if a process may open so many files: the run needs others.
