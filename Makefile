@@ -113,7 +113,7 @@ test-python: packages ## the Python package's tests, with NumPy and pytest alone
 	@$(GO) build -ldflags='-s -w' -o .cache/weft ./cmd/weft
 	@$(GO) test $(TESTFLAGS) -c -o .cache/kernel.test ./kernel
 	@environment=$$(scripts/python-environment test) && \
-		WEFT_PROGRAM='$(CURDIR)/.cache/weft' "$$environment/bin/python" -B -m pytest -q -p no:cacheprovider $(ARGS) python/tests/test_*.py scripts/sampling/test_*.py scripts/device/test_*.py scripts/papers/test_*.py
+		WEFT_PROGRAM='$(CURDIR)/.cache/weft' "$$environment/bin/python" -B -m pytest -q -p no:cacheprovider $(ARGS) python/tests/test_*.py scripts/sampling/test_*.py scripts/device/test_*.py scripts/mutants/test_*.py scripts/papers/test_*.py
 
 # NO_MKDOCS_2_WARNING: the versions are pinned, and what the next ones change is no matter of a build.
 site: ## render the documents as pages with search in dist/site, and check their links; fetches 28 MB
@@ -254,13 +254,11 @@ lint: packages ## golangci-lint, with the checks of go vet, and gofumpt, pinned 
 fuzz: packages ## each fuzz target for 10 seconds
 	@scripts/fuzz 10s
 
-# Mutants are tested in copies of this folder, which share one compiled kernel by -trimpath. A test that hangs is ended after ten times
-# what the package's tests take now, with what they need to compile: -count=1 has them run now.
-mutants: packages ## mutation testing, pinned in internal/tools: hours; ARGS="./optim" for one package, ARGS="--diff main ./train" for changed lines
-	@for package in $(if $(ARGS),'$(ARGS)',./optim ./nn ./gnn ./partition ./parallel ./train); do \
-		GOFLAGS='$(GOFLAGS) -trimpath -vet=off -count=1' nice $(GO) tool -modfile=internal/tools/go.mod gremlins unleash \
-			--workers 1 --timeout-coefficient 10 --invert-assignments --invert-logical $$package || exit; \
-	done
+mutants: build bin/libcuda-on-cpu.so ## mistakes in lines of Go and Python that the last 50 commits added, which a test should notice: half an hour; fetches 10 GB of Python packages, those of bench-peers; ARGS="--range HEAD~150..HEAD --count 96 --seed 2 --minutes 60 --only program/"
+	@pyg=$$(scripts/peers/environment pyg '$(PEERS)') && dgl=$$(scripts/peers/environment dgl '$(PEERS)') && \
+		OMP_NUM_THREADS=1 WEFT_PROGRAM='$(CURDIR)/bin/weft' GOGC=800 GOFLAGS='$(GOFLAGS) -trimpath' nice $(GO) run ./scripts/mutants \
+			--python "$$pyg/bin/python $(wildcard python/tests/test_*.py python/tests/peers/test_*.py)" \
+			--python "$$dgl/bin/python $(TRACEDDGL)" $(ARGS) -- $(TESTFLAGS) -skip '$(ONLYONDEVICE)'
 
 faults: build ## signals, full disks, lost folders and readers, at random moments of runs under mpirun (4 minutes); ARGS="--trials 100 --only disk"; ARGS="--resume --trials 200" resumes them (10 minutes); ARGS="--append --trials 100" breaks off weft append (1 minute); ARGS="--damage --trials 234" damages their folders (4 minutes)
 	@python3 -B scripts/faults/faults.py $(ARGS)
