@@ -38,12 +38,21 @@ func (d EdgeDecoder) Block() BlockSpec {
 		In: d.Width, Cost: Cost{Edge: products}, EdgeFeatures: d.Features > 0,
 		Relations:   []string{d.Relation},
 		EdgeOutputs: []EdgeState{{Along: d.along(), Columns: d.Outputs}},
+		OwnPass:     d.ownPass(),
 		Build: func(e Env) Block {
 			b := d.build(e.Params)
 			b.p = e.Propagators(decoderPath, d.along())
 			return b
 		},
 	}
+}
+
+// ownPass is BlockSpec.OwnPass: dropout is between linear layers.
+func (d EdgeDecoder) ownPass() []string {
+	if d.Dropout > 0 && d.Layers > 1 {
+		return []string{"dropout"}
+	}
+	return nil
 }
 
 // build makes the decoder's parameters.

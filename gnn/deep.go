@@ -168,16 +168,21 @@ func (d *deep) blocks(s *Spec, kind ModelKind, features, classes int) []BlockSpe
 	linear := func(path string, in, out int, e Env) *Linear {
 		return NewLinear(Module{Path: path, In: in, Out: out, Params: e.Params})
 	}
-	specs := []BlockSpec{{In: in, Out: h, Cost: Cost{Vertex: in * h}, Build: func(e Env) Block {
-		return d.encode(s, NewLayer(linear(d.encoder, in, h, e), TypeLayer{
-			Input: nn.Dropout{Path: "input", P: s.InputDropout}, Embedding: s.embedding(0, e),
-			Dropout: nn.Dropout{Path: d.encoder, P: s.Dropout},
-		}))
-	}}}
+	specs := []BlockSpec{{
+		In: in, Out: h, Cost: Cost{Vertex: in * h}, OwnPass: s.ownPass("input-dropout"),
+		Build: func(e Env) Block {
+			return d.encode(s, NewLayer(linear(d.encoder, in, h, e), TypeLayer{
+				Input: nn.Dropout{Path: "input", P: s.InputDropout}, Embedding: s.embedding(0, e),
+				Dropout: nn.Dropout{Path: d.encoder, P: s.Dropout},
+			}))
+		},
+	}}
 	for i := range s.Layers {
 		b := BlockSpec{
 			In: h, Out: h, EdgeFeatures: s.readsEdges(kind), Cost: d.cost(s, kind),
-			Build: func(e Env) Block { return d.block(s, kind, i, e) },
+			// The encoder and the decoder have no other settings of these.
+			OwnPass: s.ownPass("dropout", "attention-dropout", "transform-dropout", "norm"),
+			Build:   func(e Env) Block { return d.block(s, kind, i, e) },
 		}
 		if d.h0 {
 			b.H0 = h

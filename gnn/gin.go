@@ -12,6 +12,7 @@ var ginModel = ModelKind{
 	convolution: func(_ *Spec, at Module, _ bool) Convolution { return NewGIN(at) },
 	propagation: func(s *Spec, at Module) Block { return NewGINPropagation(at, s.rounds()) },
 	cost:        func(in, out, _ int) Cost { return Cost{in*out + out*out, min(in, out)} },
+	innerNorm:   true,
 }
 
 // GIN is the graph isomorphism network (Xu et al. 2019): z_i = MLP((1+ε)·x_i + Σ_{j→i} x_j), with MLP(h) =

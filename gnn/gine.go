@@ -12,6 +12,7 @@ var gineModel = ModelKind{
 	weight: ".nn.lins.0.weight", bias: ".nn.lins.1.bias",
 	convolution: func(_ *Spec, at Module, _ bool) Convolution { return NewGINE(at) },
 	cost:        func(in, out, edge int) Cost { return Cost{in*out + out*out, edge*in + in} },
+	innerNorm:   true,
 }
 
 // GINE is GIN with edge features (Hu et al. 2020): z_i = MLP((1+ε)·x_i + Σ_{j→i} ReLU(x_j + W_e·e_ji + b_e)),

@@ -127,7 +127,7 @@ func (s Spec) layers(kind ModelKind, features, edge, classes int) (specs []Block
 		if last {
 			b.Out = classes
 		}
-		b.Cost = s.cost(kind, b.In, b.Out, edge, last)
+		b.Cost, b.OwnPass = s.cost(kind, b.In, b.Out, edge, last), s.ownPassOf(kind, i, last)
 		if kind.rounds > 0 {
 			b.Rounds, b.Cost.Edge = s.Rounds, b.Cost.Edge*s.Rounds
 		}
@@ -166,6 +166,7 @@ func (s Spec) decoupled(kind ModelKind, features, classes int) []BlockSpec {
 	b := BlockSpec{In: classes, Out: classes, Cost: Cost{Edge: s.Rounds * classes}, Rounds: s.Rounds}
 	if s.Uses("attention-dropout") {
 		b.Cost.Vertex = 2 * classes // two scores
+		b.OwnPass = s.ownPass("attention-dropout")
 	}
 	b.Build = func(e Env) Block {
 		along := Along{Relation: e.Only(), Reversed: s.Direction == "out"}
@@ -175,6 +176,30 @@ func (s Spec) decoupled(kind ModelKind, features, classes int) []BlockSpec {
 		})
 	}
 	return append(specs, b)
+}
+
+// ownPass returns those of some settings for BlockSpec.OwnPass that the model uses and that are on.
+func (s *Spec) ownPass(settings ...string) []string {
+	on := map[string]bool{
+		"dropout": s.Dropout > 0, "input-dropout": s.InputDropout > 0, "attention-dropout": s.AttentionDropout > 0,
+		"transform-dropout": s.TransformDropout > 0, "norm": s.Norm == "batch",
+	}
+	return slices.DeleteFunc(settings, func(name string) bool { return !on[name] || !s.Uses(name) })
+}
+
+// ownPassOf is BlockSpec.OwnPass of layer i. The last computes the logits.
+func (s *Spec) ownPassOf(kind ModelKind, i int, last bool) []string {
+	settings := []string{"attention-dropout", "transform-dropout"}
+	if i == 0 {
+		settings = append(settings, "input-dropout")
+	}
+	if !last {
+		settings = append(settings, "dropout")
+	}
+	if !last || kind.innerNorm {
+		settings = append(settings, "norm")
+	}
+	return s.ownPass(settings...)
 }
 
 // perceptron returns the MLP before the rounds of a decoupled model.

@@ -30,9 +30,10 @@ type ModelKind struct {
 	// columns of all heads. edge is the number of columns of the edges' features.
 	cost func(in, out, edge int) Cost
 	// reads is how many weights of the layer's input lie side by side in that weight; 0: one.
-	reads   int
-	degrees bool // the convolution reads Module.Degrees
-	root    bool // the convolution has a root weight, which Module.Plain leaves out
+	reads     int
+	degrees   bool // the convolution reads Module.Degrees
+	innerNorm bool // the convolution has a norm that Module.Inner makes
+	root      bool // the convolution has a root weight, which Module.Plain leaves out
 	// relations makes the layers of a model whose relations share weights; nil: each relation has a
 	// convolution.
 	relations func(l *typedLayer, b *Layer, e Env) GraphConvolution

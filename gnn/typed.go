@@ -169,7 +169,8 @@ func (s Spec) typed(kind ModelKind, schema Schema, classes int) (specs []BlockSp
 		}
 		specs = append(specs, BlockSpec{
 			In: in, Out: l.out, Made: l.made(), Cost: l.cost(), EdgeFeatures: s.readsEdges(kind),
-			Relations: layers.names(schema, i), Build: func(e Env) Block { return l.build(e) },
+			Relations: layers.names(schema, i), OwnPass: s.ownPassOf(kind, i, i == s.Layers-1),
+			Build: func(e Env) Block { return l.build(e) },
 		})
 		in = l.out
 	}

@@ -163,6 +163,11 @@ func (p *Program) spec(schema gnn.Schema, by cutting, storage func(of mode) func
 	_, rounds := levelsOf(c, false)
 	in, out := ofType(given, p.built[0].Of), ofType(made, p.built[0].Of)
 	s = gnn.BlockSpec{In: width(in[:min(1, len(in))]), Out: width(out[:min(1, len(out))]), Rounds: rounds}
+	if slices.ContainsFunc(p.Operations, func(o Operation) bool {
+		return slices.Contains([]string{"dropout", "batch_norm", "uniform", "training"}, o.Op)
+	}) {
+		s.OwnPass = []string{"program"}
+	}
 	if s.H0 = width(in[min(1, len(in)):]); by.beside {
 		s.H0, s.Made = 0, make([]int, len(schema.Types))
 		for _, v := range made {

@@ -216,9 +216,9 @@ func TestReadsAfterACheckpoint(t *testing.T) {
 
 // TestPassesOfTheirOwn: where training computes something else, each evaluation has its own pass.
 func TestPassesOfTheirOwn(t *testing.T) {
-	g := tangle(t, 400, 200)
+	g := labelEdges(t, tangle(t, 400, 200), 0, "classes")
 	for _, words := range []string{
-		"dropout .1", "input-dropout .1", "model gat, attention-dropout .1",
+		"dropout .1", "model sgc, edge-label label, dropout .1", "input-dropout .1", "model gat, attention-dropout .1",
 		"model gatv2, transform-dropout .1", "drop-edge .1", "label-input .1", "norm batch",
 		"parallel graph=2, wire bf16", "parallel graph=2, wire int8", "parallel graph=2, wire-schedule varco",
 		"model gcnii, layers 4, parallel pipeline=2, chunks 2, chunk-order fixed",

@@ -6,6 +6,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strconv"
+	"strings"
 	"testing"
 
 	"weft/gnn"
@@ -16,6 +17,7 @@ import (
 	"weft/internal/safetensors"
 	"weft/optim"
 	"weft/parallel/axis"
+	"weft/partition"
 	"weft/train/setting"
 	"weft/train/task"
 )
@@ -37,10 +39,14 @@ var elsewhere = map[string]struct{ other, why string }{
 	"eval-negatives": {"7", "says what held-out edges are ranked among"},
 }
 
+// inTrainingAlone are settings that do nothing in an evaluation. They are above 0 in others.
+var inTrainingAlone = []string{"dropout", "input-dropout", "transform-dropout", "attention-dropout", "drop-edge"}
+
 // TestEachSettingCounts: each setting of the model and of the training, with each of its choices, changes the
 // losses of every model that uses it, also decoupled, and of no other model. A combination that is refused
 // has no losses. Settings of the training that all models use are tried on one of them, with each optimizer,
-// and on link prediction.
+// and on link prediction and in the decoder of edges. An evaluation has a pass of its own because of what
+// training alone computes, in each model that uses it, and in no other.
 func TestEachSettingCounts(t *testing.T) {
 	g, err := generate.Graph(generate.Options{
 		Kind: generate.SBM, Vertices: 60, Degree: 3, Features: 5, Classes: 3, Seed: 4, Directed: true,
@@ -73,11 +79,17 @@ func TestEachSettingCounts(t *testing.T) {
 	link.Task, link.Decoder, link.LR = task.Link, "distmult", .001
 	descent := bases[0]
 	descent.Optimizer = "sgd"
-	for i, o := range append([]Options{link, descent}, bases...) {
+	g = labelEdges(t, g, 0, "classes")
+	edges := bases[slices.IndexFunc(bases, func(o Options) bool { return o.Model == "sgc" })]
+	edges.Task, edges.EdgeLabel, edges.Decoder = task.Edge, "label", task.MLP
+	single := edges
+	single.DecoderLayers = 1 // without dropout
+	for i, o := range append([]Options{link, descent, edges, single}, bases...) {
 		was := run(t, g, o).Losses
 		for _, s := range setting.All() {
-			if s.Group != setting.ModelGroup &&
-				(s.Group != setting.TrainingGroup || i > 2 && len(s.Models()) == len(gnn.Names())) {
+			inTraining := slices.Contains(inTrainingAlone, s.Name)
+			if o.Task == task.Edge && !inTraining || s.Group != setting.ModelGroup &&
+				(s.Group != setting.TrainingGroup || i > 4 && len(s.Models()) == len(gnn.Names())) {
 				continue
 			}
 			for _, text := range others(t, g, s, &o) {
@@ -97,6 +109,15 @@ func TestEachSettingCounts(t *testing.T) {
 						"losses: %v, want %v %s",
 						o.Model, o.Task, o.BlockForm, o.Decoupled, s.Name, text, s.Text(&o),
 						counts, want, exempt.why)
+				}
+				if inTraining || s.Name == "norm" && text == "batch" {
+					blocks, err := r.BlockSpecs(partition.All(g), 3, nil)
+					require.NoError(t, err)
+					if own := r.OwnPass(blocks); strings.Contains(own, "--"+s.Name+" ") != want {
+						t.Errorf("%s, task %s, %s blocks, decoupled %v: an evaluation has a pass of its own because of "+
+							"%q; --%s among them %v, want %v", o.Model, o.Task, o.BlockForm, o.Decoupled, own, s.Name,
+							!want, want)
+					}
 				}
 			}
 		}

@@ -43,7 +43,7 @@ func (p *Worker) describe(w *worker.Worker, share *partition.Share) {
 	p.Stages = w.Stages()
 	p.Chunks = chunks(w)
 	p.widths = widths(w)
-	p.Later = w.Later != nil
+	p.OwnPass = w.OwnPass()
 	if w.Task != nil { // without a task the caller's loss measures
 		p.Validates, p.OneClass = w.Validates(), w.Task.OneClass()
 	}

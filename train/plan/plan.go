@@ -93,8 +93,8 @@ type Worker struct {
 	// Validates says that there are validation vertices or edges. OneClass says that there is one class only,
 	// so nothing to learn. UnusedWeights says that the model ignores the weights of the edges.
 	Validates, OneClass, UnusedWeights bool
-	// Later says that some outputs are computed in a pass of their own, over another graph than in training.
-	Later              bool
+	// OwnPass names what an evaluation needs a pass of its own for, as worker.Worker.OwnPass.
+	OwnPass            string
 	UnusedEdgeFeatures int      // columns of the edges' features that the model ignores
 	UnusedRelations    []string // relations along which no layer aggregates
 	Reading            Reading

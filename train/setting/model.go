@@ -63,22 +63,18 @@ var modelSettings = []Setting{
 	{Name: "output-heads", byDefault: "1", some: true, limits: between(1, 1<<10), Meaning: "attention " +
 		"heads of the last layer, averaged; PyG's GAT has as many there as in the others"},
 	{
-		Name: "dropout", byDefault: "0.5", some: true, limits: fraction, Meaning: "dropout between layers",
-		ownPass: func(r *Resolved) bool { return r.Dropout > 0 },
+		Name: "dropout", byDefault: "0.5", some: true, decoder: true, limits: fraction, Meaning: "dropout between layers",
 	},
 	{
 		Name: "input-dropout", some: true, limits: fraction, Meaning: "dropout on the input features",
-		ownPass: func(r *Resolved) bool { return r.InputDropout > 0 },
 	},
 	{
 		Name: "transform-dropout", some: true, limits: fraction, Meaning: "dropout on each layer's " +
 			"transformed features",
-		ownPass: func(r *Resolved) bool { return r.TransformDropout > 0 },
 	},
 	{
 		Name: "attention-dropout", some: true, limits: fraction, Meaning: "dropout on the attention " +
 			"coefficients",
-		ownPass: func(r *Resolved) bool { return r.AttentionDropout > 0 },
 	},
 	{Name: "use-edge-features", some: true, Meaning: "use the features of the edges, as PyG's edge_dim " +
 		"does"},
@@ -97,8 +93,6 @@ var modelSettings = []Setting{
 	{
 		Name: "norm", some: true, Choices: gnn.Norms, Meaning: "normalisation after each hidden layer, " +
 			"or first in each residual block; auto: layer in residual blocks, else none",
-		// The running statistics.
-		ownPass: func(r *Resolved) bool { return gnn.OverVertices(r.Norm) && !gnn.OverAll(r.Norm) },
 		check: func(s Setting, r *Resolved) error {
 			if r.Mesh.Stages > 1 && gnn.OverVertices(r.Norm) && inChunks(r) {
 				return s.refuseOnMesh(r, "its mean is over all vertices, of which a stage has one chunk at a "+

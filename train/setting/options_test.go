@@ -5,6 +5,7 @@ import (
 	"encoding"
 	"fmt"
 	"reflect"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -200,7 +201,38 @@ func TestOwnPass(t *testing.T) {
 		o.Dropout, o.Validate = c.dropout, c.validate
 		r, err := o.Resolve()
 		require.NoError(t, err)
-		assert.Equal(t, c.want, r.OwnPass())
+		blocks, err := r.Blocks(gnn.OneType(3, 0), 2)
+		require.NoError(t, err)
+		assert.Equal(t, c.want, r.OwnPass(blocks))
+	}
+}
+
+// TestDropoutOfDecoder: the decoder of edges has dropout behind every model, between its layers.
+func TestDropoutOfDecoder(t *testing.T) {
+	for _, c := range []struct {
+		model, task string
+		layers      int
+		accepted    bool
+	}{
+		{"sgc", "edge", 2, true}, {"sgc", "edge", 1, false}, {"sgc", "vertex", 2, false}, {"sgc", "link", 2, false},
+		{"gcn", "edge", 1, true}, {"mlp", "edge", 3, true},
+	} {
+		o := Defaults()
+		o.Model, o.Task, o.DecoderLayers, o.Dropout = c.model, c.task, c.layers, .3
+		run := map[string]string{"model": c.model, "task": c.task, "decoder-layers": strconv.Itoa(c.layers)}
+		assert.Equal(t, c.accepted, UsedBy(run, "dropout"), fmt.Sprint(c))
+		if c.task != "edge" {
+			o.DecoderLayers = 2 // it belongs to --task edge
+		}
+		r, err := o.Resolve("dropout")
+		if !c.accepted {
+			assert.Refused(t, err, "--dropout 0.3: the model sgc does not use it; leave it out", fmt.Sprint(c))
+			continue
+		}
+		require.NoError(t, err)
+		text, err := r.YAML()
+		require.NoError(t, err)
+		assert.Equal(t, true, strings.Contains(string(text), "dropout: 0.3\n"), fmt.Sprint(c))
 	}
 }
 

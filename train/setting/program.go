@@ -189,7 +189,6 @@ var programSetting = Setting{
 		read: (*Options).readProgram,
 	}, Meaning: "`file` with a model of your own, which the Python " +
 		"package writes, in place of --model; its weights come from --init",
-	ownPass: func(r *Resolved) bool { return r.Program.has("dropout", "batch_norm", "uniform", "training") },
 	check: func(s Setting, r *Resolved) error {
 		of := append([]string{"batch_norm"}, overAll...)
 		if r.Mesh.Stages > 1 && inChunks(r) && r.Program.has(of...) {

@@ -44,7 +44,11 @@ func TestProgramOperations(t *testing.T) {
 		o := programOf(t, operation)
 		r, err := o.Resolve()
 		require.NoError(t, err)
-		assert.Equal(t, want.ownPass, r.OwnPass() != "", operation)
+		schema := gnn.OneType(4, 0)
+		schema.Types[0].Vertices = 3
+		blocks, err := r.Blocks(schema, 3)
+		require.NoError(t, err)
+		assert.Equal(t, want.ownPass, r.OwnPass(blocks) != "", operation)
 		assert.Equal(t, want.overAll, r.CheckSome() != nil, operation)
 		o.Parallel, o.Chunks = "pipeline=2", 4
 		if _, err = o.Resolve(); want.chunks == "" {

@@ -281,13 +281,16 @@ func (r *Resolved) checkModel(given []string) error {
 	return nil
 }
 
-// OwnPass names, as flags with their values, the settings for which an evaluation needs a pass of its own:
-// the forward pass of the next epoch computes something else, or on another graph. "": there is none, and
-// both passes have the same bits.
-func (r *Resolved) OwnPass() string {
+// OwnPass names, as flags with their values, the settings for which an evaluation of a model of these blocks
+// needs a pass of its own: the forward pass of the next epoch computes something else, or on another graph.
+// "": there is none, and both passes have the same bits.
+func (r *Resolved) OwnPass(blocks []gnn.BlockSpec) string {
+	named := func(name string) bool {
+		return slices.ContainsFunc(blocks, func(b gnn.BlockSpec) bool { return slices.Contains(b.OwnPass, name) })
+	}
 	var flags []string
 	for _, s := range r.apply() {
-		if s.ownPass != nil && s.ownPass(r) {
+		if s.ownPass != nil && s.ownPass(r) || named(s.Name) {
 			flags = append(flags, "--"+s.Name+" "+s.Text(&r.Options))
 		}
 	}

@@ -51,11 +51,12 @@ type Setting struct {
 	byDefault string   // the text of the default; "": the first of Choices, or else the zero value
 	tasks     []string // the tasks for which the setting is; nil: any
 	// needs is another setting, and the values of it for which this one has an effect; zero: any.
-	needs  need
-	some   bool   // only some models use it, decoupled or not: gnn.ModelKind lists it
-	axis   string // the axis of the mesh for which the setting is; "": any mesh
-	beside string // an axis of the mesh with which the setting has no effect; "": none
-	shared bool   // the setting is for a mesh of more than one worker
+	needs   need
+	some    bool   // only some models use it, decoupled or not: gnn.ModelKind lists it
+	decoder bool   // the MLP of --task edge uses it, between its layers, behind any model
+	axis    string // the axis of the mesh for which the setting is; "": any mesh
+	beside  string // an axis of the mesh with which the setting has no effect; "": none
+	shared  bool   // the setting is for a mesh of more than one worker
 	// keeps says that the setting may name a file, which a run keeps. A configuration names the file relative
 	// to its own folder. nil: it names none.
 	keeps *kept
@@ -71,7 +72,8 @@ type Setting struct {
 	// checkGraph refuses a graph, as far as its counts tell, if the setting applies; nil: it refuses none.
 	checkGraph func(s Setting, r *Resolved, whole *partition.Whole, outputs int) error
 	// ownPass reports whether an evaluation needs a pass of its own, because the forward pass of the next
-	// epoch computes something else, or on another graph; nil: it does not.
+	// epoch has other inputs, messages or a graph of its own; nil: it does not, unless blocks of the model name
+	// the setting (gnn.BlockSpec.OwnPass).
 	ownPass func(*Resolved) bool
 	// inexact reports whether training on the mesh gives other results than on one worker, beyond rounding;
 	// nil: it gives the same.
@@ -196,7 +198,8 @@ func (s Setting) ofTask(name string) bool { return s.tasks == nil || slices.Cont
 func UsedBy(run map[string]string, name string) bool {
 	kind, known := gnn.KindOf(run["model"])
 	of, _ := settingNamed(name)
-	return !known && run["program"] == "" || kind.Uses(name) || name == "model" || !of.some
+	return !known && run["program"] == "" || kind.Uses(name) || name == "model" || !of.some ||
+		of.decoder && known && run["task"] == task.Edge && run["decoder-layers"] != "1"
 }
 
 // Models lists the models that use the setting, decoupled or not.
@@ -209,8 +212,12 @@ func (s Setting) Models() []string {
 
 // Applies reports whether the setting changes anything for the model that o describes.
 func (s Setting) Applies(o *Options) bool {
-	return s.ofTask(o.Task) && (!s.some || o.Uses(s.Name))
+	decoder := s.decoder && o.Task == task.Edge && o.Program.Path == "" && o.DecoderLayers > 1
+	return s.ofTask(o.Task) && (!s.some || o.Uses(s.Name) || decoder)
 }
+
+// OfDecoder reports whether the MLP of --task edge uses the setting, behind any model.
+func (s Setting) OfDecoder() bool { return s.decoder }
 
 // appliesTo reports whether the setting means anything on a mesh.
 func (s Setting) appliesTo(m mesh.Mesh) bool {

@@ -2,6 +2,7 @@ package worker
 
 import (
 	"math"
+	"strings"
 	"time"
 
 	"weft/autograd"
@@ -10,6 +11,7 @@ import (
 	"weft/parallel/exchange"
 	"weft/train/metric"
 	"weft/train/setting"
+	"weft/train/task"
 )
 
 // How good the weights are, by an evaluation or by the training pass of the next epoch.
@@ -60,10 +62,20 @@ type read struct {
 	took time.Duration // how long measuring took
 }
 
-// Reads reports whether the weights after an epoch are evaluated by the forward pass of the next one.
+// OwnPass names, as flags with their values, what an evaluation needs a pass of its own for; "": there is
+// nothing, and the forward pass of the next epoch has the bits of an evaluation.
+func (w *Worker) OwnPass() string {
+	flags := w.Resolved.OwnPass(w.Blocks)
+	if w.later != nil {
+		flags = strings.TrimPrefix(flags+", --pass-messages "+task.PassEarlier, ", ")
+	}
+	return flags
+}
+
+// Reads reports whether the weights after an epoch are evaluated by the forward pass of the next one. A model
+// of the caller's own may compute anything in training.
 func (w *Worker) Reads() bool {
-	another := w.validates != nil || w.later != nil
-	return w.EvalEvery == setting.AutoEvery && w.OwnModel == nil && !another && w.OwnPass() == ""
+	return w.EvalEvery == setting.AutoEvery && w.OwnModel == nil && w.validates == nil && w.OwnPass() == ""
 }
 
 // EvaluatesAfter reports whether a pass of its own evaluates the weights after an epoch, whether or not the

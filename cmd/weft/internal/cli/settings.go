@@ -15,6 +15,7 @@ import (
 	"weft/internal/regular"
 	"weft/train"
 	"weft/train/setting"
+	"weft/train/task"
 )
 
 // headings are the titles of the groups of settings in help texts.
@@ -73,17 +74,18 @@ func (s *SettingFlags) AddThose(flags *pflag.FlagSet, wanted func(setting.Settin
 }
 
 // onlyFor names the task or the models that use a setting; "": all do.
-func onlyFor(s setting.Setting) string {
-	uses := s.Models()
+func onlyFor(one setting.Setting) string {
+	uses := one.Models()
 	switch {
-	case s.Tasks() != nil:
-		return "; for --task " + strings.Join(s.Tasks(), ", ")
+	case one.Tasks() != nil:
+		return "; for --task " + strings.Join(one.Tasks(), ", ")
 	case len(uses) == len(gnn.Names()):
 		return ""
 	case len(uses) == len(gnn.Names())-1:
 		except := slices.IndexFunc(gnn.Names(),
 			func(name string) bool { return !slices.Contains(uses, name) })
-		return "; for all models but " + gnn.Names()[except]
+		return "; for all models but " + gnn.Names()[except] +
+			ui.When(one.OfDecoder(), ", and with --task "+task.Edge+" for all")
 	}
 	return "; for " + strings.Join(uses, ", ")
 }

@@ -126,12 +126,8 @@ func (p Planned) lines() []string {
 	p.model(&t)
 	t.say(o.Validate != "", "the model is validated on %s: the memory of the workers includes it", o.Validate)
 	if o.EvalEvery == setting.AutoEvery {
-		own := o.OwnPass()
-		if first.Later {
-			own = strings.TrimPrefix(own+", --pass-messages "+task.PassEarlier, ", ")
-		}
-		t.say(own == "", ReadEvaluations)
-		t.say(own != "", "a pass of its own evaluates each epoch, because of %s", own)
+		t.say(first.OwnPass == "", ReadEvaluations)
+		t.say(first.OwnPass != "", "a pass of its own evaluates each epoch, because of %s", first.OwnPass)
 	}
 	p.stages(&t)
 	t = append(t, approximate(o)...)

@@ -111,7 +111,7 @@ func (t *trainCommand) train(
 	}
 	fmt.Fprintf(show, "%s: needs %s for tensors and %s for the graph\n", ui.Printable(job.Dataset),
 		eachWorker(said.PeakTensorBytes), ui.Megabytes(slices.Max(said.GraphBytes)))
-	if settings.EvalEvery == setting.AutoEvery && settings.OwnPass() == "" && !said.Workers[0].Later {
+	if settings.EvalEvery == setting.AutoEvery && said.Workers[0].OwnPass == "" {
 		fmt.Fprintln(show, planning.ReadEvaluations)
 	}
 	if said.Limited() {
