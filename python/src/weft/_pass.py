@@ -52,6 +52,11 @@ def passed(
     having = [block["type"] for block in blocks if not (block["whole"] or block["edges"])]
     if rows is not None and not having:
         raise Refused("rows: forward returns no rows of vertices: leave it out")
+    if rows is not None and model.processes > 1:
+        raise Refused(
+            "rows: over processes outputs have the rows of this process, net.vertices: leave it out, and choose from "
+            "the outputs"
+        )
     some = {} if rows is None else rows_of(rows, model.types, having)
     parameters = [state[name] for name in model.parameters]
     tensors = [*(of.values for inputs in samples for of in inputs), *parameters]

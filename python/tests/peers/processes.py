@@ -11,6 +11,7 @@
                                                    written if it is not there, else read
     mpirun -n 2 python processes.py --sends STEPS  what passes send as planned, and other rows that net.rows fetches,
                                                    after so many steps
+    mpirun -n 2 python processes.py --rows         each process asks for some rows, and prints how it is refused
     mpirun -n 2 python processes.py --raises       rank 1 raises an exception, while rank 0 waits for it
 """
 
@@ -185,6 +186,13 @@ def main() -> None:
         go_on(Path(sys.argv[2]), sys.argv[3])
     elif what == "--sends":
         sends(int(sys.argv[2]))
+    elif what == "--rows":
+        net = net_of_rank(mesh, two(GCNConv))
+        for vertex in (0, int(net.sum(torch.tensor(float(len(net.vertices))))) - 1):  # one of each rank, or of one
+            try:
+                net(rows=torch.tensor([vertex]))
+            except weft.Refused as refused:
+                print(refused)
     elif what == "--raises":
         net = net_of_rank(mesh, two(GCNConv))
         if net.rank == 1:

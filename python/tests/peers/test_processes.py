@@ -81,6 +81,13 @@ def test_checkpoint(tmp_path):
         assert [float.fromhex(of) for of in " ".join(other).split()] == pytest.approx(right, rel=1e-5)
 
 
+def test_rows():
+    """Rows of some vertices are refused over processes by one line, whichever process has them."""
+    status, out, err = started(2, "--rows")
+    line = "rows: over processes outputs have the rows of this process, net.vertices: leave it out, and choose from "
+    assert (status, out.splitlines()) == (0, [f"{line}the outputs"] * 4), err
+
+
 def test_exception():
     """An exception of one process ends the job, and is printed."""
     status, _, err = started(2, "--raises")
