@@ -36,7 +36,8 @@ def copied(of: Any, memo: dict[int, Any] | None = None) -> Any:
         try:
             made = copy.deepcopy(of, memo)
         except (TypeError, RuntimeError) as why:  # of what no copy can be made
-            raise Refused(f"model: the module cannot be copied: {' '.join(str(why).split())[:200]}") from None
+            text = " ".join(str(why).split())[:200] or type(why).__name__
+            raise Refused(f"model: the module cannot be copied: {text}") from None
         return _with_functions(made, memo)
 
 

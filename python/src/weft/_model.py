@@ -147,7 +147,7 @@ class Model:
             self.program.together.set()
         self.group, self.groups = opened.get("group", 0), opened["groups"]
         self.samples = self.groups if self.processes == 1 else 1  # that a pass takes
-        self.parameters = {of["name"]: tuple(of["shape"]) for of in opened["parameters"]}
+        self.parameters = {of["name"]: tuple(of["shape"]) for of in opened.get("parameters", ())}
         self.buffers = {of["name"]: tuple(of["shape"]) for of in opened.get("buffers", ())}
         self.counters = opened.get("counters", [])
         self.blocks = [asdict(of) for of in blocks_of(self.outputs, self.types)]

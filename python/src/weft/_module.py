@@ -267,7 +267,7 @@ def _mark_trained(program: dict[str, Any], learned: set[str]) -> None:
         parameter["trained"] = bool(parameter["trained"] and names[parameter["name"]] & learned)
     _check_tables(program)
     if not any(p["trained"] and p["name"] in reached for p in program["parameters"]):
-        raise Refused("model: no parameter has a gradient: forward is under torch.no_grad, or all have requires_grad=False")
+        raise Refused("model: no parameter has a gradient: there is none, forward is under torch.no_grad, or all have requires_grad=False")
 
 
 def _check_tables(program: Mapping[str, Any]) -> None:

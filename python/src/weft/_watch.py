@@ -104,11 +104,11 @@ def state_of(value: Any, seen: dict[int, Same], deep: int = 8) -> Any:
     if drawn is not None:
         return Same(value), drawn
     if isinstance(value, Mapping):
-        return type(value), len(value), [(inner(k), inner(v)) for k, v in itertools.islice(value.items(), _MANY)]
+        return type(value), _length(value), [(inner(k), inner(v)) for k, v in itertools.islice(value.items(), _MANY)]
     if isinstance(value, (set, frozenset)):
-        return type(value), len(value), sorted(map(repr, itertools.islice(value, _MANY)))
+        return type(value), _length(value), sorted(map(repr, itertools.islice(value, _MANY)))
     if isinstance(value, (list, tuple)) or type(value).__name__ == "deque":
-        return type(value), len(value), [inner(v) for v in itertools.islice(value, _MANY)]
+        return type(value), _length(value), [inner(v) for v in itertools.islice(_own(value).__iter__(value), _MANY)]
     if isinstance(value, functools.partial):
         return Same(value), inner(value.args), inner(value.keywords)
     if isinstance(value, types.FunctionType):
@@ -124,6 +124,16 @@ def state_of(value: Any, seen: dict[int, Same], deep: int = 8) -> Any:
 
 
 _MANY = 100_000  # of which more than these are not looked at one by one
+
+
+def _own(value: Any) -> Any:
+    """Python's own class of a container, which tells of entries also where the value's class refuses to, as Irrep of
+    e3nn refuses its length."""
+    return next((of for of in (tuple, list, dict, set, frozenset) if isinstance(value, of)), type(value))
+
+
+def _length(value: Any) -> int:
+    return int(_own(value).__len__(value))
 
 
 def _attributes(value: Any) -> list[tuple[str, Any]]:

@@ -15,9 +15,10 @@ import pytest
 import torch
 from loop_models import ENDS, GRAPHS, WIDTH, X, Y, made, refused
 from torch import Tensor, nn
+from torch_geometric.nn import LGConv
 
 import weft
-from weft import _calls, _module, _progress, _tracings
+from weft import _calls, _module, _progress, _tracings, _watch
 
 
 def test_help_has_all_settings() -> None:
@@ -158,3 +159,66 @@ class Returns(nn.Module):  # type: ignore[misc]
 
     def forward(self, x: Tensor, edge_index: Tensor) -> Any:
         return self.of(self.lin(x), edge_index)
+
+
+class Light(nn.Module):  # type: ignore[misc]
+    """LightGCN's rounds, which have no parameter, of rows that others learn."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.first, self.last = LGConv(), LGConv()
+
+    def forward(self, x: Tensor, edge_index: Tensor) -> Tensor:
+        h = self.first(x, edge_index)
+        return (x + h + self.last(h, edge_index)) / 3
+
+
+@pytest.mark.parametrize("mesh", ["graph=1", "graph=2", "tensor=2", "pipeline=2"])
+@pytest.mark.parametrize("has_features", [True, False])
+def test_without_parameters(mesh: str, has_features: bool) -> None:
+    """Rows and their gradients are those of float64, and the memory is planned."""
+    graph = GRAPHS["plain"] if has_features else weft.Graph(edge_index=ENDS, num_nodes=len(X))
+    module, x, exact = Light(), X.clone().requires_grad_(), X.double().requires_grad_()
+    net, given = weft.compile(module, graph, parallel=mesh), {} if has_features else {"x": X}
+    assert not net(**given).requires_grad and not [*net.parameters()]
+    # D^-1/2 A D^-1/2 of the in-degrees, as LGConv has it
+    degrees = torch.bincount(ENDS[1], minlength=len(X)).double()
+    scale = torch.where(degrees > 0, degrees, torch.inf) ** -0.5
+    matrix = torch.zeros(len(X), len(X), dtype=torch.float64)
+    matrix.index_put_((ENDS[1], ENDS[0]), scale[ENDS[1]] * scale[ENDS[0]], accumulate=True)
+    made, theirs = net(x), (exact + matrix @ exact + matrix @ (matrix @ exact)) / 3
+    weights = torch.linspace(1, 2, X.numel()).view_as(X)
+    (made * weights).sum().backward()
+    (theirs * weights).sum().backward()
+    assert torch.allclose(made.double(), theirs, atol=1e-6) and torch.allclose(x.grad.double(), exact.grad, atol=1e-5)
+    planned = weft.plan(graph, model=net, gradients="x")
+    assert planned["peak_tensor_bytes"] == net.memory()["peak_tensor_bytes"]
+
+
+class Irrep(tuple[int, int]):
+    """As that of e3nn, which has no length."""
+
+    __slots__ = ()
+
+    def __len__(self) -> int:
+        raise NotImplementedError
+
+
+def test_containers_without_a_length() -> None:
+    """A module may hold objects whose classes do not tell their length: what they hold is seen to change."""
+    module, irrep = Returns(lambda x, e: x), Irrep((1, 2))
+    module.irreps = [irrep, {"of": irrep}]
+    assert torch.equal(weft.compile(module, GRAPHS["plain"])().detach(), module.lin(X).detach())
+    assert _watch.state_of(irrep, {}) == _watch.state_of(Irrep((1, 2)), {}) != _watch.state_of(Irrep((1, 3)), {})
+
+
+def test_what_has_no_copy() -> None:
+    """What a module holds that cannot be copied is named by its error, also where that has no text."""
+
+    class Alone:
+        def __deepcopy__(self, _: Any) -> Any:
+            raise NotImplementedError
+
+    module = Returns(lambda x, e: x)
+    module.alone = Alone()
+    refused(weft.Refused, "^model: the module cannot be copied: NotImplementedError$", lambda: weft.compile(module, GRAPHS["plain"]))

@@ -479,7 +479,7 @@ def test_named(arrays, named):
     ("model", "settings", "says"),
     [
         (Net, {}, r"model: Net is called with \(features, classes\), here \(6, 3\): too many"),
-        (fixed, {}, "model: no parameter has a gradient: forward is under torch.no_grad, or all have requires_grad=False"),
+        (fixed, {}, "model: no parameter has a gradient: there is none, forward is under torch.no_grad, or all have requires_grad=False"),
         (Detached, {}, "model: no parameter has a gradient"),
         (hooked, {}, "model: out.weight has a hook on its gradient: remove it"),
         (made, {"hidden": 64}, "hidden 64: is for models that weft knows by name, and not for the module"),
