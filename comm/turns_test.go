@@ -112,14 +112,15 @@ func TestExposed(t *testing.T) {
 // TestOpposite: ranks are at work together that have the same place on their workers. The last one of a
 // worker with fewer ranks stands for those that it lacks.
 func TestOpposite(t *testing.T) {
-	h := PlanSharedWorker(1, []int{0, 0, 0, 1, 1, 2, 0, 1}, doubled{})
+	h := PlanSharedWorker(1, []int{0, 0, 0, 1, 1, 2, 0, 1, 2, 3}, doubled{})
 	c := New(h.Transports()[0], 0)
-	g := c.Group(0, 2, 3, 4, 5, 6, 7) // on workers 0, 0, 1, 1, 2, 0, 1
-	for rank, want := range []int{0, 1, 0, 1, 0, 2, 2} {
+	g := c.Group(0, 2, 3, 4, 5, 6, 7, 8, 9) // on workers 0, 0, 1, 1, 2, 0, 1, 2, 3
+	for rank, want := range []int{0, 1, 0, 1, 0, 2, 2, 1, 0} {
 		assert.Equal(t, want, g.Turn(rank), "turn of rank %d", rank)
 	}
 	for of, want := range map[[2]int]int{ // of a rank, on the worker of another one
-		{0, 2}: 2, {0, 3}: 2, {1, 2}: 3, {5, 3}: 6, {5, 4}: 4, {1, 4}: 4, {4, 0}: 0, {6, 1}: 5, {2, 2}: 2,
+		{0, 2}: 2, {0, 3}: 2, {1, 2}: 3, {5, 3}: 6, {5, 4}: 7, {1, 4}: 7, {4, 0}: 0, {6, 1}: 5, {2, 2}: 2,
+		{6, 7}: 7, {7, 0}: 1, {5, 8}: 8, {1, 8}: 8, {8, 7}: 4,
 	} {
 		assert.Equal(t, want, g.Opposite(of[0], of[1]), "opposite rank %d, with rank %d", of[0], of[1])
 	}

@@ -49,6 +49,43 @@ func TestSplitsByTime(t *testing.T) {
 	assert.Equal(t, fmt.Sprint([]Split{{[]int64{1, 6}, []int64{0, 4}, []int64{2, 3}}}), fmt.Sprint(l.Splits))
 }
 
+// TestSplitReplacesTime: a split by another rule in place of one by time keeps the column, and no rule of it.
+// The labels from which it was copied keep theirs.
+func TestSplitReplacesTime(t *testing.T) {
+	const time = "time:day=2,3"
+	for _, rule := range []string{"random:50/25/25", "stratified:50/25/25", "column:part"} {
+		of := EdgeLabels{
+			Labels: Labels{Classes: 2, Class: []int64{0, 1, 0, 1, 0, 1, 0, 1}},
+			By:     &SplitBy{Column: "day", Kind: ByNumber, Values: []float64{1, 2, 3, 1, 1, 1, 1, 1}},
+		}
+		require.NoError(t, of.MakeSplits(time, 1, 0))
+		assert.Equal(t, time, of.By.Rule)
+		l := of
+		if rule == "column:part" {
+			parts := []float64{0, 0, 0, 0, 1, 1, 2, 2}
+			l.By = &SplitBy{Column: "part", Kind: ByPart, Rule: time, Values: parts}
+		}
+		require.NoError(t, l.MakeSplits(rule, 1, 0))
+		assert.Equal(t, "", l.By.Rule, rule)
+		assert.Equal(t, time, of.By.Rule, rule)
+		assert.Equal(t, 4, len(l.Splits[0].Train), rule)
+	}
+}
+
+// TestSplitsOfRows: rows may have their edges in any order, some twice and some none, and the lists of a
+// split are ascending.
+func TestSplitsOfRows(t *testing.T) {
+	l := &EdgeLabels{Splits: []Split{
+		{Train: []int64{0, 3, 5}, Val: []int64{1, 4}, Test: []int64{2}},
+		{Train: []int64{2, 4}, Test: []int64{0, 1, 3, 5}},
+	}}
+	// The edges of rows 0 to 7.
+	assert.Equal(t, []Split{
+		{Train: []int64{0, 3, 5, 7}, Val: []int64{2, 6}, Test: []int64{4}},
+		{Train: []int64{2, 4}, Val: []int64{}, Test: []int64{0, 3, 5, 6, 7}},
+	}, l.SplitsOfRows([]int64{5, -1, 4, 0, 2, 3, 1, 5}))
+}
+
 // TestSplitsByColumn: words name the parts of edges. One without a word is in none.
 func TestSplitsByColumn(t *testing.T) {
 	l := &EdgeLabels{

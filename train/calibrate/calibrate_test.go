@@ -107,6 +107,50 @@ func TestUntoldLabel(t *testing.T) {
 	assert.Near(t, 1/(1+math.Exp(-1)), p[1], 1e-12)
 }
 
+// TestNoLikelyClass: where steps make all classes impossible, each is as likely. Else probabilities are
+// divided by their sum, also if one of them is 0.
+func TestNoLikelyClass(t *testing.T) {
+	step := Steps{From: []float64{.4, .6}, To: []float64{0, 1}}
+	third := Steps{From: []float64{.1, .5}, To: []float64{0, .5}}
+	c := &Calibration{Method: Isotonic, Of: []Steps{step, step, third}}
+	require.NoError(t, c.Fits(3))
+	p := make([]float64, 3)
+	for _, of := range []struct{ p, want [3]float64 }{
+		{[3]float64{.39, .53, .08}, [3]float64{0, 1, 0}}, // .65 of .65
+		{[3]float64{.45, .35, .2}, [3]float64{.25 / .375, 0, .125 / .375}},
+		{[3]float64{1. / 3, 1. / 3, 1. / 3}, [3]float64{0, 0, 1}},
+	} {
+		c.Apply(p, logarithms(of.p), false)
+		for k := range p {
+			assert.Near(t, of.want[k], p[k], 1e-6, "%v", of.p)
+		}
+	}
+	c.Of[2] = Steps{From: []float64{.5}, To: []float64{0}}
+	c.Apply(p, logarithms([3]float64{1. / 3, 1. / 3, 1. / 3}), false)
+	assert.Equal(t, []float64{1. / 3, 1. / 3, 1. / 3}, p)
+	assert.Equal(t, 1./3, c.of(p, logarithms([3]float64{.3, .35, .35}), 0, false))
+}
+
+// logarithms are logits of probabilities.
+func logarithms(p [3]float64) (row []float32) {
+	for _, x := range p {
+		row = append(row, float32(math.Log(x)))
+	}
+	return row
+}
+
+// TestLabelWithoutThreshold: a label without a threshold counts from a probability of a half.
+func TestLabelWithoutThreshold(t *testing.T) {
+	l := &graph.Labels{Classes: 2, Multi: []float32{1, 1, 0, 1, 1, 0, 0, 0}}
+	// The probabilities of the first label are .62, .38, .62 and .38, and those of the second .88, .73, .27
+	// and .12. From a half the F1 of the first is 1, from 0 it would be 2·2/(4+2). From .8 that of the second
+	// is 2/3.
+	logits := []float32{.5, 2, -.5, 1, .5, -1, -.5, -2}
+	e, err := (&Found{Thresholds: []*Threshold{nil, {At: .8}}}).Evaluate(logits, l, []int64{0, 1, 2, 3})
+	require.NoError(t, err)
+	assert.Near(t, (1+2./3)/2, e.Scores[ThresholdF1], 1e-12)
+}
+
 // TestBestThreshold: the threshold with the largest F1 is that of scikit-learn's precision_recall_curve, and
 // the F1 of other rows there is f1_score.
 func TestBestThreshold(t *testing.T) {

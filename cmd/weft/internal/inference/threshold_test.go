@@ -5,8 +5,34 @@ import (
 
 	"weft/cmd/weft/internal/session"
 	"weft/internal/assert"
+	"weft/internal/require"
+	"weft/train/calibrate"
 	"weft/train/predictions"
 )
+
+// TestBestThresholdsOfLabels: each of several labels has the threshold of its own that the run found, and a
+// half where it found none. A number is that of all.
+func TestBestThresholdsOfLabels(t *testing.T) {
+	of := func(threshold string) *predicted {
+		d := &predicted{asked: &session.Request{}, numbers: 3}
+		d.Columns = predictions.LabelLogits
+		d.asked.Thresholds = []*calibrate.Threshold{{At: .25}, nil, {At: 0}}
+		require.NoError(t, d.decide(threshold))
+		assert.Equal(t, true, d.Threshold == nil)
+		return d
+	}
+	assert.Equal(t, []float64{.25, .5, 0}, of(bestThreshold).Thresholds)
+	assert.Equal(t, []float64{.3, .3, .3}, of("0.3").Thresholds)
+	assert.Empty(t, of("").Thresholds)
+	d := &predicted{asked: &session.Request{}, numbers: 3}
+	d.Columns = predictions.LabelLogits
+	assert.Refused(t, d.decide(bestThreshold), "the run has none; give a probability, as in --threshold 0.3")
+	for _, wrong := range []string{"-0.1", "1.1", "nan", "much"} {
+		assert.Refused(t, d.decide(wrong), "is a probability, from 0 to 1, or best")
+	}
+	d.Columns = predictions.Logits
+	assert.Refused(t, d.decide("0.3"), "is for two classes or several labels")
+}
 
 // TestNoBestThreshold: the refusal names the class that the threshold would be of.
 func TestNoBestThreshold(t *testing.T) {
