@@ -375,3 +375,24 @@ func TestReversed(t *testing.T) {
 		t.Errorf("a relation without weights has %v", plain.Weights)
 	}
 }
+
+// TestMirrors: a relation and its reverse mirror each other, whichever is asked. A relation of that name
+// between other types is no reverse, nor is one without the prefix, nor the relation itself.
+func TestMirrors(t *testing.T) {
+	buys := &Relation{Source: "person", Name: "buys", Target: "item"}
+	for _, c := range []struct {
+		of   Relation
+		want bool
+	}{
+		{Relation{Source: "item", Name: "rev_buys", Target: "person"}, true},
+		{Relation{Source: "person", Name: "rev_buys", Target: "item"}, false},
+		{Relation{Source: "item", Name: "rev_buys", Target: "item"}, false},
+		{Relation{Source: "person", Name: "rev_buys", Target: "person"}, false},
+		{Relation{Source: "item", Name: "buys", Target: "person"}, false},
+		{Relation{Source: "item", Name: "rev_sees", Target: "person"}, false},
+		{*buys, false},
+	} {
+		assert.Equal(t, c.want, c.of.Mirrors(buys), "%v", c.of)
+		assert.Equal(t, c.want, buys.Mirrors(&c.of), "%v", c.of)
+	}
+}
