@@ -39,16 +39,16 @@ func (l *edgeList) columns() int {
 }
 
 // labelNames returns the columns that label names in a list with this header: one, or several between commas.
-// A single column may have a comma in its name.
-func labelNames(label string, header []string) []string {
+// A single column may have a comma in its name. Others with commas stand in quotes.
+func labelNames(label string, header []string) ([]string, error) {
 	if slices.Contains(header, label) {
-		return []string{label}
+		return []string{label}, nil
 	}
-	names := strings.Split(label, ",")
-	for k, name := range names {
-		names[k] = strings.TrimSpace(name)
+	names, err := table.Names(label)
+	if err != nil {
+		return nil, refusal.Errorf("--edge-label %s: %w", label, err)
 	}
-	return names
+	return names, nil
 }
 
 // chooseLabels adds the columns of labels to the columns that are read. It refuses one that is read for
@@ -57,7 +57,10 @@ func (l *edgeList) chooseLabels(order []int) ([]int, error) {
 	if l.label == "" {
 		return order, nil
 	}
-	names := labelNames(l.label, l.header)
+	names, err := labelNames(l.label, l.header)
+	if err != nil {
+		return nil, err
+	}
 	there := func(name string) bool { return slices.Contains(l.header, name) }
 	if l.optional && !slices.ContainsFunc(names, there) {
 		return order, nil

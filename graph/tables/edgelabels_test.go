@@ -2,8 +2,11 @@ package tables
 
 import (
 	"fmt"
+	"math"
 	"strings"
 	"testing"
+
+	"github.com/google/go-cmp/cmp/cmpopts"
 
 	"weft/graph"
 	"weft/graph/columns"
@@ -276,4 +279,49 @@ func TestDatesAreNoClasses(t *testing.T) {
 	assert.Contains(t, strings.Join(g.Notes, "\n"), "column note of e.csv "+rest+"edges: most are")
 	g = read(t, on(func(o *Options) { o.Label = "name" }))
 	assert.Contains(t, strings.Join(g.Notes, "\n"), "column name of v.csv "+rest+"vertices: most are")
+}
+
+// TestNamesOfLabels: of several labels a column whose name has a comma or a quote is named as a field of a
+// table is, and so it is in new edges.
+func TestNamesOfLabels(t *testing.T) {
+	const header = "source,target,\"late, or so\",a\"b\n"
+	files(t, map[string]string{
+		"v.csv": "id\na\nb\n", "e.csv": header + "a,b,1,0\nb,a,,1\n", "new.csv": header + "b,b,0,1\n",
+	})
+	o := Options{Edges: []string{"e.csv"}, Vertices: []string{"v.csv"}, EdgeLabel: `"late, or so", a"b`}
+	g := read(t, o)
+	labels := &g.Relations[0].EdgeLabels.Labels
+	assert.Equal(t, []string{"late, or so", `a"b`}, labels.Names)
+	nan := float32(math.NaN())
+	assert.EqualBy(t, []float32{nan, 1, 1, 0}, labels.Multi, cmpopts.EquateNaNs()) // into a, into b
+	added, err := Add(Options{Edges: []string{"new.csv"}, LabelledEdges: true}, g)
+	require.NoError(t, err)
+	assert.Equal(t, []float32{0, 1}, added.EdgeLabels[0].Multi)
+	o.EdgeLabel = `late,"a`
+	_, err = Open(o)
+	assert.Refused(t, err, `--edge-label late,"a: a name begins with a quote that no other closes`)
+}
+
+// TestIndexIsNoFeature: the index that pandas writes, in CSV without a name, is no feature of edges with
+// labels, unless it is named.
+func TestIndexIsNoFeature(t *testing.T) {
+	type indexed struct {
+		Source int64   `parquet:"source"`
+		Target int64   `parquet:"target"`
+		Amount float64 `parquet:"amount"`
+		Y      string  `parquet:"y"`
+		Index  int64   `parquet:"__index_level_0__"`
+	}
+	files(t, map[string]string{
+		"v.csv": "id\n0\n1\n", "e.csv": ",source,target,amount,y\n7,0,1,2.5,no\n8,1,0,4,yes\n",
+		"e.parquet": tableOf(t, []indexed{{0, 1, 2.5, "no", 7}, {1, 0, 4, "yes", 8}}),
+	})
+	for list, index := range map[string]string{"e.csv": "Unnamed: 0", "e.parquet": "__index_level_0__"} {
+		o := Options{Edges: []string{list}, Vertices: []string{"v.csv"}, EdgeLabel: "y"}
+		g := read(t, o)
+		assert.Equal(t, []float32{4, 2.5}, g.Relations[0].EdgeFeatures, list) // into 0, into 1
+		assert.Contains(t, strings.Join(g.Notes, "\n"), list+": columns left out: "+index)
+		o.EdgeFeatures = []string{index}
+		assert.Equal(t, []float32{8, 7}, read(t, o).Relations[0].EdgeFeatures, list)
+	}
 }

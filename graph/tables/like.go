@@ -116,7 +116,11 @@ func (l *edgeList) readLike(o *Options, relation string) error {
 	if err != nil {
 		return err
 	}
-	for _, name := range labelNames(was.label, has) {
+	names, err := labelNames(was.label, has)
+	if err != nil {
+		return err
+	}
+	for _, name := range names {
 		if !slices.Contains(has, name) {
 			return nil
 		}

@@ -117,7 +117,8 @@ func TestParts(t *testing.T) {
 			"2.csv":     textOf(header, parts[2]),
 		},
 		"empty parts": {
-			"1.csv": header, "2.csv": textOf(header, all), "3.csv.gz": graphtest.Zipped(t, header), "4.csv": header,
+			"1.csv": header, "2.csv": textOf(header, all), "3.csv.gz": graphtest.Zipped(t, header),
+			"4.csv": header,
 		},
 		"empty parts of Parquet": {
 			"1.parquet": tableOf[payment](t, nil), "2.parquet": tableOf(t, all),
@@ -183,6 +184,20 @@ func TestFolderThatIsNamed(t *testing.T) {
 	assert.Refused(t, err, "pay/day=2024-01-31/hour=7/0.csv:1: there is no further column day")
 	assert.Equal(t, []string{"amount", "day"}, readParts(t, "pay", "customers.csv", "amount",
 		"day").Relations[0].NumberColumns.Features())
+}
+
+// TestFoldersInFolders: each part has the values of its own folders, also where several share those above.
+func TestFoldersInFolders(t *testing.T) {
+	of := map[string]string{"customers.csv": "id,x\nc0,1\nc1,2\nc2,3\nc3,4\n"}
+	for k, path := range []string{
+		"day=1/hour=2/zone=3/gate=4", "day=1/hour=2/zone=3/gate=5", "day=1/hour=2/zone=6/gate=7",
+	} {
+		of["pay/"+path+"/0.csv"] = fmt.Sprintf("payer,payee\nc%d,c%d\n", k+1, k)
+	}
+	files(t, of)
+	o := optionsOfParts("pay", "customers.csv", "day", "hour", "zone", "gate")
+	o.Label = ""
+	assert.Equal(t, []float32{1, 2, 3, 4, 1, 2, 3, 5, 1, 2, 6, 7}, read(t, o).Relations[0].EdgeFeatures)
 }
 
 // TestPartsAsLists: parts of one table that are named as lists of edges are no relations, unless they have
@@ -297,6 +312,9 @@ func TestPartsRefused(t *testing.T) {
 // passed over. Its reader does not wait for a pipe. A folder with it still looks like one table.
 func TestPartsThatAreNoFiles(t *testing.T) {
 	const header = "payer,payee,amount,count\n"
+	link := func(to string) func(string) error {
+		return func(path string) error { return os.Symlink(to, path) }
+	}
 	for want, make := range map[string]func(path string) error{
 		"is a named pipe, not a file": func(path string) error { return unix.Mkfifo(path, 0o600) },
 		"is a socket, not a file": func(path string) error {
@@ -307,14 +325,15 @@ func TestPartsThatAreNoFiles(t *testing.T) {
 			}
 			return err
 		},
-		"is a device, not a file":                func(path string) error { return os.Symlink("/dev/null", path) },
-		"no such file or directory":              func(path string) error { return os.Symlink("nothing.csv", path) },
-		"is a folder among the parts of a table": func(path string) error { return os.Symlink("..", path) },
-		"too many levels of symbolic links":      func(path string) error { return os.Symlink(filepath.Base(path), path) },
+		"is a device, not a file":                link("/dev/null"),
+		"no such file or directory":              link("nothing.csv"),
+		"is a folder among the parts of a table": link(".."),
+		"too many levels of symbolic links":      link("part-1.csv"),
 	} {
 		for _, folder := range []string{"pay", "customers"} {
 			files(t, map[string]string{
-				"pay/part-0.csv": textOf(header, payments()[0]), "customers/part-0.csv": customers(0, vertices),
+				"pay/part-0.csv":       textOf(header, payments()[0]),
+				"customers/part-0.csv": customers(0, vertices),
 			})
 			path := filepath.Join(folder, "part-1.csv")
 			require.NoError(t, make(path))

@@ -27,6 +27,10 @@ import (
 // begin alike up to a number. Whatever is asked for by name is read as one table, if it is a folder.
 func AreParts(folder string) bool { return table.AreParts(folder) }
 
+// Names are the names between commas in a text, as of columns. A name may stand in quotes as a field of a
+// table of text does, so that it has commas. Names refuses a quote that is not closed.
+func Names(text string) ([]string, error) { return table.Names(text) }
+
 // Options name the tables of a graph and how to read them. Each is a file, or a folder of parts.
 type Options struct {
 	// Edges are the lists of edges. Each is a relation.

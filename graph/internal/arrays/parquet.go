@@ -45,7 +45,8 @@ func (f *File) columnOfLabels(most int64, key *Key, as Meaning) (*LabelRows, err
 		case columns[id].Kind >= table.Truths || columns[id].Kind == table.Reals:
 			return nil, fmt.Errorf("column %q does not hold one id per row", columns[id].Name)
 		}
-		if slices.ContainsFunc(columns[id+1:], func(c table.Column) bool { return c.Name == columns[id].Name }) {
+		same := func(c table.Column) bool { return c.Name == columns[id].Name }
+		if slices.ContainsFunc(columns[id+1:], same) {
 			return nil, fmt.Errorf("two columns are called %.40q: rename one", columns[id].Name)
 		}
 		t.ids = NewRowIDs(key)

@@ -4,6 +4,7 @@ package table
 
 import (
 	"bytes"
+	"errors"
 	"math"
 	"slices"
 
@@ -163,6 +164,24 @@ func (s Separator) trim(b []byte) []byte {
 // Trim removes blanks from both ends of a value.
 func Trim(value []byte) []byte { return bytes.Trim(value, columns.Blank) }
 
+// Names are the names between commas in a text, which may stand in quotes as fields do. It refuses a quote
+// that is not closed.
+func Names(text string) (names []string, err error) {
+	const comma = Separator(',')
+	if comma.goesOn([]byte(text), false) {
+		return nil, errors.New("a name begins with a quote that no other closes: close it, or write the name in quotes, " +
+			"and its own quotes twice")
+	}
+	if text == "" {
+		return nil, nil
+	}
+	fields, err := comma.Split(nil, []byte(text))
+	for _, field := range fields {
+		names = append(names, string(field))
+	}
+	return names, err
+}
+
 // hasReturn reports whether a line has a carriage return outside quotes.
 func (s Separator) hasReturn(line []byte) bool {
 	if bytes.IndexByte(line, '\r') < 0 {
@@ -182,7 +201,8 @@ func (s Separator) hasReturn(line []byte) bool {
 	return false
 }
 
-// quotedPart is how many bytes of a line are the quoted field at its start, with both quotes; 0: there is none.
+// quotedPart is how many bytes of a line are the quoted field at its start, with both quotes; 0: there is
+// none.
 func quotedPart(line []byte) int {
 	if len(line) == 0 || line[0] != '"' {
 		return 0

@@ -19,15 +19,39 @@ import (
 // of fields.
 func TestQuotes(t *testing.T) {
 	for line, want := range map[string]string{
-		`"a",b`: `a|b`, `""v5,b`: `v5|b`, `"a"b,c`: `ab|c`, `"a"b"c,d",e`: `ab"c|d"|e`, `"a, b" c,d`: `a, b c|d`,
-		`"a"b"c",d`: `ab"c"|d`, `"a""b"c,d`: `a"bc|d`, `x"y,z",w`: `x"y|z"|w`, `a""b,c`: `a""b|c`,
-		`"""a""",b`: `"a"|b`, `"""",b`: `"|b`, ` "a,b" , c`: `a,b|c`, `"" ,b`: `|b`, `"" x,b`: `x|b`, `"a" "b,c"`: `a "b|c"`,
-		`" a ","b "`: `a|b`, `"a" b c,d`: `a b c|d`, `,""`: `|`, `"a"b,"c,d"`: `ab|c,d`, `" a" b,c`: `a b|c`,
-		"\"a\nb\"c,d": "a\nbc|d", "\"a\"b,\"c\nd\"e": "ab|c\nde", "\"a\nb\" \"c,d": "a\nb \"c|d",
-		"\"a\nb\"\"c\n\",d": "a\nb\"c|d", "\"\n\"x,y": "x|y", "\"a\n\"\" ,\n\"\",d\"\"\",e": "a\n\" ,\n\",d\"|e",
-		"5\" disk,\"a\rb\"": "5\" disk|a\rb", "a\"b,\"\n\"": "a\"b|", "\"p\n\"\"\"q,r": "p\n\"q|r",
+		`"a",b`:                       `a|b`,
+		`""v5,b`:                      `v5|b`,
+		`"a"b,c`:                      `ab|c`,
+		`"a"b"c,d",e`:                 `ab"c|d"|e`,
+		`"a, b" c,d`:                  `a, b c|d`,
+		`"a"b"c",d`:                   `ab"c"|d`,
+		`"a""b"c,d`:                   `a"bc|d`,
+		`x"y,z",w`:                    `x"y|z"|w`,
+		`a""b,c`:                      `a""b|c`,
+		`"""a""",b`:                   `"a"|b`,
+		`"""",b`:                      `"|b`,
+		` "a,b" , c`:                  `a,b|c`,
+		`"" ,b`:                       `|b`,
+		`"" x,b`:                      `x|b`,
+		`"a" "b,c"`:                   `a "b|c"`,
+		`" a ","b "`:                  `a|b`,
+		`"a" b c,d`:                   `a b c|d`,
+		`,""`:                         `|`,
+		`"a"b,"c,d"`:                  `ab|c,d`,
+		`" a" b,c`:                    `a b|c`,
+		"\"a\nb\"c,d":                 "a\nbc|d",
+		"\"a\"b,\"c\nd\"e":            "ab|c\nde",
+		"\"a\nb\" \"c,d":              "a\nb \"c|d",
+		"\"a\nb\"\"c\n\",d":           "a\nb\"c|d",
+		"\"\n\"x,y":                   "x|y",
+		"\"a\n\"\" ,\n\"\",d\"\"\",e": "a\n\" ,\n\",d\"|e",
+		"5\" disk,\"a\rb\"":           "5\" disk|a\rb",
+		"a\"b,\"\n\"":                 "a\"b|",
+		"\"p\n\"\"\"q,r":              "p\n\"q|r",
 	} {
-		for name, text := range map[string]string{"rows": "k,l,m\n" + line + "\n", "a header": line + "\n1,2\n"} {
+		for name, text := range map[string]string{
+			"rows": "k,l,m\n" + line + "\n", "a header": line + "\n1,2\n",
+		} {
 			path := filepath.Join(t.TempDir(), "t.csv")
 			require.NoError(t, os.WriteFile(path, []byte(text), 0o666))
 			of, rows := Table{Path: path, Separators: ",;\t", Line: "a table", Header: true}, 0

@@ -214,8 +214,14 @@ def text_of(value: Any) -> str:
 
 
 def listed(value: Any) -> Any:
-    """What a flag of several values is given: a list, with commas between its entries."""
-    return ",".join(map(text_of, value)) if isinstance(value, (list, tuple)) else value
+    """What a flag of several values is given: a list, with commas between its entries. One with a comma or a quote stands in
+    quotes."""
+    return ",".join(map(_entry, value)) if isinstance(value, (list, tuple)) else value
+
+
+def _entry(value: Any) -> str:
+    text = text_of(value)
+    return '"' + text.replace('"', '""') + '"' if "," in text or '"' in text else text
 
 
 def axes(value: Any) -> Any:

@@ -335,7 +335,7 @@ class Run:
             file = scratch.path / (wanted + (".npy" if columns is None else ".csv"))
             arguments = ["predict", str(self.directory), *given, f"--{wanted}={file}"]
             if columns is not None:
-                arguments += ["--plain-names", f"--columns={','.join(columns)}"]
+                arguments += ["--plain-names", _program.flag("columns", _program.listed(list(columns)))]
             if vertices is not None:
                 with scratch.writing("vertices"):
                     arguments.append(f"--vertices={file_of(vertices, scratch.path)}")

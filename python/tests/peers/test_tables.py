@@ -160,6 +160,18 @@ def test_refused(tables):
         weft.train(twice, vertices_from=customers, edge_features=["amount"], **SETTINGS)
 
 
+def test_names_with_commas_and_quotes(tables, tmp_path):
+    """A list of names has any names of columns."""
+    payments, customers = tables
+    odd = payments.rename(columns={"amount": 'a"b, "c"'}).assign(**{"d,e": 1.0})
+    run = weft.train(odd, vertices_from=customers, edge_features=["d,e", 'a"b, "c"'], out=tmp_path / "run", **SETTINGS)
+    store = json.loads((tmp_path / "run" / "run.json").read_text())["store"]
+    assert np.load(store + "/edge_features.npy")[:, 0].tolist() == [1.0] * len(payments)
+    assert sorted(np.load(store + "/edge_features.npy")[:, 1]) == pytest.approx(sorted(payments["amount"]), abs=1e-6)
+    with pytest.raises(weft.Refused, match='^columns a"b,c: unknown'):
+        run.predict(columns=['a"b,c'])
+
+
 def test_files_go_with_the_run(tables, tmp_path):
     payments, customers = tables
     run = weft.train(payments, vertices_from=customers, out=tmp_path / "run", **SETTINGS)

@@ -38,7 +38,7 @@ func edgeFlags(flags *pflag.FlagSet, o *tables.Options) {
 			"of several relations RELATION:COLUMN")
 	flags.StringArrayVar(&o.Target, "target", nil, "`column` of the list of edges with the targets' ids")
 	flags.StringVar(&o.EdgeWeights, "edge-weights", "", "`column` of the list of edges with their weights")
-	flags.StringSliceVar(&o.EdgeFeatures, "edge-features", nil, "`columns` of the list of edges that are "+
+	cli.NamesVar(flags, &o.EdgeFeatures, "edge-features", "`columns` of the list of edges that are "+
 		"features of the edges, as a,b")
 }
 
@@ -60,8 +60,7 @@ func tableFlags(flags *pflag.FlagSet, o *tables.Options, columnsOf *string) {
 			"for the one by which --split divides them")
 	flags.BoolVar(&o.Values, valuesFlag, false,
 		"labels are values to predict, also if they are whole numbers, which else are classes")
-	flags.StringSliceVar(&o.LeaveOut, "leave-out", nil,
-		"`columns` of the tables of vertices that become no features, as a,b")
+	cli.NamesVar(flags, &o.LeaveOut, "leave-out", "`columns` of the tables of vertices that become no features, as a,b")
 	flags.StringVar(columnsOf, ColumnsOfFlag, "",
 		"`file`: a run, its weights, or a store made of tables, whose tables these are read as; predict and "+
 			"evaluate do so with the run's")

@@ -238,22 +238,16 @@ func (s Source) addTo(r *recognition) {
 	r.train, r.label = s.Train, s.Label
 }
 
-// valuesOf are the values of a flag; a flag that is repeated has several. Each has the form that the flag
-// takes: in a list with commas, a value with a comma stands in quotes.
+// valuesOf are the values of a flag, each in the form that the flag takes. A flag that is repeated has
+// several.
 func valuesOf(f *pflag.Flag) []string {
-	several, ok := f.Value.(pflag.SliceValue)
-	if !ok {
-		return []string{f.Value.String()}
+	switch several := f.Value.(type) {
+	case *cli.Names:
+		return several.Quoted()
+	case pflag.SliceValue:
+		return slices.Clone(several.GetSlice())
 	}
-	values := slices.Clone(several.GetSlice())
-	if f.Value.Type() == "stringSlice" {
-		for i, value := range values {
-			if strings.ContainsAny(value, ",\"") {
-				values[i] = `"` + strings.ReplaceAll(value, `"`, `""`) + `"`
-			}
-		}
-	}
-	return values
+	return []string{f.Value.String()}
 }
 
 // placed is FILE or TYPE=FILE with the place of the file. It is relative to the folder of the source if the

@@ -8,6 +8,7 @@ import (
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
+	"weft/cmd/weft/internal/cli"
 	"weft/graph/graphtest"
 	"weft/internal/assert"
 	"weft/internal/require"
@@ -17,11 +18,11 @@ import (
 func TestValuesOf(t *testing.T) {
 	var columns, files []string
 	flags := pflag.NewFlagSet("", pflag.ContinueOnError)
-	flags.StringSliceVar(&columns, "leave-out", nil, "")
+	cli.NamesVar(flags, &columns, "leave-out", "")
 	flags.StringArrayVar(&files, "vertices-from", nil, "")
-	args := []string{`--leave-out="a, b",c`, `--leave-out="d ""e"""`, "--vertices-from=f,g.csv"}
+	args := []string{`--leave-out="a, b",c`, `--leave-out="d ""e""",f"g`, "--vertices-from=f,g.csv"}
 	require.NoError(t, flags.Parse(args))
-	want := [][]string{{"a, b", "c", `d "e"`}, {"f,g.csv"}}
+	want := [][]string{{"a, b", "c", `d "e"`, `f"g`}, {"f,g.csv"}}
 	assert.Equal(t, want, [][]string{columns, files})
 	var again []string
 	flags.Visit(func(f *pflag.Flag) {
@@ -31,7 +32,7 @@ func TestValuesOf(t *testing.T) {
 	})
 	columns, files = nil, nil
 	flags = pflag.NewFlagSet("", pflag.ContinueOnError)
-	flags.StringSliceVar(&columns, "leave-out", nil, "")
+	cli.NamesVar(flags, &columns, "leave-out", "")
 	flags.StringArrayVar(&files, "vertices-from", nil, "")
 	require.NoError(t, flags.Parse(again))
 	assert.Equal(t, want, [][]string{columns, files})

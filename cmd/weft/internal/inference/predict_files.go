@@ -99,7 +99,7 @@ type answersGiven struct {
 
 // add declares their flags.
 func (a *answersGiven) add(flags *pflag.FlagSet) {
-	flags.StringSliceVar(&a.columns, "columns", nil, "`names` of what a table says of each vertex: "+
+	cli.NamesVar(flags, &a.columns, "columns", "`names` of what a table says of each vertex: "+
 		"class, probability (of that class), margin (the largest probability less the second largest), "+
 		"entropy, probabilities, value, embedding, change; name and vertex, of edges edge (row of new ones) "+
 		"and the columns of both ends, come first by themselves (default: class,probability; of several labels "+

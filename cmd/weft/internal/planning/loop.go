@@ -106,9 +106,9 @@ func (l *loopGiven) add(flags *pflag.FlagSet) {
 	l.flags = pflag.NewFlagSet("loop", pflag.ContinueOnError)
 	l.flags.IntVar(&l.passes, "passes", 0, "`number` of passes of the model that live at a time, as the steps of a "+
 		"rollout before one backward pass")
-	l.flags.StringSliceVar(&l.inputs, "inputs", nil, "`names` of what each pass is given in place of the graph's: "+
+	cli.NamesVar(l.flags, &l.inputs, "inputs", "`names` of what each pass is given in place of the graph's: "+
 		strings.Join(ofPasses, ", "))
-	l.flags.StringSliceVar(&l.gradients, "gradients", nil, "`names` of those whose gradients are asked for")
+	cli.NamesVar(l.flags, &l.gradients, "gradients", "`names` of those whose gradients are asked for")
 	l.flags.VisitAll(func(f *pflag.Flag) {
 		f.Annotations = map[string][]string{cli.FlagGroup: {"Loop (of your own, around weft.compile)"}}
 	})

@@ -55,10 +55,10 @@ over the runs, classes, groups (--groups), confusion, calibration, thresholds, c
 	cmd.Flags().StringVar(&c.title, "title", "", "`text` of its heading (default: that it is about "+
 		"training runs)")
 	cmd.Flags().BoolVar(&c.card, "card", false, "write a model card in Markdown, in the place of the page")
-	cmd.Flags().StringSliceVar(
+	cli.NamesVar(
+		cmd.Flags(),
 		&c.groups,
 		"groups",
-		nil,
 		"`columns` of categories of the table of vertices or edges, "+
 			"for whose groups the card has the metric; END.COLUMN is that of an end of the edges",
 	)
