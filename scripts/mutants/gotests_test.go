@@ -21,7 +21,8 @@ func TestJudge(t *testing.T) {
 	}{
 		"passes": {
 			`run A;run A/b;pass A/b 1;pass A 1.5;run B;pass B 2;pass  9`,
-			verdict{compiled: true}, 3500 * time.Millisecond,
+			verdict{compiled: true},
+			3500 * time.Millisecond,
 		},
 		"fails":        {`run A;pass A 1;run B;run B/c;fail B/c 1;fail B 1;fail  9`, dead("B/c"), time.Second},
 		"ends":         {`run A;pass A 1;run B;fail  9`, dead("B"), time.Second},

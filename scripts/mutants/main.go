@@ -22,8 +22,10 @@ import (
 	"os/signal"
 	"path/filepath"
 	"runtime"
+	"strconv"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 )
 
@@ -45,7 +47,8 @@ type search struct {
 	pyTests             *pyTests
 }
 
-func run(ctx context.Context, args []string, out io.Writer) error {
+func run(ctx context.Context, args []string, to io.Writer) error {
+	out := &shared{Writer: to}
 	root, err := git(ctx, ".", "rev-parse", "--show-toplevel")
 	if err != nil {
 		return err
@@ -114,12 +117,11 @@ func (s *search) test(ctx context.Context, out io.Writer, mutants []drawn) error
 	}
 	close(next)
 	var workers sync.WaitGroup
-	var writing sync.Mutex
 	errs := make([]error, jobs)
-	tested, died := 0, 0
+	var tested, died atomic.Int64
 	for job := range jobs {
 		workers.Go(func() {
-			own := filepath.Join(folder, fmt.Sprint(job))
+			own := filepath.Join(folder, strconv.Itoa(job))
 			if errs[job] = os.Mkdir(own, 0o777); errs[job] == nil && len(python) > 0 {
 				errs[job] = s.pyTests.copyTo(ctx, own)
 			}
@@ -129,7 +131,7 @@ func (s *search) test(ctx context.Context, out io.Writer, mutants []drawn) error
 				}
 				m, began := mutants[i], time.Now()
 				var v verdict
-				if s.goTests.ofFile[m.File] != nil {
+				if _, ok := golang[i]; ok {
 					v, errs[job] = s.goTests.try(ctx, own, i, m.mutant, m.after)
 				} else {
 					v, errs[job] = s.pyTests.try(ctx, own, i, m.mutant, m.after)
@@ -137,26 +139,36 @@ func (s *search) test(ctx context.Context, out io.Writer, mutants []drawn) error
 				if errs[job] != nil {
 					return
 				}
-				writing.Lock()
 				if v.compiled {
-					tested++
-					if v.dead {
-						died++
-					}
+					tested.Add(1)
+				}
+				if v.dead {
+					died.Add(1)
 				}
 				write(out, m, v, time.Since(began))
-				writing.Unlock()
 			}
 		})
 	}
 	workers.Wait()
 	fmt.Fprintf(out, "%d of %d mutants died; seed %d drew %d of %s\n",
-		died, tested, s.seed, len(mutants), s.commits)
+		died.Load(), tested.Load(), s.seed, len(mutants), s.commits)
 	if errors.Is(ctx.Err(), context.DeadlineExceeded) {
 		fmt.Fprintln(out, "the time is over: --minutes gives more")
 		return nil
 	}
 	return cmp.Or(ctx.Err(), errors.Join(errs...))
+}
+
+// A shared writer is written to by several goroutines.
+type shared struct {
+	sync.Mutex
+	io.Writer
+}
+
+func (s *shared) Write(text []byte) (int, error) {
+	s.Lock()
+	defer s.Unlock()
+	return s.Writer.Write(text)
 }
 
 // write writes what became of a mutant.
