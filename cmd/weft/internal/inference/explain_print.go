@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"io"
 	"math"
+	"slices"
 
 	"weft/cmd/weft/internal/ui"
 	"weft/train/metric"
@@ -50,6 +51,14 @@ func (x *explanation) method() string {
 		ui.Counted(x.Counts.Edges, "edge", "edges"))
 }
 
+// Ties says that some edges contribute for others, too; "": there are none.
+func (x *explanation) Ties() string {
+	if !slices.ContainsFunc(x.edges, func(e explainedEdge) bool { return e.Tied > 0 }) {
+		return ""
+	}
+	return "of equal parallel edges a maximum takes the first, which contributes for all"
+}
+
 // secondly says what is left of the score without the removed edges.
 func (x *explanation) secondly() string {
 	if x.Without == nil {
@@ -92,6 +101,9 @@ func (x *explanation) Print(out io.Writer) {
 			t.Row(e.Text(), signed(e.Contribution), ui.When(e.Removed, "*"))
 		}
 		t.Flush()
+		if says := x.Ties(); says != "" {
+			fmt.Fprintln(out, says)
+		}
 	}
 	if !x.OwnFirst() {
 		printColumns(out, x.Own())

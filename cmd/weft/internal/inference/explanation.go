@@ -82,6 +82,8 @@ type explainedEdge struct {
 	Parallel     int     `json:"parallel,omitempty"` // its number among parallel edges, from 0
 	Contribution float64 `json:"contribution"`
 	Removed      bool    `json:"removed"` // the second prediction leaves it out
+	// Tied counts the equal parallel edges whose contribution it has, too, as the one that a maximum takes.
+	Tied int `json:"tied,omitempty"`
 
 	relation int
 	stored   appended.Edge
@@ -283,9 +285,44 @@ func (x *explanation) takeEdges(found []edges.MaskGradient) {
 		}
 		x.edges = append(x.edges, of)
 	}
+	x.tie()
 	slices.SortStableFunc(x.edges, func(a, b explainedEdge) int {
 		return byStrength(a.Contribution, b.Contribution)
 	})
+}
+
+// tie finds the edges that a maximum takes of equal parallel ones: the first contributes, and no other.
+// Parallel edges follow each other in x.edges.
+func (x *explanation) tie() {
+	for k := 0; k < len(x.edges); {
+		first, end := &x.edges[k], k+1
+		at, others := first.stored, 0.
+		for end < len(x.edges) && x.edges[end].relation == first.relation &&
+			x.edges[end].stored.Source == at.Source && x.edges[end].stored.Target == at.Target {
+			others += math.Abs(x.edges[end].Contribution)
+			end++
+		}
+		for _, e := range x.edges[k+1 : end] {
+			if first.Contribution != 0 && others == 0 && x.equal(first, &e) {
+				first.Tied++
+			}
+		}
+		k = end
+	}
+}
+
+// equal reports whether two parallel edges have the same weight and the same features, as far as the model
+// reads these.
+func (x *explanation) equal(a, b *explainedEdge) bool {
+	r, o := &x.opened.Job.Graph.Relations[a.relation], x.asked.Options
+	stored, n := edges.Numbering{Relation: r}, int64(r.EdgeColumns)
+	number := func(e *explainedEdge) int64 {
+		return stored.Number(int(e.stored.Source), int(e.stored.Target), int64(e.stored.Before))
+	}
+	i, j := number(a), number(b)
+	weights := r.Weights == nil || !o.ReadsWeights() || r.Weights[i] == r.Weights[j]
+	return weights && (o.Program.Program == nil && !o.UsesEdgeFeatures() ||
+		slices.Equal(r.EdgeFeatures[i*n:(i+1)*n], r.EdgeFeatures[j*n:(j+1)*n]))
 }
 
 func (x *explanation) takeFeatures(found []worker.FeatureGradients) {
