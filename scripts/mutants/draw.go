@@ -1,6 +1,7 @@
 package main
 
 import (
+	"bytes"
 	"context"
 	_ "embed"
 	"encoding/json"
@@ -33,7 +34,7 @@ func (s *search) draw(ctx context.Context) (mutants []drawn, err error) {
 	if err != nil {
 		return nil, err
 	}
-	var python []string
+	python := map[string][]int{} // lines by their files
 	texts, ofLine := map[string][]byte{}, map[line][]mutant{}
 	add := func(all []mutant) {
 		for _, m := range all {
@@ -43,11 +44,17 @@ func (s *search) draw(ctx context.Context) (mutants []drawn, err error) {
 		}
 	}
 	for at := range lines {
-		if texts[at.file] != nil || !strings.Contains(at.file, s.only) {
+		if !strings.Contains(at.file, s.only) {
 			continue
 		}
 		isGo := s.goTests.ofFile[at.file] != nil
 		if !isGo && (len(s.pyTests.suites) == 0 || !strings.HasPrefix(at.file, "python/src/")) {
+			continue
+		}
+		if !isGo {
+			python[at.file] = append(python[at.file], at.number)
+		}
+		if texts[at.file] != nil {
 			continue
 		}
 		text, err := os.ReadFile(filepath.Join(s.root, at.file))
@@ -56,7 +63,6 @@ func (s *search) draw(ctx context.Context) (mutants []drawn, err error) {
 		}
 		texts[at.file] = text
 		if !isGo {
-			python = append(python, at.file)
 			continue
 		}
 		all, err := goMutants(at.file, text)
@@ -93,11 +99,14 @@ func (s *search) draw(ctx context.Context) (mutants []drawn, err error) {
 //go:embed mutate.py
 var mutatePy string
 
-// pyMutants returns the mutants of files of Python.
-func pyMutants(ctx context.Context, root string, names []string) (mutants []mutant, err error) {
-	slices.Sort(names)
-	command := inGroup(ctx, root, nil, "python3", append([]string{"-B", "-"}, names...)...)
-	command.Stdin, command.Stderr = strings.NewReader(mutatePy), os.Stderr
+// pyMutants returns the mutants of lines of Python, by their files.
+func pyMutants(ctx context.Context, root string, lines map[string][]int) (mutants []mutant, err error) {
+	list, err := json.Marshal(lines)
+	if err != nil {
+		return nil, err
+	}
+	command := inGroup(ctx, root, nil, "python3", "-B", "-c", mutatePy)
+	command.Stdin, command.Stderr = bytes.NewReader(list), os.Stderr
 	text, err := command.Output()
 	if err == nil {
 		err = json.Unmarshal(text, &mutants)

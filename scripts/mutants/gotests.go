@@ -8,6 +8,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"maps"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -20,7 +21,7 @@ import (
 // A verdict is what tests say about a mutant.
 type verdict struct {
 	dead     bool
-	by       string // the test that failed, and how, if not by what it found
+	by       string // the test that failed, and how, if not by what it found; or why it does not compile
 	compiled bool
 }
 
@@ -75,16 +76,21 @@ func (g *goTests) try(
 
 // baseline runs a package's tests without a mutant, and writes if they fail.
 func (g *goTests) baseline(ctx context.Context, tested *pkg) (baseline, error) {
-	folder, overlay, err := g.marks.forTests()
+	folder, err := os.MkdirTemp(filepath.Dir(g.marks.sessions), "reached")
 	if err != nil {
 		return baseline{}, err
 	}
-	v, took, err := g.run(ctx, tested, overlay, time.Hour, nil)
+	v, took, err := g.run(ctx, tested, g.marks.overlay, time.Hour, nil, variable+"="+folder)
 	if err != nil || v.dead || !v.compiled {
-		fmt.Fprintf(g.out, "left out, as it fails without a mutant: %s\n", cmp.Or(v.by, tested.ImportPath))
+		fmt.Fprintf(g.out, "left out, as it fails without a mutant: %s\n", v.by)
 		return baseline{fails: true}, err
 	}
 	reached, err := g.marks.reached(folder)
+	if err == nil && tested.ImportPath == g.command {
+		var sessions map[int][]string
+		sessions, err = g.marks.reached(g.marks.sessions)
+		maps.Copy(reached, sessions)
+	}
 	return baseline{limit: max(slower*took, shortest), reached: reached}, err
 }
 
@@ -97,7 +103,7 @@ type event struct {
 // run runs the tests of a package, of the command some of its sessions, or all. It returns how long the tests
 // themselves took.
 func (g *goTests) run(
-	ctx context.Context, tested *pkg, overlay string, limit time.Duration, sessions []string,
+	ctx context.Context, tested *pkg, overlay string, limit time.Duration, sessions []string, environment ...string,
 ) (verdict, time.Duration, error) {
 	args := append([]string{"test", "-json", "-failfast"}, g.flags...)
 	args = append(args, "-timeout", limit.String())
@@ -108,7 +114,7 @@ func (g *goTests) run(
 		}
 	}
 	// What a test builds has the overlay, too.
-	environment := []string{"GOFLAGS=" + os.Getenv("GOFLAGS") + " -overlay=" + overlay}
+	environment = append(environment, "GOFLAGS="+os.Getenv("GOFLAGS")+" -overlay="+overlay)
 	command := inGroup(ctx, g.root, environment, "go", append(args, tested.ImportPath)...)
 	var why bytes.Buffer
 	command.Stderr = &why
@@ -123,7 +129,7 @@ func (g *goTests) run(
 	if err != nil && !v.dead && v.compiled {
 		return v, 0, fmt.Errorf("go test %s: %w: %s", tested.ImportPath, err, strings.TrimSpace(why.String()))
 	}
-	if v.dead {
+	if v.dead || !v.compiled {
 		v.by = strings.TrimPrefix(tested.ImportPath, "weft/") + " " + v.by
 	}
 	return v, took, nil
@@ -132,7 +138,7 @@ func (g *goTests) run(
 // judge reads what `go test -json` printed. Of a test with parts, the part is named.
 func judge(output []byte) (v verdict, took time.Duration) {
 	v.compiled = true
-	running, slow := []string{}, false
+	running, slow, build := []string{}, false, ""
 	for text := range bytes.Lines(output) {
 		var e event
 		if json.Unmarshal(text, &e) != nil {
@@ -140,6 +146,8 @@ func judge(output []byte) (v verdict, took time.Duration) {
 		}
 		slow = slow || strings.HasPrefix(e.Output, "panic: test timed out")
 		switch {
+		case e.Action == "build-output" && !strings.HasPrefix(e.Output, "#"):
+			build = cmp.Or(build, strings.TrimSpace(e.Output))
 		case e.Action == "build-fail" || e.FailedBuild != "":
 			v.compiled = false
 		case e.Test == "" && e.Action == "fail":
@@ -157,7 +165,7 @@ func judge(output []byte) (v verdict, took time.Duration) {
 		}
 	}
 	if !v.compiled {
-		return verdict{}, 0
+		return verdict{by: build}, 0
 	}
 	if v.dead && slow {
 		v.by += " (too long)"

@@ -27,7 +27,7 @@ func TestJudge(t *testing.T) {
 		"fails":        {`run A;pass A 1;run B;run B/c;fail B/c 1;fail B 1;fail  9`, dead("B/c"), time.Second},
 		"ends":         {`run A;pass A 1;run B;fail  9`, dead("B"), time.Second},
 		"hangs":        {`run A;timeout A;fail A 1;fail  9`, dead("A (too long)"), 0},
-		"is not built": {`build-fail  0;fail  9`, verdict{}, 0},
+		"is not built": {`build-output  0;build-fail  0;fail  9`, verdict{by: "a.go:1: wrong"}, 0},
 	} {
 		var text strings.Builder
 		for event := range strings.SplitSeq(c.events, ";") {
@@ -35,6 +35,8 @@ func TestJudge(t *testing.T) {
 			action, output := words[0], ""
 			if action == "timeout" {
 				action, output = "output", "panic: test timed out after 1s"
+			} else if action == "build-output" {
+				output = "a.go:1: wrong"
 			}
 			text.WriteString(`{"Action":"` + action + `","Test":"` + words[1] + `","Elapsed":` + words[2] +
 				`,"Output":"` + output + `"}` + "\n")

@@ -103,7 +103,10 @@ func (s *search) test(ctx context.Context, out io.Writer, mutants []drawn) error
 			python[i] = m.mutant
 		}
 	}
-	s.goTests.marks = &marks{packages: s.goTests.packages, folder: folder, texts: texts, mutants: golang}
+	s.goTests.marks, err = newMarks(filepath.Join(folder, "marks"), s.goTests.packages, texts, golang)
+	if err != nil {
+		return err
+	}
 	jobs := runtime.NumCPU()
 	if len(python) > 0 {
 		err := s.pyTests.reach(ctx, filepath.Join(folder, "reached"), texts, python, jobs)

@@ -9,7 +9,6 @@ import (
 	"slices"
 	"strconv"
 	"strings"
-	"sync/atomic"
 )
 
 // marked returns files with a call before the statement of each mutant that is in one. The call is by the
@@ -40,15 +39,15 @@ func marked(texts map[string][]byte, mutants map[int]mutant, call string) map[st
 
 // Marks write which mutants of Go a process comes to.
 type marks struct {
-	*packages
-	folder  string
-	texts   map[string][]byte // of files without mutants
-	mutants map[int]mutant
-	written atomic.Int64
+	overlay  string // has them
+	sessions string // is the folder of processes without their variable
 }
 
+// variable of the environment names the folder that marks write into. A session of the command lacks it.
+const variable = "MUTANTS_REACHED"
+
 // called is the file of a marked package that has the call: its arguments are the package, one more than the
-// numbers of mutants, and the folder where it writes. The environment of a session of the command has WORK.
+// numbers of mutants, the variable, and the folder of sessions, whose environment has WORK.
 const called = `package %s
 
 import (
@@ -64,7 +63,12 @@ func mutantReached(number int) {
 	if mutantsReached[number].Load() || mutantsReached[number].Swap(true) {
 		return
 	}
-	file, err := os.OpenFile(filepath.Join(%q, fmt.Sprint(number)), os.O_APPEND|os.O_CREATE|os.O_WRONLY, 0o666)
+	folder := os.Getenv(%q)
+	if folder == "" {
+		folder = %q
+	}
+	path := filepath.Join(folder, fmt.Sprint(number))
+	file, err := os.OpenFile(path, os.O_APPEND|os.O_CREATE|os.O_WRONLY, 0o666)
 	if err == nil {
 		_, err = fmt.Fprintln(file, filepath.Base(os.Getenv("WORK")))
 	}
@@ -75,34 +79,34 @@ func mutantReached(number int) {
 }
 `
 
-// forTests makes a folder that marks write into, and an overlay with these marks.
-func (k *marks) forTests() (folder, list string, err error) {
-	folder = filepath.Join(k.folder, fmt.Sprint("marks-", k.written.Add(1)))
-	written := filepath.Join(folder, reached)
-	if err := os.MkdirAll(written, 0o777); err != nil {
-		return "", "", err
+// newMarks writes the overlay into a folder, for mutants of some texts.
+func newMarks(folder string, of *packages, texts map[string][]byte, mutants map[int]mutant) (*marks, error) {
+	k := &marks{sessions: filepath.Join(folder, "sessions")}
+	if err := os.MkdirAll(k.sessions, 0o777); err != nil {
+		return nil, err
 	}
 	most := 0
-	for number := range k.mutants {
+	for number := range mutants {
 		most = max(most, number+1)
 	}
-	texts := map[string][]byte{}
-	for name, text := range marked(k.texts, k.mutants, "mutantReached(%d)") {
-		of := k.ofFile[name]
-		texts[filepath.Join(k.root, name)] = text
-		texts[filepath.Join(of.Dir, "mutant_reached.go")] = fmt.Appendf(nil, called, of.Name, most, written)
+	files := map[string][]byte{}
+	for name, text := range marked(texts, mutants, "mutantReached(%d)") {
+		p := of.ofFile[name]
+		files[filepath.Join(of.root, name)] = text
+		files[filepath.Join(p.Dir, "mutant_reached.go")] = fmt.Appendf(nil, called, p.Name, most, variable, k.sessions)
 	}
-	list, err = overlay(folder, texts)
-	return written, list, err
+	var err error
+	k.overlay, err = overlay(folder, files)
+	return k, err
 }
 
-// reached returns what marks have written, as a baseline has it.
+// reached returns what marks have written into a folder: by the number of a mutant, the sessions that came to it.
 func (k *marks) reached(folder string) (map[int][]string, error) {
 	files, err := os.ReadDir(folder)
 	if err != nil {
 		return nil, err
 	}
-	of := map[int][]string{}
+	sessions := map[int][]string{}
 	for _, file := range files {
 		text, err := os.ReadFile(filepath.Join(folder, file.Name()))
 		if err != nil {
@@ -112,13 +116,13 @@ func (k *marks) reached(folder string) (map[int][]string, error) {
 		if err != nil {
 			return nil, err
 		}
-		of[number] = nil
+		sessions[number] = nil
 		for row := range bytes.Lines(text) {
 			name, ok := strings.CutPrefix(strings.TrimSpace(string(row)), "script-")
-			if ok && !slices.Contains(of[number], name) {
-				of[number] = append(of[number], name)
+			if ok && !slices.Contains(sessions[number], name) {
+				sessions[number] = append(sessions[number], name)
 			}
 		}
 	}
-	return of, nil
+	return sessions, nil
 }

@@ -1,4 +1,4 @@
-"""Lists mutants of files of Python, as JSON: `mutate.py FILE...` has the files' names relative to the current folder.
+"""Lists mutants of lines of Python, as JSON. The input has the numbers of the lines by their files' names, as JSON, too.
 
 A mutant is what scripts/mutants/golang.go says. Only the bodies of functions have some: all that imports a module runs
 what is outside of them."""
@@ -165,10 +165,10 @@ def compiles(source, mutant):
     return True
 
 
-def mutants(name):
+def mutants(name, lines):
     source = Path(name).read_bytes()
-    return [m for m in Drawing(name, source).mutants if compiles(source, m)]
+    return [m for m in Drawing(name, source).mutants if m["Line"] in lines and compiles(source, m)]
 
 
 if __name__ == "__main__":
-    json.dump([m for name in sys.argv[1:] for m in mutants(name)], sys.stdout)
+    json.dump([m for name, lines in json.load(sys.stdin).items() for m in mutants(name, set(lines))], sys.stdout)

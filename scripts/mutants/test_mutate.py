@@ -43,7 +43,8 @@ def test_draws(tmp_path, monkeypatch, text, wrong):
     source = f"X = 1 < 2\n\n\ndef f(a=1):\n    {text}\n"
     monkeypatch.chdir(tmp_path)
     Path("a.py").write_text(source)
-    drawn = mutants("a.py")
+    drawn = mutants("a.py", range(9))
+    assert mutants("a.py", {1, 4}) == []
     found = []
     for mutant in drawn:
         after = source.encode()[: mutant["Start"]] + mutant["New"].encode() + source.encode()[mutant["End"] :]
