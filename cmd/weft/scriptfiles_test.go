@@ -22,6 +22,7 @@ import (
 	"weft/graph"
 	"weft/internal/safetensors"
 	"weft/internal/trace/tracetest"
+	"weft/nn"
 	"weft/train/rundir"
 )
 
@@ -199,4 +200,28 @@ func renameTypes(ts *testscript.TestScript, _ bool, args []string) {
 	path := ts.MkAbs(args[0] + "/graph.json")
 	text := strings.NewReplacer(`"vertex"`, `"paper"`, `"edge"`, `"cites"`).Replace(ts.ReadFile(path))
 	ts.Check(os.WriteFile(path, []byte(text), 0o666))
+}
+
+// writeWeights writes weights, as in "write-weights w.safetensors convs.0.lin_l.weight 2x1 0 2".
+func writeWeights(ts *testscript.TestScript, _ bool, args []string) {
+	state := nn.State{}
+	for rest := args[1:]; len(rest) > 0; {
+		var shape []int
+		values := 1
+		for _, text := range strings.Split(rest[1], "x") {
+			n, err := strconv.Atoi(text)
+			ts.Check(err)
+			shape, values = append(shape, n), values*n
+		}
+		of := nn.Tensor{Shape: shape}
+		for _, text := range rest[2 : 2+values] {
+			x, err := strconv.ParseFloat(text, 32)
+			ts.Check(err)
+			of.Float32 = append(of.Float32, float32(x))
+		}
+		state[rest[0]], rest = of, rest[2+values:]
+	}
+	var text bytes.Buffer
+	ts.Check(nn.EncodeState(&text, state))
+	ts.Check(os.WriteFile(ts.MkAbs(args[0]), text.Bytes(), 0o666))
 }
