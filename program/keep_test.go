@@ -130,19 +130,24 @@ func TestEdgeOutputsAreKept(t *testing.T) {
 	assert.Equal(t, []program.Output{{Columns: 4}}, p.OutputsByRelation())
 	assert.Equal(t, "apply_edges (tanh(gather + linear)); messages sum (); apply_edges (tanh(gather + linear)); "+
 		"messages sum ()", steps(t, returning(states(2), second)))
+	gathered := strings.Replace(states(2), `"op": "edge_features", "shape": [4]`,
+		`"op": "gather", "in": [0], "end": "target"`, 1)
+	atSources := strings.ReplaceAll(gathered, `"reduce"`, `"end": "source", "reduce"`)
+	// Features are read at the targets alone, so that a state plus features is not read at the sources.
+	withFeatures := strings.NewReplacer(`{"op": "gather", "in": [7], "end": "source"}`,
+		`{"op": "edge_features", "shape": [4]}`, `{"op": "linear", "in": [6, 2]}`, `{"op": "add", "in": [6, 8]}`,
+		`{"op": "add", "in": [9, 8]}`, `{"op": "gather", "in": [7], "end": "source"}`).Replace(atSources)
 	for _, c := range []struct {
 		text     string
+		output   int
 		reversed bool
 	}{
-		{states(2), false},
-		{strings.ReplaceAll(states(2), `"reduce"`, `"end": "source", "reduce"`), true},
+		{gathered, second, false}, {atSources, second, true}, {withFeatures, second - 2, false},
 	} {
-		text := strings.ReplaceAll(c.text, `{"op": "edge_features", "shape": [4]}`,
-			`{"op": "gather", "in": [0], "end": "target"}`)
-		p, err := program.Read(strings.NewReader(returning(text, second)))
+		p, err := program.Read(strings.NewReader(returning(c.text, c.output)))
 		require.NoError(t, err)
 		assert.Equal(t, 1, p.States(), "reversed: %t", c.reversed)
-		specs, err := p.Blocks(gnn.OneType(4, 0), 0, 1)
+		specs, err := p.Blocks(gnn.OneType(4, 4), 0, 1)
 		require.NoError(t, err)
 		assert.Equal(t, []gnn.EdgeState{{
 			Along: gnn.Along{Relation: "edge", Reversed: c.reversed}, Loops: gnn.StoredLoops, Columns: 4,

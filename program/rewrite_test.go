@@ -124,6 +124,10 @@ var rewrites = []rewrite{
 		`"op": "detach", "in": [0]`, `"op": "gather", "in": [7], "end": "source"`,
 		`"op": "div", "in": [1, 8]`, `"op": "scatter", "in": [9], "reduce": "sum"`,
 	}, "aggregate sum, reversed; pointwise gt; pointwise detach div where; aggregate sum"},
+	{"the remainder by a divisor without a gradient", []string{
+		`"op": "detach", "in": [0]`, `"op": "gather", "in": [7], "end": "source"`,
+		`"op": "fmod", "in": [1, 8]`, `"op": "scatter", "in": [9], "reduce": "sum"`,
+	}, "aggregate sum, reversed; pointwise gt; pointwise detach fmod where; aggregate sum"},
 	{"an infinite factor of what has no gradient", []string{
 		`"op": "detach", "in": [0]`, `"op": "reciprocal", "in": [7]`,
 		`"op": "gather", "in": [8], "end": "source"`, `"op": "mul", "in": [9, 9]`,
@@ -224,6 +228,17 @@ var rewrites = []rewrite{
 		`"op": "scatter", "in": [20], "reduce": "sum"`, `"op": "reshape", "in": [21], "shape": [4]`,
 	}, "dot of heads; aggregate sum; pointwise gt; attention of sums; pointwise mul reciprocal " +
 		"where"},
+	{"attention of combined rows, whose scores are scaled", []string{
+		`"op": "linear", "in": [0, 3]`, `"op": "reshape", "in": [7], "shape": [1, 4]`,
+		`"op": "reshape", "in": [0], "shape": [1, 4]`, `"op": "gather", "in": [9], "end": "source"`,
+		`"op": "gather", "in": [8], "end": "target"`, `"op": "add", "in": [10, 11]`, `"op": "leaky_relu", "in": [12]`,
+		`"op": "reshape", "in": [4], "shape": [1, 4]`, `"op": "mul", "in": [13, 14]`,
+		`"op": "sum", "in": [15], "dims": [1], "keep": true`, `"op": "constant", "shape": [], "values": [0.5]`,
+		`"op": "mul", "in": [16, 17]`, `"op": "edge_softmax", "in": [18]`, `"op": "mul", "in": [10, 19]`,
+		`"op": "scatter", "in": [20], "reduce": "sum"`, `"op": "reshape", "in": [21], "shape": [4]`,
+	}, "linear; messages max (pointwise add leaky_relu mul; sum; pointwise mul); pointwise detach; messages sum " +
+		"(pointwise add leaky_relu mul; sum; pointwise exp mul sub); pointwise add reciprocal; messages sum " +
+		"(pointwise add leaky_relu mul; sum; pointwise exp mul sub; pointwise mul); pointwise mul"},
 	{"softmax aggregation", []string{
 		`"op": "edge_softmax", "in": [1]`, `"op": "mul", "in": [1, 7]`,
 		`"op": "scatter", "in": [8], "reduce": "sum"`,

@@ -27,6 +27,9 @@ var sparseRewrites = []rewrite{
 		`"op": "reshape", "in": [8], "shape": [1]`, `"op": "div", "in": [7, 9]`, `"op": "neg", "in": [10]`,
 		`"op": "matmul", "in": [11, 3]`,
 	}, "dropout; aggregate sum, weighted; matmul; pointwise div neg"},
+	{"divided by a row, of which each column has its own divisor", []string{
+		mean, `"op": "exp", "in": [0]`, `"op": "div", "in": [7, 8]`, `"op": "linear", "in": [9, 3]`,
+	}, "aggregate mean; pointwise div exp; linear"},
 	{"side by side", []string{
 		mean, `"op": "cat", "in": [0, 7]`, `"op": "cat", "in": [3, 3], "dim": 1`,
 		`"op": "linear", "in": [8, 9]`,
