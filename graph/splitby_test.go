@@ -31,6 +31,8 @@ func TestSplitsByTime(t *testing.T) {
 	periods, err := l.Periods()
 	require.NoError(t, err)
 	assert.Equal(t, "[1 0 1 2 1 0 2]", fmt.Sprintf("%d", periods))
+	require.NoError(t, l.MakeSplits("time:paid = when=2023-12-31T23:59:59.9999995,2024-02-01", 1, 0))
+	assert.Equal(t, fmt.Sprint([]Split{{[]int64{1}, []int64{0, 2, 4}, []int64{3, 6}}}), fmt.Sprint(l.Splits))
 	for rule, want := range map[string]string{
 		"time:paid = when=2024-01-01,2025-02-01": "leaves no edge with a label for test: choose dates within those of " +
 			"the edges, from 2023-06-01 to 2024-03-01",

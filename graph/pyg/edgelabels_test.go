@@ -60,6 +60,16 @@ func TestEdgeLabels(t *testing.T) {
 		t.Error("labels of other pairs are read as those of edges")
 	}
 	assert.Equal(t, `left out: "edge_label", "edge_label_index"`, g.Notes[len(g.Notes)-1])
+	// An edge_type divides the edges into relations, or one, whose labels a list of all edges does not give.
+	for relations, types := range map[int][]int64{1: {5, 5, 5, 5}, 2: {0, 1, 0, 1}} {
+		g, err = streamedtest.Read(Open(saved(t, edges, x, label("edge_label"), mask("edge_type", types...)), Options{}))
+		require.NoError(t, err)
+		require.Len(t, g.Relations, relations)
+		for _, r := range g.Relations {
+			assert.Equal(t, true, r.EdgeLabels == nil, "labels of "+r.Name)
+		}
+		assert.Equal(t, `left out: "edge_label"`, g.Notes[len(g.Notes)-1])
+	}
 
 	_, err = streamedtest.Read(Open(saved(t, edges, x, label("edge_y"), mask("train_mask", 0, 0, 0, 1),
 		mask("val_mask", 0, 0, 1, 0), mask("test_mask", 0, 0, 0, 1)), Options{}))

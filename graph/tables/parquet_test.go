@@ -30,6 +30,13 @@ type weightedEdge struct {
 	Weight float64 `parquet:"weight,snappy"`
 }
 
+// blankEdge has names with blanks around them.
+type blankEdge struct {
+	Source int64   `parquet:" Source"`
+	Target int64   `parquet:"target "`
+	Weight float64 `parquet:" Weight "`
+}
+
 type optionalEdge struct {
 	Zero *int64 `parquet:"0,optional,snappy"`
 	One  *int64 `parquet:"1,optional,dict"`
@@ -72,6 +79,7 @@ func TestListsOfParquet(t *testing.T) {
 			"weights", tableOf(t, []weightedEdge{{"x", 1, 0, .5}, {"y", 0, 2, -.25}, {"x", 1, 0, 3}}),
 			false, weighted, nil,
 		},
+		{"blanks in names", tableOf(t, []blankEdge{{0, 1, .5}, {2, 0, -.25}, {0, 1, 3}}), false, weighted, nil},
 		{
 			"optional", tableOf(t, []optionalEdge{{at(0), at(1)}, {at(2), at(0)}, {at(0), at(1)}}), false,
 			want, nil,
