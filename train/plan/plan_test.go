@@ -15,6 +15,7 @@ import (
 	"weft/internal/refusal"
 	"weft/parallel/mesh"
 	"weft/partition"
+	"weft/tensor"
 	"weft/train/setting"
 	"weft/train/worker"
 )
@@ -212,6 +213,20 @@ func TestRowSums(t *testing.T) {
 		f.Dense[v] = 1
 	}
 	assert.Equal(t, (RowSums{Ones: 2731}), rowSums(f, n))
+}
+
+// TestPartitionsOfWorker: partitions that take turns have the largest of their memories, and all of their
+// parts of a checkpoint and of what they move.
+func TestPartitionsOfWorker(t *testing.T) {
+	all := Worker{
+		Tensors: 10, Graph: 4, Checkpoint: 3, DiskBytes: 20, Messages: 1, Disk: tensor.Moved{Written: 1, Read: 2},
+	}
+	all.add(&Worker{
+		Tensors: 8, Graph: 5, Checkpoint: 4, DiskBytes: 21, Messages: 0, Disk: tensor.Moved{Written: 10, Read: 20},
+	})
+	assert.Equal(t, Worker{
+		Tensors: 10, Graph: 5, Checkpoint: 7, DiskBytes: 21, Messages: 1, Disk: tensor.Moved{Written: 11, Read: 22},
+	}, all)
 }
 
 // TestScales: the columns of the smallest and the largest deviation, by hand. A constant one does not count,

@@ -106,6 +106,7 @@ func TestMessagesOfCards(t *testing.T) {
 	p := &Planner{Machine: Machine{Cores: 2, Threads: 2, Sharers: 4, Card: &c, Cards: 2}}
 	f := formula{Machine: p.Machine}
 	assert.Near(t, 2, f.crowd(4), 0, "four workers on two cards")
+	assert.Near(t, 2, f.crowd(3), 0, "three workers on two cards")
 	f.Cards = 0
 	assert.Near(t, 1, f.crowd(4), 0, "four workers on four cards")
 
@@ -120,6 +121,13 @@ func TestMessagesOfCards(t *testing.T) {
 		}
 		f.Links = Links{} // within the host's memory, which the cards' copies pass in any case
 		assert.Near(t, 2+1, f.moves(&l, comm.Stage), 1e-9, "%v, no link", direct)
+	}
+	// Each of three messages waits for the link, and for the launches of two copies unless the link is the cards'.
+	l.sent[comm.Stage] = comm.Traffic{Messages: 3}
+	for direct, want := range map[bool]float64{false: 3 * (.25 + 2*.5), true: 3 * .25} {
+		f.Resolved = &setting.Resolved{Options: setting.Options{DeviceMessages: direct}}
+		f.Links = Links{Sends: 10, Receives: 10, Latency: .25}
+		assert.Near(t, want, f.moves(&l, comm.Stage), 1e-9, "%v, latency", direct)
 	}
 }
 

@@ -368,3 +368,15 @@ func TestAnswersOfEdges(t *testing.T) {
 	_, err = ParseAnswers([]string{"edge"}, false)
 	assert.Refused(t, err, "columns edge: is of a table of edges, and this one is of vertices; give vertex or name")
 }
+
+// TestReserved: an end of edges has no column of the name of an answer, or of one that begins as those of
+// several columns do.
+func TestReserved(t *testing.T) {
+	for name, want := range map[string]bool{
+		"class": true, "change": true, "edge": true, "row": true, "probability_yes": true, "value_1": true,
+		"embedding_0": true, "old_class": true, "old_probability": true,
+		"payer": false, "source": false, "target": false, "old": false, "older_one": false, "values": false, "": false,
+	} {
+		assert.Equal(t, want, Reserved(name), name)
+	}
+}

@@ -65,32 +65,38 @@ func TestBefore(t *testing.T) {
 	}
 }
 
-// TestBeforeOfLabels: labels and values are compared, too. A label of the name of another's earlier column
-// has the names of columns by number.
+// TestBeforeOfLabels: labels and values are compared, too. Where a label has the name of another column, the
+// columns of labels have numbers.
 func TestBeforeOfLabels(t *testing.T) {
-	labels := Table{
-		Columns: LabelLogits, Before: kept(t, 2, .5, -2), Classes: []string{"x", "old_x"},
-		Answers: []Answer{AllProbabilities, Change},
-	}
 	path := t.TempDir() + "/p.csv"
-	_, err := labels.Check(2)
-	require.NoError(t, err)
-	require.NoError(t, Write(path, rowsOf(2, 1, -2), labels))
-	header, cells := readCSV(t, path)
-	assert.Equal(t, []string{"vertex", "label_0", "label_1", "change", "old_label_0", "old_label_1"}, header)
-	for k, want := range []float64{
-		.7310585786300049, .11920292202211755, .1085992474281503,
-		.6224593312018546,
-	} {
-		assert.Near(t, want, cells[0][k+1].(float64), 1e-7)
+	for _, other := range []string{"old_x", "change", "y"} {
+		labels := Table{
+			Columns: LabelLogits, Before: kept(t, 2, .5, -2), Classes: []string{"x", other},
+			Answers: []Answer{AllProbabilities, Change},
+		}
+		_, err := labels.Check(2)
+		require.NoError(t, err)
+		require.NoError(t, Write(path, rowsOf(2, 1, -2), labels))
+		header, cells := readCSV(t, path)
+		want := []string{"vertex", "label_0", "label_1", "change", "old_label_0", "old_label_1"}
+		if other == "y" { // whose name no other column has
+			want = []string{"vertex", "x", "y", "change", "old_x", "old_y"}
+		}
+		assert.Equal(t, want, header)
+		for k, want := range []float64{
+			.7310585786300049, .11920292202211755, .1085992474281503,
+			.6224593312018546,
+		} {
+			assert.Near(t, want, cells[0][k+1].(float64), 1e-7)
+		}
 	}
 	values := Table{Columns: Values, Before: kept(t, 1, -3), Answers: []Answer{Value, Change}}
 	require.NoError(t, Write(path, rowsOf(1, 1.5), values))
-	header, cells = readCSV(t, path)
+	header, cells := readCSV(t, path)
 	assert.Equal(t, []string{"vertex", "value", "change", "old_value"}, header)
 	assert.Equal(t, [][]any{{0, 1.5, 4.5, -3.}}, cells)
 	alone := Table{Answers: []Answer{Change}}
-	_, err = alone.Check(2)
+	_, err := alone.Check(2)
 	assert.Refused(t, err, "change: compares with the predictions before an addition; give "+
 		"--changed, too")
 }
