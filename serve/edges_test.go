@@ -295,7 +295,7 @@ func TestEdgesWithGaps(t *testing.T) {
 		r.NumberColumns = columns.List{
 			r.NumberColumns[0],
 			{Name: "amount", Kind: columns.Number, Mean: 4, Gaps: true},
-			r.NumberColumns[3],
+			{Name: "day", Kind: columns.Date, Mean: 19010}, // whose mean says that some were missing
 		}
 	})
 	s := New(m.Model, Options{Workers: 1, Queue: 1})
@@ -303,10 +303,12 @@ func TestEdgesWithGaps(t *testing.T) {
 	assert.Contains(t, s.example(1), `"day": "2022-0`)
 	_, text := ask(s, "POST", "/predict", `{"columns": ["margin"], "edges": [
 		{"who": "p3", "class": 5, "amount": null, "day": "2022-01-08"},
-		{"who": "p3", "class": 5, "amount": 7.5, "day": "2022-01-08"}]}`)
+		{"who": "p3", "class": 5, "amount": 7.5, "day": "2022-01-08"},
+		{"who": "p3", "class": 5, "amount": 7.5, "day": null}]}`)
 	job := &train.Job{Graph: m.Graph, Options: m.options}
 	want, err := job.PredictEdges(t.Context(), m.weights, &graph.Edges{
-		Source: []int32{3, 3}, Target: []int32{5, 5}, Features: []float32{4, 1, 19000, 7.5, 0, 19000},
+		Source: []int32{3, 3, 3}, Target: []int32{5, 5, 5},
+		Features: []float32{4, 1, 19000, 7.5, 0, 19000, 7.5, 0, 19010},
 	})
 	require.NoError(t, err)
 	var got struct{ Predictions []struct{ Margin float64 } }
@@ -314,7 +316,7 @@ func TestEdgesWithGaps(t *testing.T) {
 	for k, one := range got.Predictions {
 		assert.Near(t, math.Abs(2*yes(want.Logits[2*k:])-1), one.Margin, 1e-6)
 	}
-	require.Len(t, got.Predictions, 2)
+	require.Len(t, got.Predictions, 3)
 }
 
 // TestEdgesOfArrays: where no list has names of columns, ends are source and target, and features a list.

@@ -138,6 +138,16 @@ func TestStagesAreSaid(t *testing.T) {
 	}
 }
 
+// TestCheckpointIsSaid: a checkpoint has the parts of all workers, and a worker's buffers its own part.
+func TestCheckpointIsSaid(t *testing.T) {
+	o := train.Defaults()
+	o.Threads, o.Parallel, o.CheckpointEvery = 1, "graph=2", setting.Interval{Epochs: 3}
+	p := plannedOf(t, communities(t, 300, 13), o)
+	p.Workers[0].Checkpoint, p.Workers[1].Checkpoint = 2_100_000, 3_400_000
+	assert.Contains(t, strings.Join(p.lines(), "\n"), "\na checkpoint every 3 epochs: 5.5 MB on disk, and 3.4 MB of "+
+		"the buffers of a worker\n")
+}
+
 // TestAmountsOnDisk: what rests on disk is said in the unit that suits it.
 func TestAmountsOnDisk(t *testing.T) {
 	p := &plan.Plan{

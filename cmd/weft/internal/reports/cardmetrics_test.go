@@ -1,0 +1,41 @@
+package reports
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+
+	"weft/internal/assert"
+	"weft/train/metric"
+)
+
+// TestMistakes: of more classes than a table has room for, a card lists those that are taken for others, by
+// all runs together, the most frequent mistake first.
+func TestMistakes(t *testing.T) {
+	const classes = 13
+	run := func(mistakes map[[2]int]int) *cardRun {
+		r := &cardRun{reportRun: &reportRun{}, facts: &dataFacts{}}
+		of := &r.evaluated[2]
+		for k := range classes {
+			of.Classes = append(of.Classes, metric.ClassScores{Name: fmt.Sprint("c", k)})
+			of.Confusion = append(of.Confusion, make([]int, classes))
+			of.Confusion[k][k] = 50 + k
+		}
+		for at, n := range mistakes {
+			of.Confusion[at[0]][at[1]] = n
+		}
+		return r
+	}
+	c := &modelCard{runs: []*cardRun{
+		run(map[[2]int]int{{0, 1}: 3, {1, 0}: 4, {12, 11}: 1}), run(map[[2]int]int{{0, 1}: 2, {7, 2}: 9}),
+	}}
+	c.confusion()
+	_, table, _ := strings.Cut(c.out.String(), "The most frequent mistakes among test vertices, of all runs together.")
+	var got []string
+	for row := range strings.Lines(table) {
+		if cells := strings.FieldsFunc(row, func(r rune) bool { return strings.ContainsRune("| \n", r) }); len(cells) == 3 {
+			got = append(got, strings.Join(cells, " "))
+		}
+	}
+	assert.Equal(t, []string{"class predicted vertices", "--- --- ---:", "c7 c2 9", "c0 c1 5", "c1 c0 4", "c12 c11 1"}, got)
+}
