@@ -90,6 +90,7 @@ def test_forms_of_a_split(form):
     ("split", "error"),
     [
         (([0, 1], [1, 2], [3]), "an edge is in two parts, or twice in one"),
+        (([0, 1], [2, 4, 2], [3]), "an edge is in two parts, or twice in one"),
         (([0, 1], [2], [400]), "400 is no number of 400 edges, from 0"),
         (([0, 1], [2], [-1]), "-1 is no number of 400 edges, from 0"),
         (([True, False], [2], [3]), "edge_split: has the shape .* give numbers of edges, or 400 booleans"),
@@ -183,6 +184,16 @@ def test_other_graphs_without_labels(folder):
     typed = {"edge_index": {back: EDGES[::-1], key: EDGES}, "x": {"user": X, "item": X}, "edge_attr": {key: ATTR}}
     several = train(weft.Graph(**typed, edge_y={key: Y}, edge_split=PART), out="t")
     assert several.predict(weft.Graph(**typed), output="logits") == pytest.approx(several.logits, abs=1e-6)
+
+
+def test_columns_of_several_values():
+    """Columns of values stand between those of both ends, which are numbers of vertices in whatever place."""
+    y = np.stack([5 + 3 * ATTR[:, 1], ATTR[:, 0]], 1)
+    run = train(graph(edge_y=y, edge_split=PART), model="mlp", dropout=0)
+    table = run.predict(columns=["target", "value", "source"])
+    assert list(table) == ["target", "value_0", "value_1", "source"]
+    assert (np.stack([table["source"], table["target"]]) == EDGES).all() and table["source"].dtype == np.int64
+    assert np.stack([table["value_0"], table["value_1"]], 1) == pytest.approx(run.predictions, rel=1e-5)
 
 
 @pytest.mark.parametrize("form", ["values", "several"])

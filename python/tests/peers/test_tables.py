@@ -241,6 +241,11 @@ def test_labels_of_edges_that_are_whole_floats(tables, tmp_path):
         warnings.filterwarnings("error", message="edge_")
         assert counts(edge_label="stars", values=True)["values"] == 1
         assert counts(edge_label="fraud")["classes"] == 2
+        lists = {"pays": payments, "lends": payments.assign(stars=payments["stars"] / 2)}
+        _tables.placed(lists, {"edge_label": "lends:stars"})
+    for label in ("stars", "pays:stars"):
+        with pytest.warns(UserWarning, match="^edge_label: the floats of the column stars are whole numbers, 1 to 5"):
+            _tables.placed(lists, {"edge_label": label})
 
 
 def test_rows_of_parallel_edges(tables, tmp_path):
