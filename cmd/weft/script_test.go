@@ -128,7 +128,7 @@ func TestScripts(t *testing.T) {
 		Cmds: map[string]func(*testscript.TestScript, bool, []string){
 			"refused": refused, "relabel": relabel, "cp-store": copyStore, "truncate": truncate,
 			"prefix-weights": prefixWeights, "write-weights": writeWeights,
-			"same-losses":    sameLosses, "same-rows": sameRows, "near-arrays": nearArrays,
+			"same-losses": sameLosses, "same-rows": sameRows, "near-arrays": nearArrays,
 			"near-numbers": nearNumbers, "planned": plannedAsRun, "measured": measuredAsRun,
 			"rename-types": renameTypes,
 			"replace":      replace, "tame": tame, "unread": unread,

@@ -34,7 +34,9 @@ func openAlone(cmd *cobra.Command, asked *session.Request, weights nn.State, out
 ) (*session.Session, error) {
 	notes := cmd.ErrOrStderr()
 	opened, err := session.Open(cmd.Context(), cli.Alone(), asked.Source(), asked.Options, notes,
-		session.Opening{Admit: func(store string) error { return outputs.CheckApartFromGraph(asked.Graph, store) }})
+		session.Opening{Admit: func(store string) error {
+			return outputs.CheckApartFromGraph(asked.Graph, store)
+		}})
 	if err != nil {
 		return nil, err
 	}

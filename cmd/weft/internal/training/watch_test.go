@@ -222,8 +222,8 @@ func (c connections) Accept() (net.Conn, error) {
 func (c connections) Close() error { close(c); return nil }
 func (connections) Addr() net.Addr { return &net.TCPAddr{} }
 
-// TestLiveBesideHalfSent: three thousand clients that send half a request each, and wait, hold up a browser by
-// no more than a second of the page's own clock.
+// TestLiveBesideHalfSent: three thousand clients that send half a request each, and wait, hold up a browser
+// by no more than a second of the page's own clock.
 func TestLiveBesideHalfSent(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		clients := make(connections)
@@ -233,7 +233,8 @@ func TestLiveBesideHalfSent(t *testing.T) {
 			here, there := net.Pipe()
 			clients <- there
 			go func() {
-				_, _ = io.WriteString(here, "GET / HTTP/1.1\r\nHost: loc") // the page may close it at any time
+				// the page may close it at any time
+				_, _ = io.WriteString(here, "GET / HTTP/1.1\r\nHost: loc")
 				_, _ = io.ReadAll(here)
 			}()
 		}
