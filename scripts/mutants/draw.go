@@ -2,6 +2,7 @@ package main
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	_ "embed"
 	"encoding/json"
@@ -83,9 +84,7 @@ func (s *search) draw(ctx context.Context) (mutants []drawn, err error) {
 		if len(mutants) == s.count {
 			break
 		}
-		all := ofLine[at]
-		random.Shuffle(len(all), func(i, j int) { all[i], all[j] = all[j], all[i] })
-		for _, m := range all {
+		for _, m := range mixed(random, ofLine[at]) {
 			d := drawn{m, texts[m.File], m.in(texts[m.File])}
 			if s.goTests.ofFile[m.File] == nil || s.goTests.compiles(m, d.after) {
 				mutants = append(mutants, d)
@@ -94,6 +93,22 @@ func (s *search) draw(ctx context.Context) (mutants []drawn, err error) {
 		}
 	}
 	return mutants, ctx.Err()
+}
+
+// mixed shuffles mutants so that one of each kind comes first: no kind is rarer for having fewer on a line.
+func mixed(random *rand.Rand, all []mutant) []mutant {
+	shuffle := func() {
+		random.Shuffle(len(all), func(i, j int) { all[i], all[j] = all[j], all[i] })
+	}
+	shuffle()
+	before, rank := map[string]int{}, map[mutant]int{}
+	for _, m := range all {
+		rank[m] = before[m.Kind]
+		before[m.Kind]++
+	}
+	shuffle()
+	slices.SortStableFunc(all, func(a, b mutant) int { return cmp.Compare(rank[a], rank[b]) })
+	return all
 }
 
 //go:embed mutate.py

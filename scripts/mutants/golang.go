@@ -124,6 +124,10 @@ func (d *drawing) visit(n ast.Node) bool {
 // remove leaves out each statement of a list that has an effect, and each early return.
 func (d *drawing) remove(list []ast.Stmt) {
 	for _, s := range list {
+		switch s.(type) {
+		case *ast.CaseClause, *ast.CommClause: // of a switch, before which nothing may stand
+			continue
+		}
 		d.statements = append(d.statements, [2]int{d.file.Offset(s.Pos()), d.file.Offset(s.End())})
 		switch s := s.(type) {
 		case *ast.AssignStmt:

@@ -65,7 +65,7 @@ func TestGoMutants(t *testing.T) {
 // A mark stands before the statement of a list that has the mutant, and all mutants of a file have one.
 func TestMarked(t *testing.T) {
 	const source = "package a\n\nvar n = 1\n\nfunc f() {\n\tif a {\n\t\tb = g(func() { x-- })\n" +
-		"\t} else if b == c {\n\t}\n}\n"
+		"\t} else if b == c {\n\t}\n\tswitch {\n\tcase b < c:\n\t\tg++\n\t}\n}\n"
 	texts := map[string][]byte{"a.go": []byte(source)}
 	all, err := goMutants("a.go", []byte(source))
 	require.NoError(t, err)
@@ -89,6 +89,8 @@ func TestMarked(t *testing.T) {
 		alone("assignment removed b = g(func() { x-- })"))
 	assert.Equal(t, strings.Replace(source, "x--", "at(7); x--", 1), alone("statement removed x--"))
 	assert.Equal(t, strings.Replace(source, "if a", "at(7); if a", 1), alone("operator =="))
+	assert.Equal(t, strings.Replace(source, "switch", "at(7); switch", 1), alone("operator <"))
+	assert.Equal(t, strings.Replace(source, "g++", "at(7); g++", 1), alone("statement removed g++"))
 	text := marked(texts, mutants, "at(%d)")["a.go"]
 	assert.Equal(t, len(all)-2, strings.Count(string(text), "at("), "two of n")
 }

@@ -41,8 +41,8 @@ type goTests struct {
 type baseline struct {
 	fails bool
 	limit time.Duration // for tests of a mutant
-	// reached has the mutants whose statements these tests come to, by their numbers, and the sessions that do so,
-	// if the package is the command.
+	// reached has the mutants whose statements these tests come to, by their numbers. If the package is the
+	// command, it has the sessions that do so.
 	reached map[int][]string
 }
 
@@ -103,7 +103,8 @@ type event struct {
 // run runs the tests of a package, of the command some of its sessions, or all. It returns how long the tests
 // themselves took.
 func (g *goTests) run(
-	ctx context.Context, tested *pkg, overlay string, limit time.Duration, sessions []string, environment ...string,
+	ctx context.Context, tested *pkg, overlay string, limit time.Duration, sessions []string,
+	environment ...string,
 ) (verdict, time.Duration, error) {
 	args := append([]string{"test", "-json", "-failfast"}, g.flags...)
 	args = append(args, "-timeout", limit.String())

@@ -93,7 +93,8 @@ func newMarks(folder string, of *packages, texts map[string][]byte, mutants map[
 	for name, text := range marked(texts, mutants, "mutantReached(%d)") {
 		p := of.ofFile[name]
 		files[filepath.Join(of.root, name)] = text
-		files[filepath.Join(p.Dir, "mutant_reached.go")] = fmt.Appendf(nil, called, p.Name, most, variable, k.sessions)
+		call := fmt.Appendf(nil, called, p.Name, most, variable, k.sessions)
+		files[filepath.Join(p.Dir, "mutant_reached.go")] = call
 	}
 	var err error
 	k.overlay, err = overlay(folder, files)
