@@ -1,12 +1,15 @@
 package train
 
 import (
+	"bytes"
 	"errors"
 	"fmt"
+	"hash/crc32"
 	"slices"
 	"sync"
 
 	"weft/comm"
+	"weft/comm/launch"
 	"weft/internal/refusal"
 	"weft/internal/trace"
 	"weft/nn"
@@ -32,23 +35,26 @@ type Passes struct {
 	given map[int]int
 
 	Process, Processes int // the number of this process, and how many there are
+	Net                int // what the callers of all processes call this, in errors
 	// Group is the number of this process's group among the Groups that take samples of their own. It is 0 if
 	// the process has all groups.
 	Group, Groups int
 
-	calls int // how many calls of Forward were made
-	mu    sync.Mutex
-	asked []chan request // by rank
-	done  chan struct{}  // the workers have ended
-	fails sync.Once
-	fault chan struct{} // closed when a worker fails, so that the others end
-	err   error         // why they ended
-	live  map[int]int   // passes that record and have not ended, with the number of the call
-	last  [][]float32   // the parameters of the pass before
-	limit int64         // of a worker's memory, in bytes; 0: none
-	rests string        // setting.Options.Offload, where matrices rest
-	names []string      // of the parameters
-	begun []begun       // the workers that have begun
+	calls   int // how many calls all processes have made together
+	mu      sync.Mutex
+	asked   []chan request // by rank
+	done    chan struct{}  // the workers have ended
+	fails   sync.Once
+	fault   chan struct{} // closed when a worker fails, so that the others end
+	err     error         // why they ended
+	live    map[int]int   // passes that record and have not ended, with the number of the call
+	last    [][]float32   // the parameters of the pass before
+	sums    []uint32      // their checksums, if there are several processes
+	limit   int64         // of a worker's memory, in bytes; 0: none
+	rests   string        // setting.Options.Offload, where matrices rest
+	names   []string      // of the parameters
+	buffers []string      // the names of the buffers
+	begun   []begun       // the workers that have begun
 	// plan plans a pass by the inputs that it is given. planned keeps the plans, by these inputs.
 	plan    func(*worker.Forward) (plan.Plan, error)
 	planned map[string]plan.Plan
@@ -165,7 +171,12 @@ func (p *Passes) Forward(each ...worker.Forward) error {
 			each[k].Changed = changed
 		}
 	}
-	if err := p.collective(f.Says(), err, func(w *worker.Passes) error {
+	call := launch.Call{Says: f.Says(), Unlike: "has other values than rank 0: the parameters and buffers of a net " +
+		"are the same on all processes: give all those of one"}
+	if err == nil {
+		call.Alike = p.alike(f.Values)
+	}
+	if err := p.collective(call, err, func(w *worker.Passes) error {
 		return w.Forward(each[w.Sample()])
 	}); err != nil {
 		p.last = nil // the workers may have other parameters
@@ -185,8 +196,12 @@ func (p *Passes) changed(state nn.State) (changed bool) {
 		if first {
 			p.last = append(p.last, nil)
 		}
-		if !slices.Equal(p.last[k], values) {
-			p.last[k], changed = append(p.last[k][:0], values...), true
+		if bytes.Equal(comm.Bytes(p.last[k]), comm.Bytes(values)) {
+			continue
+		}
+		p.last[k], changed = append(p.last[k][:0], values...), true
+		if p.Processes > 1 {
+			p.sums[k] = crc32.Checksum(comm.Bytes(values), castagnoli)
 		}
 	}
 	return changed
@@ -197,7 +212,7 @@ func (p *Passes) Backward(each ...worker.Backward) error {
 	b := each[0]
 	call := p.live[b.Pass]
 	if !p.ends(b.Pass) {
-		return refusal.Errorf("pass %d has no tape: it did not record, or has ended", b.Pass)
+		return p.Refuse(refusal.Errorf("pass %d has no tape: it did not record, or has ended", b.Pass))
 	}
 	if b.Again {
 		p.live[b.Pass] = call
@@ -206,7 +221,9 @@ func (p *Passes) Backward(each ...worker.Backward) error {
 	if b.Again {
 		says += " with retain_graph"
 	}
-	err := p.collective(says, nil, func(w *worker.Passes) error { return w.Backward(each[w.Sample()]) })
+	err := p.collective(launch.Call{Says: says}, nil, func(w *worker.Passes) error {
+		return w.Backward(each[w.Sample()])
+	})
 	if p.Processes > 1 && refusal.Is(err) { // all processes make this call
 		p.live[b.Pass] = call
 	}
@@ -234,7 +251,7 @@ func (p *Passes) ends(pass int) (lived bool) {
 // Totals are the totals of the workers: of memory since they began, and of all else in the last pass that ran
 // backward.
 func (p *Passes) Totals() (t worker.Totals, err error) {
-	err = p.collective("memory or messages", nil, func(w *worker.Passes) error {
+	err = p.collective(launch.Call{Says: "memory or messages"}, nil, func(w *worker.Passes) error {
 		mine, err := w.Totals()
 		if err == nil && p.Processes > 1 {
 			mine, err = worker.FromFirst(w.Ranks().Comm, mine)
@@ -249,7 +266,7 @@ func (p *Passes) Totals() (t worker.Totals, err error) {
 
 // StartTrace records what the workers do from now on, in place of what was recorded before.
 func (p *Passes) StartTrace() error {
-	return p.collective("the begin of a trace", nil, func(w *worker.Passes) error {
+	return p.collective(launch.Call{Says: "the begin of a trace"}, nil, func(w *worker.Passes) error {
 		w.StartTrace()
 		return nil
 	})
@@ -257,7 +274,7 @@ func (p *Passes) StartTrace() error {
 
 // StopTrace ends the recording and returns it. It is nil in all processes but the first.
 func (p *Passes) StopTrace() (t *trace.Trace, err error) {
-	err = p.collective("the end of a trace", nil, func(w *worker.Passes) error {
+	err = p.collective(launch.Call{Says: "the end of a trace"}, nil, func(w *worker.Passes) error {
 		mine, err := w.StopTrace()
 		if mine != nil {
 			t = mine

@@ -156,7 +156,7 @@ func (j *Job) newPasses(s *shared) *Passes {
 		ranks = 1
 	}
 	p := &Passes{
-		Process: process, Processes: j.peers().Size(),
+		Process: process, Processes: j.peers().Size(), Net: 1,
 		Group: process / s.Mesh.Workers(), Groups: s.SampleGroups,
 		limit: int64(s.MemoryLimit), rests: s.Offload,
 		Outputs: j.outputs(s.whole), given: j.given, state: nn.State{}, live: map[int]int{},
@@ -222,7 +222,11 @@ func (p *Passes) describe(w *worker.Passes, number int) {
 			p.state[of.Name] = nn.Tensor{Shape: of.Shape()}
 		}
 	}
+	p.sums = make([]uint32, len(p.names))
 	for _, b := range w.Params.Buffers {
+		if _, known := p.state[b.Name]; !known {
+			p.buffers = append(p.buffers, b.Name)
+		}
 		if b.Count != nil {
 			p.state[b.Name] = nn.Tensor{Shape: []int{}, Int64: []int64{0}}
 		} else {

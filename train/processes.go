@@ -2,9 +2,13 @@ package train
 
 import (
 	"fmt"
+	"hash/crc32"
 
+	"weft/comm"
+	"weft/comm/launch"
 	"weft/graph"
 	"weft/internal/refusal"
+	"weft/nn"
 	"weft/train/worker"
 )
 
@@ -25,24 +29,43 @@ func (j *Job) checkProcesses(s *shared, lacking []Lacking) error {
 	return nil
 }
 
-// collective has all workers do the same, also the workers of other processes. says names the call. err is
-// why this process refuses it.
-func (p *Passes) collective(says string, err error, do func(*worker.Passes) error) error {
+// collective has all workers do the same, also the workers of other processes. err is why this process
+// refuses the call.
+func (p *Passes) collective(call launch.Call, err error, do func(*worker.Passes) error) error {
 	if p.Processes == 1 {
 		if err != nil {
 			return err
 		}
 		return p.all(do)
 	}
-	p.calls++
-	call := fmt.Sprintf("%s, its call %d of the net", says, p.calls)
+	call.Says = fmt.Sprintf("%s, its call %d of net %d", call.Says, p.calls+1, p.Net)
 	return p.all(func(w *worker.Passes) error {
-		if err := w.Begin(call, err); err != nil {
+		if err := w.Ranks().Begin(&call, err); err != nil {
 			return err
 		}
+		p.calls++ // on all processes
 		return do(w)
 	})
 }
+
+// alike are checksums of the parameters and buffers of a pass, which all processes have alike.
+func (p *Passes) alike(state nn.State) (all []launch.Alike) {
+	if p.Processes == 1 {
+		return nil
+	}
+	for k, name := range p.names {
+		all = append(all, launch.Alike{Name: name, Sum: p.sums[k]})
+	}
+	for _, name := range p.buffers {
+		sum := crc32.Checksum(comm.Bytes(state[name].Float32), castagnoli)
+		sum = crc32.Update(sum, castagnoli, comm.Bytes(state[name].Int64))
+		all = append(all, launch.Alike{Name: name, Sum: sum})
+	}
+	return all
+}
+
+// castagnoli is the polynomial of checksums that processors compute.
+var castagnoli = crc32.MakeTable(crc32.Castagnoli)
 
 // Refuse refuses a call of this process. Other processes then refuse their same call, too, so that they do
 // not wait for this one.
@@ -50,7 +73,7 @@ func (p *Passes) Refuse(err error) error {
 	if p.Processes == 1 {
 		return err
 	}
-	return p.collective("what it is refused: "+err.Error(), err, nil)
+	return p.collective(launch.Call{}, err, nil)
 }
 
 // Vertices are the vertices of a type whose rows the caller has, ascending; nil: all.
@@ -70,34 +93,34 @@ func (p *Passes) EdgesInto(number int, of *graph.Relation) []int64 {
 	return p.begun[0].EdgesInto(number, of)
 }
 
-// Sum is Passes.Sum of the worker.
-func (p *Passes) Sum(ofGroup bool, values []float64) error {
-	says := fmt.Sprintf("sum of %d numbers", len(values))
+// Sum is Passes.Sum of the worker. call says of what.
+func (p *Passes) Sum(call launch.Call, ofGroup bool, values []float64) error {
 	if ofGroup {
-		says += " over its group"
+		call.Says += " over its group"
 	}
-	return p.collective(says, nil, func(w *worker.Passes) error { return w.Sum(ofGroup, values) })
+	return p.collective(call, nil, func(w *worker.Passes) error { return w.Sum(ofGroup, values) })
 }
 
 // FromFirst copies the values of the first process to all others.
 func (p *Passes) FromFirst(values []float32) error {
-	return p.collective("the values of the first process", nil, func(w *worker.Passes) error {
+	call := launch.Call{Says: "the values of the first process"}
+	return p.collective(call, nil, func(w *worker.Passes) error {
 		return w.FromFirst(values)
 	})
 }
 
 // FetchRows is Passes.FetchRows of the worker.
 func (p *Passes) FetchRows(kind, columns int, vertices []int32, mine, fetched []float32) error {
-	says := fmt.Sprintf("rows of %d columns of type %d", columns, kind)
-	return p.collective(says, nil, func(w *worker.Passes) error {
+	call := launch.Call{Says: fmt.Sprintf("rows of %d columns of type %d", columns, kind)}
+	return p.collective(call, nil, func(w *worker.Passes) error {
 		return w.FetchRows(kind, columns, vertices, mine, fetched)
 	})
 }
 
 // ReturnRows is Passes.ReturnRows of the worker.
 func (p *Passes) ReturnRows(kind, columns int, vertices []int32, fetched, mine []float32) error {
-	says := fmt.Sprintf("backward of rows of %d columns of type %d", columns, kind)
-	return p.collective(says, nil, func(w *worker.Passes) error {
+	call := launch.Call{Says: fmt.Sprintf("backward of rows of %d columns of type %d", columns, kind)}
+	return p.collective(call, nil, func(w *worker.Passes) error {
 		return w.ReturnRows(kind, columns, vertices, fetched, mine)
 	})
 }

@@ -6,12 +6,16 @@ import (
 	"testing"
 
 	"weft/comm"
+	"weft/comm/launch"
 	"weft/internal/assert"
 	"weft/internal/require"
 	"weft/nn"
 	"weft/train/setting"
 	"weft/train/worker"
 )
+
+// sums names a call.
+var sums = launch.Call{Says: "sum of numbers"}
 
 // eachProcess does work as each of n processes, which comm.InProcess connects.
 func eachProcess(t *testing.T, n int, parallel string, work func(p *Passes)) {
@@ -117,7 +121,7 @@ func TestPassesOfProcesses(t *testing.T) {
 			mu.Unlock()
 
 			sum := []float64{float64(p.Process), 1}
-			require.NoError(t, p.Sum(false, sum))
+			require.NoError(t, p.Sum(sums, false, sum))
 			ranks := processes * (processes - 1) / 2
 			assert.Equal(t, []float64{float64(ranks), float64(processes)}, sum, "%s", parallel)
 			first := []float32{float32(p.Process) + 5}
@@ -155,17 +159,18 @@ func TestPassesOfProcesses(t *testing.T) {
 // TestProcessesCallAlike: a process that calls otherwise than the first is named, and all go on.
 func TestProcessesCallAlike(t *testing.T) {
 	eachProcess(t, 2, "graph=2", func(p *Passes) {
-		assert.NoError(t, p.Sum(false, []float64{1}))
+		assert.NoError(t, p.Sum(sums, false, []float64{1}))
 		var err error
 		if p.Process == 1 {
 			err = p.FromFirst([]float32{1})
 		} else {
-			err = p.Sum(false, []float64{1})
+			err = p.Sum(sums, false, []float64{1})
 		}
-		const want = "rank 1 calls the values of the first process, its call 2 of the net, and rank 0 sum of 1 numbers"
+		const want = "rank 1 calls the values of the first process, its call 2 of net 1, and rank 0 sum of " +
+			"numbers, its call 2 of net 1"
 		assert.Refused(t, err, want)
 		sum := []float64{2}
-		assert.NoError(t, p.Sum(false, sum))
+		assert.NoError(t, p.Sum(sums, false, sum))
 		assert.Equal(t, []float64{4}, sum)
 	})
 }
@@ -218,7 +223,7 @@ func TestProcessesInLimit(t *testing.T) {
 			if assert.NoError(t, err); err != nil {
 				return
 			}
-			assert.NoError(t, p.Sum(false, []float64{1}))
+			assert.NoError(t, p.Sum(sums, false, []float64{1}))
 			assert.NoError(t, p.Close())
 		})
 	}

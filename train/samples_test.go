@@ -257,10 +257,10 @@ func TestSamplesOfProcesses(t *testing.T) {
 				got.train(t, p, 7+uint64(rank), 8+uint64(rank))
 				checkSampled(t, parallel, p, &want, &got)
 				of := []float64{float64(rank)}
-				require.NoError(t, p.Sum(false, of))
+				require.NoError(t, p.Sum(sums, false, of))
 				assert.Equal(t, float64(processes*(processes-1)/2), of[0])
 				of[0] = float64(p.Group)
-				require.NoError(t, p.Sum(true, of))
+				require.NoError(t, p.Sum(sums, true, of))
 				assert.Equal(t, float64(processes/2*p.Group), of[0])
 				assert.NoError(t, p.Close())
 			})

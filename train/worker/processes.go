@@ -4,7 +4,6 @@ import (
 	"fmt"
 
 	"weft/comm"
-	"weft/internal/refusal"
 	"weft/nn"
 	"weft/parallel/exchange"
 )
@@ -62,22 +61,6 @@ func (f *Forward) Says() string {
 		says += " with gradients"
 	}
 	return says
-}
-
-// Begin begins a call that the callers of all processes make together; call names it. err is why this process
-// refuses it. Begin fails on all processes if it fails on any.
-func (p *Passes) Begin(call string, err error) error {
-	if !p.Processes {
-		return err
-	}
-	unlike := func(rank int, theirs, first string) error {
-		return refusal.Errorf("rank %d calls %s, and rank 0 %s: the processes make the same calls in the same order",
-			rank, theirs, first)
-	}
-	if err := p.Ranks().Agree(call, unlike); err != nil {
-		return fmt.Errorf("%s: %w", call, err)
-	}
-	return p.Ranks().Together(err)
 }
 
 // placesAmong are the places of a worker's rows among the rows of the caller.

@@ -154,7 +154,12 @@ class Divided:
     def _open(self, module: nn.Module, frozen: frozenset[str], reads: Reads) -> Model:
         made, number = self.traced(module, frozen, reads), self._number_in(_calls.program())
         lacking = [asdict(one) for one in reads.lacking]
-        return Model(module, made, self.words(), lacking, number, apart=self.graph is not None)
+        call = ("the first pass of " if self.begun else "weft.compile of ") + type(module).__name__
+        if frozen:
+            call += f" with {', '.join(sorted(frozen))} in evaluation"
+        if reads.differentiable:
+            call += f" with gradients of {', '.join(sorted({of for of, _ in reads.differentiable}))}"
+        return Model(module, made, self.words(), lacking, number, apart=self.graph is not None, call=call)
 
     def traced(self, module: nn.Module, frozen: frozenset[str], reads: Reads) -> Traced:
         """What the module is traced to that reads what calls give, with some layers in evaluation."""

@@ -104,6 +104,7 @@ class Model:
         lacking: what all passes are given, as the graph has none.
         divided: the number of the divided graph, which several models may have in common; 0: its own.
         apart: each process of a launcher has the graph, and divides it in memory.
+        call: names the call in errors, where other processes make another one.
 
     Raises:
         Refused: the graph or the settings do not go with the module.
@@ -118,6 +119,7 @@ class Model:
         lacking: Sequence[Mapping[str, Any]] = (),
         divided: int = 0,
         apart: bool = False,
+        call: str = "",
     ) -> None:
         self.traced, self.outputs, self.learned = traced.program, traced.outputs, traced.learned
         self.draws = {training: _draws(self.traced, training) for training in (False, True)}
@@ -136,6 +138,7 @@ class Model:
                 version=_program.PROTOCOL,
                 divided=divided,
                 apart=apart,
+                call=call,
                 arguments=arguments(module, self.traced, words, scratch),
                 lacking=lacking,
             )

@@ -235,14 +235,22 @@ class Net(nn.Module):  # type: ignore[misc]
             type: the vertex type, where there are several.
         """
         model, kind = self._model(), self._kind(type)
-        count = int(_processes.total(model, torch.tensor(model.types[kind].vertices), of_group=True))
+        own = torch.tensor(model.types[kind].vertices)
+        count = int(_processes.total(model, own, of_group=True, call=f"gather of rows of type {kind}"))
         return _processes.fetched(model, kind, of.detach(), torch.arange(count))
 
     def sum_gradients(self, parameters: Iterable[Tensor]) -> None:
         """Adds up over the processes the gradients of parameters that are not the module's, which have those of
-        this process's loss alone: as of layers before and behind the net. Those without one have none on all."""
-        given = list(dict.fromkeys(parameters))
-        there = self.sum(torch.tensor([of.grad is not None for of in given], dtype=torch.int64))
+        this process's loss alone: as of layers before and behind the net. Those without one have none on all.
+
+        Raises:
+            Refused: the processes give others, or in another order, or with other values.
+        """
+        model, given = self._model(), list(dict.fromkeys(parameters))
+        there = torch.tensor([of.grad is not None for of in given], dtype=torch.int64)
+        if model.processes > 1:
+            call = f"sum of gradients of {len(given)} parameters"
+            there = _processes.total(model, there, call=call, alike=_processes.alike(given))
         for of, count in zip(given, there.tolist()):
             if count:
                 of.grad = self.sum(torch.zeros_like(of) if of.grad is None else of.grad)

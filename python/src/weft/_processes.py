@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+import zlib
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -63,34 +64,50 @@ def edges(model: Model, relation: int) -> Tensor:
     return torch.from_numpy(memory.numbers.view(np.int64)[:count].copy())
 
 
-def total(model: Model, of: Tensor, of_group: bool = False) -> Tensor:
-    """The sum of what each process has, or each of this one's group."""
+def total(
+    model: Model, of: Tensor, of_group: bool = False, call: str = "", alike: Sequence[Mapping[str, Any]] = ()
+) -> Tensor:
+    """The sum of what each process has, or each of this one's group.
+
+    Args:
+        call: names the call in errors.
+        alike: checksums of what all processes bring alike.
+    """
     if of.dtype == torch.bool:
         of = of.long()
     if model.processes == 1:
         return of
-    made: Tensor = _Sum.apply(model, of, of_group)
+    call = call or f"sum of {' × '.join(map(str, of.shape)) or 1} numbers"
+    made: Tensor = _Sum.apply(model, of, of_group, call, alike)
     return made
 
 
 class _Sum(torch.autograd.Function):  # type: ignore[misc]
     @staticmethod
-    def forward(ctx: Any, model: Model, of: Tensor, of_group: bool) -> Tensor:
-        ctx.of = model, of_group
-        return _summed(model, of, of_group)
+    def forward(
+        ctx: Any, model: Model, of: Tensor, of_group: bool, call: str, alike: Sequence[Mapping[str, Any]]
+    ) -> Tensor:
+        ctx.of = model, of_group, call
+        memory = model.program.memory(2 * max(1, of.numel()))
+        numbers = memory.numbers.view(np.float64)[: of.numel()]
+        numbers[:] = of.detach().cpu().reshape(-1).double().numpy()
+        model.ask("sum", values=memory.number, listed=of.numel(), of_group=of_group, call=call, alike=alike)
+        return torch.from_numpy(numbers).to(of.device, of.dtype, copy=True).view_as(of)
 
     @staticmethod
-    def backward(ctx: Any, grad: Tensor) -> tuple[None, Tensor, None]:
-        model, of_group = ctx.of
-        return None, total(model, grad, of_group), None
+    def backward(ctx: Any, grad: Tensor) -> tuple[None, Tensor, None, None, None]:
+        model, of_group, call = ctx.of
+        return None, total(model, grad, of_group, f"backward of {call}"), None, None, None
 
 
-def _summed(model: Model, of: Tensor, of_group: bool) -> Tensor:
-    memory = model.program.memory(2 * max(1, of.numel()))
-    numbers = memory.numbers.view(np.float64)[: of.numel()]
-    numbers[:] = of.detach().cpu().reshape(-1).double().numpy()
-    model.ask("sum", values=memory.number, listed=of.numel(), of_group=of_group)
-    return torch.from_numpy(numbers).to(of.device, of.dtype, copy=True).view_as(of)
+def alike(tensors: Sequence[Tensor]) -> list[dict[str, Any]]:
+    """Checksums of parameters that all processes have alike, in this order."""
+    found = []
+    for number, of in enumerate(tensors):
+        numbers = of.detach().cpu().contiguous().reshape(-1).view(torch.uint8).numpy()
+        sum_ = zlib.crc32(numbers, zlib.crc32(f"{of.dtype} {tuple(of.shape)}".encode()))
+        found.append({"name": f"parameter {number}", "sum": sum_})
+    return found
 
 
 def fetched(model: Model, kind: int, of: Tensor, vertices: Tensor) -> Tensor:

@@ -3,7 +3,7 @@
     mpirun -n 2 python processes.py graph=2 NAME…  a line for each loop, or those named: its name, and how far figures,
                                                    weights and running statistics are apart; "bits" if a second run
                                                    has the bits of the first
-    mpirun -n 2 python processes.py --unlike MESH  rank 1 makes another call than rank 0
+    mpirun -n 2 python processes.py --unlike MESH  rank 1 makes other calls than rank 0, and ends before it
     mpirun -n 2 python processes.py --planned      the ranks whose memory is as planned, of a loop that is given
                                                    features of edges
     mpirun -n 2 python processes.py --checkpoint FILE graph=2
@@ -11,7 +11,6 @@
                                                    written if it is not there, else read
     mpirun -n 2 python processes.py --sends STEPS  what passes send as planned, and other rows that net.rows fetches,
                                                    after so many steps
-    mpirun -n 2 python processes.py --rows         each process asks for some rows, and prints how it is refused
     mpirun -n 2 python processes.py --raises       rank 1 raises an exception, while rank 0 waits for it
 """
 
@@ -26,6 +25,7 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
+import process_calls
 import torch
 from process_loops import LOOPS, Loop, of_labels, sample_of, two
 from process_models import PLAIN, WEIGHTED, Alone, Attention, Copies, Flows, Two, V, Weighted, X, in_double
@@ -175,9 +175,11 @@ def main() -> None:
         assert not state["norm.running_mean"].any()
         sums = [net.sum(of) for of in state.values()]
         assert all(torch.equal(both, of * 2) for both, of in zip(sums, state.values()))
-        if net.rank == 1:
-            net.sum(torch.zeros(1))
-        net()
+        process_calls.check(net, sys.argv[2])
+        if net.rank == 0:
+            for _ in range(2):
+                process_calls.refused(net, "rank 1 calls nothing more, as its Python ends, and rank 0 forward …")
+            print("as it should be", flush=True)
     elif what == "--planned":
         net = weft.compile(Flows(), graph_of(PLAIN, Flows()), parallel=mesh)
         check_planned(net, "edge_attr")
@@ -186,13 +188,6 @@ def main() -> None:
         go_on(Path(sys.argv[2]), sys.argv[3])
     elif what == "--sends":
         sends(int(sys.argv[2]))
-    elif what == "--rows":
-        net = net_of_rank(mesh, two(GCNConv))
-        for vertex in (0, int(net.sum(torch.tensor(float(len(net.vertices))))) - 1):  # one of each rank, or of one
-            try:
-                net(rows=torch.tensor([vertex]))
-            except weft.Refused as refused:
-                print(refused)
     elif what == "--raises":
         net = net_of_rank(mesh, two(GCNConv))
         if net.rank == 1:

@@ -56,11 +56,10 @@ def test_loops(launcher, mesh, names):
 
 @pytest.mark.parametrize("mesh", ["graph=2", "samples=2"])
 def test_calls_differ(mesh):
-    """The parameters and buffers are those of rank 0, and memory is as planned; a process that makes another call is named."""
+    """The parameters and buffers are those of rank 0, and memory is as planned. What one process does otherwise both
+    refuse, by one line, and go on; one that ends before the other is named."""
     status, out, err = started(2, "--unlike", mesh)
-    assert status != 0
-    assert "AssertionError" not in err, err
-    assert "rank 1 calls sum of 1 numbers" in err and "and rank 0 forward in training with gradients" in err
+    assert (status, out) == (0, "as it should be\n"), err
 
 
 def test_edges_planned():
@@ -79,13 +78,6 @@ def test_checkpoint(tmp_path):
     right = [float.fromhex(of) for of in " ".join(first).split()]
     for other in others:
         assert [float.fromhex(of) for of in " ".join(other).split()] == pytest.approx(right, rel=1e-5)
-
-
-def test_rows():
-    """Rows of some vertices are refused over processes by one line, whichever process has them."""
-    status, out, err = started(2, "--rows")
-    line = "rows: over processes outputs have the rows of this process, net.vertices: leave it out, and choose from "
-    assert (status, out.splitlines()) == (0, [f"{line}the outputs"] * 4), err
 
 
 def test_exception():

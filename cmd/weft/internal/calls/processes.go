@@ -3,6 +3,7 @@ package calls
 import (
 	"unsafe"
 
+	"weft/comm/launch"
 	"weft/internal/refusal"
 )
 
@@ -40,7 +41,7 @@ func (s *server) asked(m *model, r *request) (do func() error, err error) {
 	case "sum":
 		numbers, err := s.numbers(r.Values, 2*r.Listed)
 		doubles := unsafe.Slice((*float64)(unsafe.Pointer(unsafe.SliceData(numbers))), len(numbers)/2)
-		return func() error { return m.Sum(r.OfGroup, doubles) }, err
+		return func() error { return m.Sum(r.call(), r.OfGroup, doubles) }, err
 	case "first":
 		numbers, err := s.numbers(r.Values, r.Listed)
 		return func() error { return m.FromFirst(numbers) }, err
@@ -65,6 +66,15 @@ func (s *server) asked(m *model, r *request) (do func() error, err error) {
 		}
 		return m.ReturnRows(r.Type, r.Columns, vertices, listed, mine)
 	}, err
+}
+
+// call is a call of which the process says more than its request does.
+func (r *request) call() launch.Call {
+	return launch.Call{
+		Says: r.Call, Alike: r.Alike,
+		Unlike: "has other values than rank 0: these parameters are the same on all processes: give all " +
+			"those of one",
+	}
 }
 
 // edgesInto tells the edges of a relation whose values this process gives and gets.

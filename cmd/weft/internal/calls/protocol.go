@@ -2,7 +2,7 @@
 // weft.compile makes a module of a model on a divided graph. The process starts one program, and asks it for
 // the passes of all its models.
 //
-// # Protocol, version 10
+// # Protocol, version 11
 //
 // A Unix stream socket connects the two. The process sends a request, and waits for the program's answer.
 // Each is a JSON object after its length: 4 bytes, the lowest first. A request has at most 64 MiB. The
@@ -10,7 +10,7 @@
 //
 //	ask       what the program does                    request, and → answer
 //	check     refuses settings that make no sense      version, arguments
-//	open      opens a graph for a model                version, model, arguments, divided?, lacking
+//	open      opens a graph for a model                version, model, call, arguments, divided?, lacking
 //	                                                   → types, parameters, buffers, counters, edges
 //	plan      plans passes of a loop                   version, arguments, lacking, loop → types, planned
 //	map       maps the file that comes with it         memory, bytes
@@ -21,7 +21,7 @@
 //	                                                   again
 //	vertices  tells the vertices of this process       model, type, vertices
 //	edges     tells the edges of this process          model, type, vertices
-//	sum       adds up numbers of the processes         model, values, listed, of_group
+//	sum       adds up numbers of the processes         model, call, alike, values, listed, of_group
 //	first     gives numbers of the first to all        model, values, listed
 //	fetch     fetches rows of other processes          model, type, columns, values, vertices, listed,
 //	                                                   output
@@ -43,6 +43,8 @@
 //
 //	arguments   words of weft train's command line: settings, and the graph. Of a plan they may be the
 //	            counts of a graph that is not there, as weft plan has them.
+//	call        names the call in errors, where processes do not make the same ones.
+//	alike       names and checksums (sum) of what all processes bring alike.
 //	divided     a number of the graph: it is opened and divided once for all models with that number.
 //	types       the graph's vertex types: name, vertices, features (columns). Elsewhere a type is its place
 //	            among these.
@@ -101,12 +103,13 @@ import (
 	"golang.org/x/sys/unix"
 
 	"weft/cmd/weft/internal/planning"
+	"weft/comm/launch"
 	"weft/train"
 	"weft/train/worker"
 )
 
 // Version is the protocol's version.
-const Version = 10
+const Version = 11
 
 // mostBytes is the largest size of a request.
 const mostBytes = 64 << 20
@@ -126,6 +129,12 @@ type request struct {
 	Apart     bool            `json:"apart"`
 	Lacking   []train.Lacking `json:"lacking"`
 	Loop      loop            `json:"loop"`
+
+	// For open and sum:
+	Call string `json:"call"`
+
+	// For sum:
+	Alike []launch.Alike `json:"alike"`
 
 	// For map and unmap:
 	Memory int   `json:"memory"`

@@ -4,11 +4,11 @@ import (
 	"bytes"
 	"cmp"
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"hash/crc32"
 	"io"
+	"maps"
 	"net"
 	"os"
 	"slices"
@@ -26,6 +26,7 @@ import (
 	"weft/cmd/weft/internal/session"
 	"weft/cmd/weft/internal/ui"
 	"weft/comm"
+	"weft/comm/launch"
 	"weft/comm/mpi"
 	"weft/graph"
 	"weft/internal/refusal"
@@ -43,6 +44,7 @@ type server struct {
 	ranks   cli.Ranks   // the processes of a launcher that have joined; before that, this process alone
 	joined  atomic.Bool // whether processes have joined
 	show    io.Writer   // progress
+	nets    int         // how many models the processes have opened together
 	models  map[int]*model
 	memory  map[int][]byte
 	divided map[int]*divided
@@ -86,44 +88,61 @@ func serve(cmd *cobra.Command, c *net.UnixConn) error {
 	return nil
 }
 
-// join joins the processes of the launcher that has started this one, if the mesh is one of several workers.
-// It refuses settings that differ between processes.
-func (s *server) join(o *setting.Resolved, apart bool) error {
+// join joins the processes of the launcher that has started this one, if the mesh is one of several workers,
+// and begins their call, which opens a model. It refuses modules and settings that differ.
+func (s *server) join(o *setting.Resolved, r *request) error {
 	if o.Workers == 1 || mpi.Launched() && mpi.Ranks() == 1 {
 		return nil
 	}
-	settings := o.Texts()
-	settings["apart"] = fmt.Sprint(apart)
-	for _, own := range []string{"init", "threads", "memory-limit"} {
-		delete(settings, own)
-	}
-	text, err := json.Marshal(settings)
-	if err != nil {
-		return err
-	}
 	if !s.joined.Load() {
-		ranks, err := cli.Connect(s.cmd, o, string(text), nil)
-		if ranks.Comm.Size() > 1 { // this happens only once, even if the settings are refused
+		ranks, err := cli.Connect(s.cmd, o, "", nil)
+		if ranks.Comm.Size() > 1 { // this happens only once, even if the mesh is refused
 			s.ranks, s.show = ranks, s.cmd.ErrOrStderr()
 			s.joined.Store(true)
 		}
-		return err
+		if err != nil {
+			return err
+		}
 	}
 	s.ranks.Comm.SetTimeout(o.CommTimeout)
-	return s.ranks.Agree(string(text), func(rank int, _, _ string) error {
-		return refusal.Errorf("rank %d compiles another module than rank 0, or with other settings: each process "+
-			"compiles the same ones in the same order", rank)
-	})
+	call := launch.Call{Says: r.Call, Unlike: "compiles otherwise than rank 0: all processes compile the same " +
+		"modules, with the same settings, in the same order"}
+	settings := o.Texts()
+	settings["apart"] = fmt.Sprint(r.Apart)
+	for _, name := range slices.Sorted(maps.Keys(settings)) {
+		called := "--" + name
+		switch name {
+		case "init", "threads", "memory-limit": // each process has its own
+			continue
+		case "program":
+			called = "module"
+		case "apart":
+			called = "data"
+		}
+		sum := crc32.ChecksumIEEE([]byte(settings[name]))
+		call.Alike = append(call.Alike, launch.Alike{Name: called, Sum: sum})
+	}
+	err := s.ranks.Begin(&call, nil)
+	if err == nil {
+		s.nets++
+	}
+	return err
 }
 
-// leave takes leave of the processes that have joined, however long they are at work.
+// leave takes leave of the processes that have joined, however long they are at work. Until all leave, it
+// refuses their calls.
 func (s *server) leave() (err error) {
 	for number, m := range s.models {
 		err = errors.Join(err, m.Close())
 		delete(s.models, number)
 	}
 	s.ranks.Comm.SetTimeout(0)
-	err = s.ranks.End(err, func(error) {})
+	end := launch.Call{Says: "nothing more, as its Python ends"}
+	unlike := s.ranks.Begin(&end, nil)
+	for errors.As(unlike, new(*launch.Common)) {
+		unlike = s.ranks.Begin(&end, nil)
+	}
+	err = s.ranks.End(errors.Join(err, unlike), func(error) {})
 	s.joined.Store(false)
 	return err
 }
@@ -198,7 +217,7 @@ func (s *server) divide(ctx context.Context, r *request) (d *divided, warnings [
 	if err != nil {
 		return nil, nil, err
 	}
-	if err := s.join(resolved, r.Apart); err != nil {
+	if err := s.join(resolved, r); err != nil {
 		return nil, nil, err
 	}
 	if d = s.divided[r.Divided]; d == nil {
@@ -378,6 +397,7 @@ func (s *server) open(ctx context.Context, r *request) (a answer, err error) {
 		return a, err
 	}
 	m := &model{Passes: passes, opened: opened, lacking: r.Lacking}
+	m.Net = s.nets
 	for _, of := range opened.Counts().Types {
 		m.all = append(m.all, of.Vertices)
 	}
