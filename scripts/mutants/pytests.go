@@ -218,7 +218,8 @@ func (p *pyTests) try(
 
 // pytest runs tests in a copy, and returns whether all pass.
 func (p *pyTests) pytest(ctx context.Context, folder, python string, arguments []string) (bool, error) {
-	all := strings.Fields("-B -m pytest -q -p no:cacheprovider -p reached -W ignore")
+	// Tests are named from the folder where it runs.
+	all := strings.Fields("-B -m pytest -q -p no:cacheprovider -p reached -W ignore --rootdir .")
 	environment := []string{"PYTHONPATH=" + filepath.Join(folder, "python/src")}
 	err := inGroup(ctx, folder, environment, python, append(all, arguments...)...).Run()
 	if exit := (*exec.ExitError)(nil); errors.As(err, &exit) || ctx.Err() != nil {

@@ -117,6 +117,7 @@ def test_run(tmp_path):
     files = {
         "go.mod": "module weft\n",
         "cmd/weft/main.go": "package main\n\nfunc main() {}\n",
+        "python/pyproject.toml": "[project]\n",
         "python/src/weft/__init__.py": "\n",
         "python/tests/test_weft.py": TESTS,
         "other.py": MODULE,
