@@ -302,6 +302,31 @@ def test_batches():
         assert times(lambda s, x, e, r=reentrant: checkpoint(s.b, x, use_reentrant=r) + s.norm(x[:, :OUT]), b=block, norm=nn.BatchNorm1d(OUT)) == [2, None]
 
 
+@pytest.mark.parametrize("name", ["index_add", "sum", "amax", "amin", "mean"])
+@pytest.mark.parametrize("to", ["one group", "targets", "vertices"])
+@pytest.mark.parametrize("with_start", [True, False])
+def test_what_rows_are_written_into(name, to, with_start):
+    """Rows are aggregated with what is there before, below and above all of them, or without it."""
+
+    def forward(s, x, e):
+        h, start = s.lin(x), torch.linspace(-3, 3, OUT)
+        rows, of, count = {
+            "one group": (h, torch.zeros(x.size(0), dtype=torch.long), 1),
+            "targets": (h[e[0]], e[1], x.size(0)),
+            "vertices": (h, torch.arange(x.size(0)), x.size(0)),
+        }[to]
+        into = start.expand(count, OUT) if with_start or to != "targets" else torch.zeros(count, OUT)
+        if name == "index_add":
+            return h + into.index_add(0, of, rows, alpha=1 + with_start)
+        return h + into.scatter_reduce(0, of[:, None].expand_as(rows), rows, name, include_self=with_start)
+
+    if name == "mean" and with_start:
+        with pytest.raises(weft.Refused, match="scatter_reduce by mean with include_self=True: give include_self=False"):
+            trace(Call(forward), features=WIDTH)
+        return
+    compare(Call(forward), call)
+
+
 def test_state():
     """Of a tensor with two names one is kept, and dropout of one module has a name for each call."""
     module = Call(lambda s, x, e: s.drop(s.drop(s.b(s.lin(x), e))), drop=nn.Dropout(0.5))

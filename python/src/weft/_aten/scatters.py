@@ -19,14 +19,14 @@ from .reductions import REDUCTIONS
 def _scatter(to: Lowering, self: Any, dim: int, index: Any, *, reduce: str = "sum", include_self: bool = True,
              alpha: Any = 1, **given: Any) -> Any:
     (src,) = given.values()
+    src = src if alpha == 1 else to.elementwise("mul", src, alpha)
     if isinstance(index, Vertices) and to.name != "scatter":
-        made = {"sum": "add", "mul": "mul", "max": "maximum", "min": "minimum"}.get(REDUCTIONS.get(reduce, reduce))
-        return to.elementwise(made, self, src) if include_self and made else src
+        return _with_self(to, src, self, REDUCTIONS.get(reduce, reduce), include_self)
     if not isinstance(index, Ends):
         if to.name == "scatter" and reduce == "sum":
             return _put_columns(to, self, dim, index, src)
-        return _grouped(to, self, dim, index, src, reduce)
-    src = to.value(src if alpha == 1 else to.elementwise("mul", src, alpha))
+        return _grouped(to, self, dim, index, src, reduce, include_self)
+    src = to.value(src)
     reduce = REDUCTIONS.get(reduce, reduce)
     if src.rows != index.rows or to.layout()[0] != to.at(index.rows, index.end):
         raise Unlowerable(
@@ -44,6 +44,11 @@ def _scatter(to: Lowering, self: Any, dim: int, index: Any, *, reduce: str = "su
         count = to.scatter(to.reshape(to.ones(index.rows), (1,) * len(src.shape)), index.end, "sum")
         some = to.pointwise("gt", replace(count, axis=out.axis), to.constant(0))
         out = to.elementwise("where", some, out, self)
+    return _with_self(to, out, self, reduce, include_self)
+
+
+def _with_self(to: Lowering, out: Any, self: Any, reduce: str, include_self: bool) -> Any:
+    """An aggregation of rows with what they are written into."""
     if not include_self:
         return out
     if reduce == "mean":
@@ -51,14 +56,14 @@ def _scatter(to: Lowering, self: Any, dim: int, index: Any, *, reduce: str = "su
     return to.elementwise({"sum": "add", "mul": "mul", "max": "maximum", "min": "minimum"}[reduce], out, self)
 
 
-def _grouped(to: Lowering, self: Any, dim: int, index: Any, src: Any, reduce: str) -> Any:
+def _grouped(to: Lowering, self: Any, dim: int, index: Any, src: Any, reduce: str, include_self: bool) -> Any:
     """An aggregation of all vertices, as one group."""
     sizes, reduce = to.layout()[1], REDUCTIONS.get(reduce, reduce)
     one = isinstance(index, Fill) and (kind_of(index.rows), dim, sizes[:1]) == ("vertices", 0, (1,))
     if one and reduce in ("sum", "mean", "max", "min"):
         x = to.value(src)
         out = to.reshape(to.emit("row_" + reduce, [x], None, x.shape), sizes)
-        return to.elementwise("add", out, self) if reduce == "sum" else out
+        return _with_self(to, out, self, reduce, include_self)
     raise Unlowerable(
         "rows are added up by numbers that are computed, as in a pooling of vertices: only the ends of edges say which vertices meet"
     )
