@@ -38,7 +38,7 @@ type versions struct {
 	Platform string            `json:"platform"`
 	SIMD     string            `json:"simd"` // the kernels' instruction set on this machine
 	OneDNN   string            `json:"onednn"`
-	MPI      string            `json:"mpi"` // the library that loads; empty: none does
+	MPI      string            `json:"mpi"`      // the library that loads; empty: none does
 	Protocol int               `json:"protocol"` // the version of that of package calls
 	Modules  map[string]string `json:"modules"`
 }

@@ -18,6 +18,7 @@ import weft
 from weft import _weights
 from weft._module import _of_edges
 from weft._predicted import table_of
+from weft._reached import until
 
 
 def train(data, **settings):
@@ -502,3 +503,24 @@ def test_metrics_of_the_command(graph):
     run = train(graph, out="run", eval_every=2)
     assert np.isnan(run.history["val"]).tolist() == [True, False, True, False, False]
     assert run.evaluate() == json.loads(command("evaluate", "run", "--json"))
+
+
+def test_until_a_layer():
+    """A program ends at the last rows of vertices of a layer of that name, and not of one whose name begins so."""
+    operations = [
+        {"op": "features", "shape": [2]},
+        {"op": "linear", "in": [0], "path": "conv1"},
+        {"op": "relu", "in": [1], "path": "conv1.act"},
+        {"op": "row_mean", "in": [2], "path": "conv1.pool"},
+        {"op": "linear", "in": [2], "path": "conv10"},
+        {"op": "gather", "in": [4], "path": "conv10.message"},
+        {"op": "scatter", "in": [5], "path": "conv2"},
+    ]
+    program = {"version": 1, "operations": operations, "output": 6}
+    for of, last in (("conv1", 2), ("conv1.act", 2), ("conv10", 4), ("conv2", 6)):
+        assert until(program, of) == {"version": 1, "operations": operations[: last + 1], "output": last}
+    names = "conv1, conv1.act, conv1.pool, conv10, conv10.message, conv2"
+    for of in ("conv", "conv1.pool", "conv10.message", "conv3"):
+        with pytest.raises(weft.Refused) as said:
+            until(program, of)
+        assert str(said.value) == f"of={of!r}: the module has no such layer with rows of vertices: it has {names}"

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import signal
 import subprocess
+import sys
 import threading
 import time
 from pathlib import Path
@@ -14,7 +15,7 @@ from processes import python
 from test_train import train
 
 import weft
-from weft import _program
+from weft import _calls, _program
 
 
 @pytest.mark.parametrize("error", [KeyboardInterrupt, ZeroDivisionError])
@@ -245,3 +246,21 @@ def alive(pid):
         return Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()[0] != "Z"
     except (OSError, IndexError):
         return False
+
+
+@pytest.mark.parametrize(
+    ("launched", "failed", "asked"), [(True, False, ["leave"]), (True, True, []), (False, False, []), (False, True, [])]
+)
+def test_leave(monkeypatch, launched, failed, asked):
+    """One of several processes takes leave of the others where Python ends without an error, and nobody else does."""
+    monkeypatch.setattr(_program, "launched", lambda: launched)
+    if failed:
+        monkeypatch.setattr(sys, "last_value", ValueError(), raising=False)
+    else:
+        monkeypatch.delattr(sys, "last_value", raising=False)
+    program, found = _calls.Program(), []
+    monkeypatch.setattr(program, "_ask", lambda ask: found.append(ask) or {})
+    program.leave()
+    assert found == asked and program.process.returncode == 0 and program.ended == "Python ends"
+    program.leave()
+    assert found == asked

@@ -173,7 +173,11 @@ func TestInputs(t *testing.T) {
 		opened: &divided{
 			Session: &session.Session{Job: &train.Job{Graph: &graph.Graph{Relations: relations}}},
 		},
-		lacking: []train.Lacking{{Of: "edges", Type: 1, Features: 3}},
+		// Columns of vertices, or of another relation, are not those of a relation. It keeps its own beside weights.
+		lacking: []train.Lacking{
+			{Of: "edges", Type: 0, Weights: true}, {Of: "edges", Type: 1, Features: 3},
+			{Of: train.OfVertices, Type: 0, Features: 1}, {Of: train.OfVertices, Type: 1, Features: 2},
+		},
 	}
 	inputs := func(in ...input) ([]worker.Given, []worker.Edges, error) {
 		return s.inputsOf(m).read(in)
