@@ -85,7 +85,7 @@ func (t *tableFile) choose(all []table.Column) (order []int, err error) {
 		}
 		if c.Kind == table.Nested {
 			t.unread = append(t.unread, columns.LeftOut{Name: c.Name, Why: "its Parquet type is not " +
-				"read, as of lists, structures, bytes and nulls"})
+				"read, as of lists, structures and bytes"})
 			continue
 		}
 		t.header = append(t.header, c.Name)

@@ -208,16 +208,69 @@ func TestPyArrow(t *testing.T) {
 		day + .5, day + .5, -.5, 0,
 		-.5, 1, 3, 3, 2, 0, .5, 1, 0, 0, 1, 1, 0, 1, 0, day, day + .5, day + .5, .375, 1,
 	}, g.Types[0].Features.Dense)
-	const why = "its Parquet type is not read, as of lists, structures, bytes and nulls"
+	const why = "its Parquet type is not read, as of lists, structures and bytes"
 	assert.Equal(t, []columns.LeftOut{
 		{Name: "half", Why: why},
-		{Name: "nulls", Why: why},
 		{Name: "list", Why: why},
 		{Name: "struct", Why: why},
 		{Name: "bytes", Why: "its text is not UTF-8"},
+		{Name: "nulls", Why: "it has no value"},
 	}, g.Types[0].Table.LeftOut)
+	for setting, want := range map[string]string{
+		"label": "column nulls: no row has a label", "weights": `row 1: column nulls: "" is no finite number`,
+		"edge label": "column nulls: no row has a label", "source": "row 1: source: the id is empty",
+	} {
+		list := filepath.Join(folder, "pyarrow.parquet")
+		o := Options{
+			Edges: []string{list}, Vertices: []string{list},
+			Source: []string{"id"}, Target: []string{"large"},
+		}
+		switch setting {
+		case "label":
+			o.Label = "nulls"
+		case "weights":
+			o.EdgeWeights = "nulls"
+		case "edge label":
+			o.EdgeLabel = "nulls"
+		default:
+			o.Source = []string{"nulls"}
+		}
+		s, err := Open(o)
+		if err == nil {
+			_, err = s.Read()
+		}
+		assert.Refused(t, err, want, setting)
+	}
 	g = read(t, Options{Edges: []string{"e.csv"}, Vertices: []string{filepath.Join(folder, "int96.parquet")}})
 	assert.Equal(t, []float32{day + .5, day + .5, day + .5}, g.Types[0].Features.Dense)
+}
+
+// TestNulls: a part file whose columns have no value, and so Arrow's type of nothing, has gaps where others
+// have numbers and text.
+func TestNulls(t *testing.T) {
+	type row struct {
+		ID   string  `parquet:"id"`
+		X    float64 `parquet:"x"`
+		City string  `parquet:"city"`
+	}
+	nulls, err := os.ReadFile("testdata/nulls.parquet")
+	require.NoError(t, err)
+	whole := tableOf(t, []row{{"a", 1, "Rome"}, {"b", 3, "Oslo"}})
+	for name, parts := range map[string][2]string{
+		"first": {string(nulls), whole}, "last": {whole, string(nulls)},
+	} {
+		files(t, map[string]string{
+			"v/0.parquet": parts[0], "v/1.parquet": parts[1], "e.csv": "source,target\na,b\n",
+		})
+		g := read(t, Options{Edges: []string{"e.csv"}, Vertices: []string{"v"}})
+		some := map[string][]float32{}
+		for v, id := range g.Types[0].Names {
+			some[id] = g.Types[0].Features.Dense[5*v : 5*v+5]
+		}
+		assert.Equal(t, map[string][]float32{ // x, its mark, Oslo, Rome, their mark
+			"a": {1, 0, 0, 1, 0}, "b": {3, 0, 1, 0, 0}, "d": {2, 1, 0, 0, 1}, "e": {2, 1, 0, 0, 1},
+		}, some, name)
+	}
 }
 
 // TestWideTable: the work grows with the number of columns, and not with its square, which would be 10¹⁰

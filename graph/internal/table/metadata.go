@@ -2,7 +2,6 @@ package table
 
 import (
 	"encoding/binary"
-	"errors"
 	"math"
 )
 
@@ -15,7 +14,7 @@ type metadata struct {
 	at   int
 }
 
-var errMetadata = errors.New("its Parquet metadata is damaged")
+var errMetadata = errDamaged("its Parquet metadata is damaged")
 
 // maxNesting bounds structures within structures. Parquet's own nest about six deep.
 const maxNesting = 32

@@ -33,7 +33,7 @@ const (
 )
 
 var (
-	errPage = errors.New("a page is damaged")
+	errPage = errDamaged("a page is damaged")
 	errLong = fmt.Errorf("a text of more than %d bytes: shorten it, or leave the column out of the file",
 		longest)
 )
@@ -49,7 +49,7 @@ func checkPages(f io.ReaderAt, size int64, column *format.ColumnMetaData, option
 	}
 	if at < 0 || column.TotalCompressedSize < 0 || column.TotalCompressedSize > size ||
 		at > size-column.TotalCompressedSize {
-		return 0, fmt.Errorf("its data lies outside the file")
+		return 0, errDamaged("its data lies outside the file")
 	}
 	end := at + column.TotalCompressedSize
 	header := make([]byte, min(end-at, maxPageHeader))
@@ -124,10 +124,7 @@ func readPageHeader(data []byte) (*format.PageHeader, int, error) {
 	}
 	r := new(thrift.CompactProtocol).NewReaderFromBytes(data[:m.at])
 	header := new(format.PageHeader)
-	if err := thrift.NewDecoder(r).Decode(header); err != nil {
-		return nil, 0, err
-	}
-	if r.BytesRead() != m.at {
+	if err := thrift.NewDecoder(r).Decode(header); err != nil || r.BytesRead() != m.at {
 		return nil, 0, errMetadata
 	}
 	return header, m.at, nil
@@ -272,11 +269,15 @@ func expand(codec format.CompressionCodec, body []byte, size int) ([]byte, error
 		if n, err := snappy.DecodedLen(body); err != nil || n != size {
 			return nil, errPage
 		}
-		return snappy.Decode(nil, body)
+		data, err := snappy.Decode(nil, body)
+		if err != nil {
+			return nil, errPage
+		}
+		return data, nil
 	case format.Gzip:
 		z, err := gzip.NewReader(bytes.NewReader(body))
 		if err != nil {
-			return nil, err
+			return nil, errPage
 		}
 		r = z
 	case format.Zstd:
@@ -290,14 +291,11 @@ func expand(codec format.CompressionCodec, body []byte, size int) ([]byte, error
 		return nil, fmt.Errorf("compression %v is not read: write it with snappy, gzip, zstd or none", codec)
 	}
 	data := make([]byte, size)
-	_, err := io.ReadFull(r, data)
-	if err == nil {
-		if _, more := io.ReadFull(r, make([]byte, 1)); errors.Is(more, io.EOF) {
-			return data, nil
-		}
-	}
-	if err == nil || errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) {
+	if _, err := io.ReadFull(r, data); err != nil {
 		return nil, errPage
 	}
-	return nil, err
+	if _, more := io.ReadFull(r, make([]byte, 1)); !errors.Is(more, io.EOF) {
+		return nil, errPage
+	}
+	return data, nil
 }

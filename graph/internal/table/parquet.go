@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 
 	"github.com/parquet-go/parquet-go"
 	"github.com/parquet-go/parquet-go/format"
@@ -27,8 +28,8 @@ func (t *Table) eachParquet(f io.ReaderAt, size int64, tell func(read int64), ch
 ) (err error) {
 	// The library panics on some damaged files.
 	defer func() {
-		if p := recover(); p != nil {
-			err = damaged(t.Path, p)
+		if recover() != nil {
+			err = errPanics(t.Path)
 		}
 	}()
 	refuse := func(err error) error { return refusal.In(t.Path, err) }
@@ -37,7 +38,7 @@ func (t *Table) eachParquet(f io.ReaderAt, size int64, tell func(read int64), ch
 	}
 	file, err := parquet.OpenFile(f, size, parquet.SkipPageIndex(true), parquet.SkipBloomFilters(true))
 	if err != nil {
-		return refuse(err)
+		return refuse(orDamaged(err, errMetadata))
 	}
 	all := file.Root().Columns()
 	columns := make([]Column, len(all))
@@ -87,9 +88,24 @@ func (t *Table) eachParquet(f io.ReaderAt, size int64, tell func(read int64), ch
 	}
 }
 
-// damaged is the refusal of a file on which the library panics.
-func damaged(path string, panics any) error {
-	return refusal.Damaged("%s: a damaged Parquet file: %.200v", path, panics)
+// errPanics is the refusal of a file on which the library panics.
+func errPanics(path string) error {
+	return refusal.In(path, errDamaged("is a damaged Parquet file"))
+}
+
+// errDamaged refuses a file that is not as it was written.
+func errDamaged(what string) error {
+	return refusal.Damaged("%s: restore the file, or write it again", what)
+}
+
+// orDamaged is an error of the library if the file cannot be read, or has a text that is too long. Otherwise
+// it is damage, which is said in weft's words.
+func orDamaged(err, damage error) error {
+	path := (*fs.PathError)(nil)
+	if errors.As(err, &path) || errors.Is(err, errLong) || refusal.IsDamaged(err) {
+		return err
+	}
+	return damage
 }
 
 // groups decodes the rows of a Parquet file, one row group after another.
@@ -113,8 +129,8 @@ type groups struct {
 func (g *groups) fill(b *batch) (_ *batch, err error) {
 	// The library panics on some damaged files.
 	defer func() {
-		if p := recover(); p != nil {
-			err = damaged(g.Path, p)
+		if recover() != nil {
+			err = errPanics(g.Path)
 		}
 	}()
 	for g.left == 0 {
@@ -133,7 +149,7 @@ func (g *groups) fill(b *batch) (_ *batch, err error) {
 	for k, c := range g.readers {
 		if read, err := c.fill(&b.columns[k], b.rows); err != nil {
 			at := Position{path: g.Path, parquet: true, At: g.before - g.left + int64(read) + 1}
-			return b, at.Errorf("column %q: %w", g.row.columns[k].Name, err)
+			return b, at.Errorf("column %q: %w", g.row.columns[k].Name, orDamaged(err, errPage))
 		}
 	}
 	g.left -= int64(b.rows)
@@ -144,7 +160,7 @@ func (g *groups) fill(b *batch) (_ *batch, err error) {
 func (g *groups) open(of parquet.RowGroup) error {
 	rows := of.NumRows()
 	if rows < 0 || g.before > g.most-rows {
-		return refusal.Errorf("%s: claims more rows than a file of %d bytes can hold", g.Path, g.size)
+		return refusal.In(g.Path, errDamaged(fmt.Sprintf("claims more rows than a file of %d bytes can hold", g.size)))
 	}
 	chunks, need := of.ColumnChunks(), int64(0)
 	for _, column := range g.order {
@@ -154,6 +170,10 @@ func (g *groups) open(of parquet.RowGroup) error {
 			continue
 		}
 		c := g.columns[column]
+		if isNull(c) {
+			g.readers = append(g.readers, &columnReader{always: parquet.NullValue()})
+			continue
+		}
 		meta := &g.file.Metadata().RowGroups[g.group].Columns[c.Index()].MetaData
 		more, err := checkPages(g.at, g.size, meta, c.Optional(), g.before, rows)
 		if err == nil {
@@ -180,8 +200,11 @@ func (g *groups) close() {
 
 // kindOf is the kind of a column of Parquet.
 func kindOf(c *parquet.Column) Kind {
-	if !c.Leaf() || c.Repeated() {
+	switch {
+	case !c.Leaf() || c.Repeated():
 		return Nested
+	case isNull(c):
+		return Words
 	}
 	switch c.Type().Kind() {
 	case parquet.FixedLenByteArray:
@@ -201,11 +224,21 @@ func kindOf(c *parquet.Column) Kind {
 	return Nested
 }
 
+// isNull reports whether a column has no value by its type, as Arrow writes a column without one.
+func isNull(c *parquet.Column) bool {
+	logical := c.Type().LogicalType()
+	if logical == nil {
+		return false
+	}
+	_, is := logical.Value.(*format.NullType)
+	return is
+}
+
 // checkFooter looks at the file's metadata before the library does.
 func checkFooter(f io.ReaderAt, size int64) error {
 	const magic, tail = 4, 8 // at the start; at the end the length of the footer and the magic again
 	if size < magic+tail {
-		return fmt.Errorf("is too short for a Parquet file")
+		return errDamaged("is too short for a Parquet file")
 	}
 	var end [tail]byte
 	if _, err := f.ReadAt(end[:], size-tail); err != nil {
@@ -213,7 +246,7 @@ func checkFooter(f io.ReaderAt, size int64) error {
 	}
 	length := int64(binary.LittleEndian.Uint32(end[:]))
 	if string(end[4:]) != "PAR1" || length > size-magic-tail {
-		return refusal.Damaged("is a Parquet file that is cut short, or encrypted")
+		return errDamaged("is a Parquet file that is cut short, or encrypted")
 	}
 	const growth = 512 // an empty structure has one byte in the file
 	if err := memory.Need(growth * length); err != nil {
@@ -255,7 +288,7 @@ type columnBatch struct {
 
 // columnReader reads the values of one column of a row group.
 type columnReader struct {
-	pages  parquet.Pages // nil: all values are equal, as a folder gives them
+	pages  parquet.Pages // nil: all values are equal, as a folder gives them, or a type without values
 	always parquet.Value // that value
 	page   parquet.Page
 	reader parquet.ValueReader
@@ -278,7 +311,7 @@ func (c *columnReader) fill(b *columnBatch, n int) (read int, err error) {
 		if c.reader == nil {
 			page, err := c.pages.ReadPage()
 			if errors.Is(err, io.EOF) {
-				return read, fmt.Errorf("it has fewer values than the table has rows")
+				return read, errDamaged("it has fewer values than the table has rows")
 			}
 			if err != nil {
 				return read, err

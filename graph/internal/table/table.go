@@ -84,7 +84,7 @@ func (t *Table) EachOf(file *os.File, choose Choose, do func(*Row) error) error 
 	case kind != foreign.Unknown && !kind.Compressed():
 		return kind.Refuse(t.Path, t.Line+", as CSV or Parquet")
 	case strings.HasSuffix(strings.ToLower(t.Path), ".parquet"):
-		return refusal.Errorf("%s: does not start as a Parquet file does", t.Path)
+		return refusal.In(t.Path, errDamaged("does not start as a Parquet file does"))
 	default:
 		ahead := info.Mode().IsRegular()
 		return t.eachLine(text, kind, ahead, r.read.Load, tell, choose, do)

@@ -1,4 +1,4 @@
-"""Writes pyarrow.parquet, a column of each type of PyArrow, and int96.parquet, which TestPyArrow reads."""
+"""Writes pyarrow.parquet, a column of each type of PyArrow, int96.parquet and nulls.parquet, which TestPyArrow reads."""
 
 import datetime as dt
 from decimal import Decimal
@@ -34,3 +34,4 @@ pq.write_table(
     "int96.parquet",
     use_deprecated_int96_timestamps=True,
 )
+pq.write_table(pa.table({"id": ["d", "e"], "x": pa.nulls(2), "city": pa.nulls(2)}), "nulls.parquet")
