@@ -49,6 +49,43 @@ func passesOfJob(t *testing.T, j *Job, parallel string) (p *Passes, values nn.St
 	return p, values
 }
 
+// TestPassesOfKeptEdges: a pass with some of the edges, and the graph's own weights and features of them, is
+// that on a graph of these edges, self loops among them.
+func TestPassesOfKeptEdges(t *testing.T) {
+	g := tangle(t, 60, 40)
+	r := &g.Relations[0]
+	only := worker.Edges{Relation: r, Kept: make([]float32, len(r.Sources))}
+	some, from := graph.Edges{FeatureColumns: 3}, r.Edges()
+	loops := map[bool]bool{} // by whether one is kept
+	for k := range only.Kept {
+		loop := from.Source[k] == from.Target[k]
+		kept := k%2 > 0 || !loop && k%4 > 0
+		loops[kept] = loops[kept] || loop
+		if !kept {
+			continue
+		}
+		only.Kept[k] = 1
+		some.Source, some.Target = append(some.Source, from.Source[k]), append(some.Target, from.Target[k])
+		some.Weights = append(some.Weights, from.Weights[k])
+		some.Features = append(some.Features, from.Features[3*k:3*k+3]...)
+	}
+	assert.Equal(t, map[bool]bool{false: true, true: true}, loops, "loops are left out, and kept")
+	less := *g
+	less.Relations = slices.Clone(g.Relations)
+	var err error
+	less.Relations[0], err = graph.NewRelation(60, some)
+	require.NoError(t, err)
+	p, values := passesOfEdges(t, &less, "graph=1")
+	want := (&call{Passes: p, values: values}).forward(t, nil, worker.Forward{}).output
+	for _, parallel := range []string{"graph=1", "graph=3"} {
+		p, values := passesOfEdges(t, g, parallel)
+		got := (&call{Passes: p, values: values}).forward(t, nil, worker.Forward{Edges: []worker.Edges{only}}).output
+		for k, x := range got {
+			assert.Near(t, float64(want[k]), float64(x), 1e-5, parallel)
+		}
+	}
+}
+
 // TestPassesOfEdges: a pass with some of the edges, and other weights and features of them, is that on a
 // graph of these edges; gradients are those of differences, 0 for edges that the pass does not have, and the
 // same on every mesh; no pass leaves memory behind.
