@@ -67,7 +67,7 @@ func largeEdges(w *worker.Worker, share *partition.Share) *EdgeSize {
 	relations := share.Edges.Relations
 	for i := range relations {
 		in := &relations[i].In
-		if relations[i].Silent || in.EdgeColumns == 0 || len(in.EdgeFeatures) == 0 {
+		if in.EdgeColumns == 0 || len(in.EdgeFeatures) == 0 {
 			continue
 		}
 		squares := make([]float64, in.EdgeColumns)
