@@ -42,6 +42,16 @@ def test_data(arrays):
     ):
         with pytest.raises(weft.Refused, match=f"^{why}"):
             _convert.fields(Data(edge_index=arrays["edge_index"], num_nodes=60, **listed))
+    for odd, why in (
+        ({"num_nodes": [60, 1]}, r"num_nodes: is of int64 \(2,\): give the number of vertices"),
+        ({"num_nodes": "a"}, r"num_nodes: is of <U1 \(\): give the number of vertices"),
+        ({"edge_label": [1], "edge_label_index": 3}, r"edge_label_index: is of int64 \(\): give 2 × N numbers of vertices"),
+        ({"edge_label": [1], "edge_label_index": [1, 2]}, r"edge_label_index: is of int64 \(2,\)"),
+        ({"edge_label": [1], "edge_label_index": [["a"], ["b"]]}, r"edge_label_index: is of <U1 \(2, 1\)"),
+    ):
+        with pytest.raises(weft.Refused, match=f"^{why}"):
+            _convert.fields(Data(edge_index=arrays["edge_index"], **odd))
+    assert _convert.fields(Data(edge_index=arrays["edge_index"], x=arrays["x"], batch=0))["batch"] == 0  # the import refuses it
     by_type = _convert.fields(
         Data(
             edge_index=np.array([[0, 1, 2], [2, 1, 0]]),

@@ -46,6 +46,8 @@ def dense(tensor: Any, name: str) -> Any:
         raise Refused(f"{name}: a tensor on the device meta has no values; give one with values")
     if str(tensor.layout) != "torch.strided":
         raise Refused(f"{name}: a tensor of the layout {tensor.layout} is not read here; give tensor.to_dense()")
+    if tensor.is_quantized:
+        raise Refused(f"{name}: a tensor of {tensor.dtype} is quantized; give tensor.dequantize()")
     return tensor.detach().cpu().resolve_conj().resolve_neg()
 
 

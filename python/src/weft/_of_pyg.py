@@ -226,7 +226,7 @@ def _vertices(store: dict[str, Any], name: str) -> dict[str, Any]:
     """Takes what vertices have out of a store."""
     made = {key: store.pop(key) for key in VERTEX if key in store}
     store.pop("ptr", None)  # says what batch says
-    vertices = len(made["batch"]) if "batch" in made else None
+    vertices = array(made["batch"], "batch").size if "batch" in made else None
     if "y" in made:
         labels = array(made["y"], "y")
         rows = _count({key: value for key, value in made.items() if key != "y"}) or 0
@@ -244,7 +244,10 @@ def _vertices(store: dict[str, Any], name: str) -> dict[str, Any]:
 def _count(made: dict[str, Any]) -> int | None:
     for key in ("num_nodes", "y", "x", "batch"):
         if key in made:
-            return int(made[key]) if key == "num_nodes" else int(made[key].shape[0])
+            found = array(made[key], key)
+            if key == "num_nodes" and (found.size != 1 or found.dtype.kind not in "iu"):
+                raise Refused(f"num_nodes: is of {found.dtype} {found.shape}: give the number of vertices")
+            return int(found.reshape(-1)[0]) if key == "num_nodes" else len(np.atleast_1d(found))
     return None
 
 
@@ -300,7 +303,7 @@ def _take_labels(store: dict[str, Any], made: dict[str, Any], given: Collection[
     """Takes labels of edges, and the masks of these, out of a store."""
     edges = np.atleast_2d(made["edge_index"])
     label = next((store.pop(key) for key in EDGE_LABELS if key in store), None)
-    at = None if "edge_label_index" not in store else _places(array(store["edge_label_index"], "edge_label_index"), edges)
+    at = None if "edge_label_index" not in store else _places(_pairs(store["edge_label_index"]), edges)
 
     def of_edges(rows: Any, name: str, none: Any) -> Array:
         of = array(rows, name)
@@ -323,6 +326,14 @@ def _take_labels(store: dict[str, Any], made: dict[str, Any], given: Collection[
             name = next((name for name in ("edge_" + key, key) if name in store), None)
             if name is not None:
                 made["edge_" + key] = of_edges(store.pop(name), name, False)
+
+
+def _pairs(value: Any) -> Array:
+    """The ends of the edges that edge_label_index names."""
+    made = array(value, "edge_label_index")
+    if made.ndim != 2 or len(made) != 2 or made.dtype.kind not in "iu":
+        raise Refused(f"edge_label_index: is of {made.dtype} {made.shape}: give 2 × N numbers of vertices, as edge_index")
+    return made
 
 
 def _places(some: Array, edges: Array) -> Array | None:

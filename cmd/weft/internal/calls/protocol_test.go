@@ -173,7 +173,7 @@ func TestInputs(t *testing.T) {
 		opened: &divided{
 			Session: &session.Session{Job: &train.Job{Graph: &graph.Graph{Relations: relations}}},
 		},
-		// Columns of vertices, or of another relation, are not those of a relation. It keeps its own beside weights.
+		// A relation has neither the columns of vertices nor those of another, and keeps its own beside weights.
 		lacking: []train.Lacking{
 			{Of: "edges", Type: 0, Weights: true}, {Of: "edges", Type: 1, Features: 3},
 			{Of: train.OfVertices, Type: 0, Features: 1}, {Of: train.OfVertices, Type: 1, Features: 2},
