@@ -442,7 +442,7 @@ def test_objects():
 
 
 def test_tensors():
-    tensor = type("Tensor", (), {"__module__": "torch", "dtype": "torch.float32", "layout": "torch.strided", "is_meta": False})
+    tensor = type("Tensor", (), {"__module__": "torch", "dtype": "torch.float32", "layout": "torch.strided", "is_meta": False, "is_quantized": False})
     tensor.detach = tensor.cpu = tensor.resolve_conj = tensor.resolve_neg = lambda self: self
     tensor.numpy = lambda self: np.array([1.5])
     assert _arrays.array(tensor(), "x").tolist() == [1.5]
@@ -451,3 +451,6 @@ def test_tensors():
         lambda self: types.SimpleNamespace(numpy=lambda: np.array([2.5])),
     )
     assert _arrays.array(tensor(), "x").tolist() == [2.5]
+    tensor.is_quantized = True
+    with pytest.raises(weft.Refused, match=r"^x: a tensor of torch.bfloat16 is quantized; give tensor.dequantize\(\)$"):
+        _arrays.array(tensor(), "x")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import datetime
 import logging
 import os
@@ -52,7 +53,7 @@ def test_warnings(graph, caplog):
 
 
 def test_values(tmp_path):
-    scratch = type("Scratch", (), {"path": tmp_path})
+    scratch = type("Scratch", (), {"path": tmp_path, "writing": lambda _: contextlib.nullcontext()})
 
     def value(name, of):
         return _program.text_of(_arguments.value_of(name, of, scratch))
