@@ -105,7 +105,7 @@ func TestIdentityBlock(t *testing.T) {
 func TestPatienceBelowEvalEvery(t *testing.T) {
 	o := given(networks()["gcn"], "epochs 9, eval-every 5, patience 2")
 	r, err := (&Job{Graph: tangled(t), Options: o}).Run(context.Background())
-	if err != nil || r.Epochs != 2 || r.BestEpoch != 2 {
+	if err != nil || r.Epochs != 2 || r.BestEpoch != 2 || r.Ended != EndedPatience {
 		t.Fatalf("%+v, %v", r, err)
 	}
 }

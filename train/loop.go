@@ -19,6 +19,7 @@ type state struct {
 	told     func(Epoch) // called with each epoch that is done; nil: nobody is told
 	done     int         // how many epochs of the curve told has had
 	reads    bool        // worker.Worker.Reads
+	epochs   int         // how many epochs the run has, unless it ends before
 	stopped  Ended       // why the run stops after this epoch; "": it goes on
 	diverged *Diverged
 
@@ -29,7 +30,7 @@ type state struct {
 }
 
 func newState(o *setting.Options, started time.Time, name string) *state {
-	s := &state{progress: progress{best: best{
+	s := &state{epochs: o.Epochs, progress: progress{best: best{
 		byLoss: o.Select == setting.SelectLoss, smaller: metric.SmallerIsBetter(name),
 		patience: o.Patience,
 	}}}
@@ -221,7 +222,7 @@ func (s *state) ended() Ended {
 	switch {
 	case s.diverged != nil:
 		return EndedDiverged
-	case s.stopped == "" && s.best.exhausted(s.epoch):
+	case s.stopped == "" && (s.epoch < s.epochs || s.best.exhausted(s.epoch)):
 		return EndedPatience
 	case s.stopped == "":
 		return EndedEpochs
