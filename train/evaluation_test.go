@@ -222,6 +222,7 @@ func TestPassesOfTheirOwn(t *testing.T) {
 		"model gatv2, transform-dropout .1", "drop-edge .1", "label-input .1", "norm batch",
 		"parallel graph=2, wire bf16", "parallel graph=2, wire int8", "parallel graph=2, wire-schedule varco",
 		"model gcnii, layers 4, parallel pipeline=2, chunks 2, chunk-order fixed",
+		"hidden 9, layers 2, parallel tensor=2,pipeline=2, chunks 1", // 13 columns of features: above 9, below 18
 	} {
 		o := given(Defaults(), "dropout 0, epochs 3, model gcn, "+words)
 		own, ownCurve, ownCalls := evaluated(t, Job{Graph: g, Options: o}, 1)

@@ -122,6 +122,11 @@ var machineSettings = []Setting{
 		Name: "aggregation-order", some: true, Choices: order.Names, Meaning: "whether a layer " +
 			"transforms or aggregates first where both give the same; auto: the cheaper. Sparse features " +
 			"are always transformed first",
+		// In a pipeline slices aggregate the features in each pass, and in training a backward pass may make the
+		// other order the cheaper one.
+		ownPass: func(r *Resolved) bool {
+			return r.AggregationOrder == order.Auto && r.Mesh.Stages > 1 && r.Mesh.Slices > 1
+		},
 		check: func(s Setting, r *Resolved) error {
 			if r.AggregationOrder != order.Auto && r.Mesh.Stages > 1 && inChunks(r) {
 				return s.refuseOnMesh(r, "the order is given, as history holds what a layer aggregates; leave "+

@@ -19,6 +19,11 @@ func ofDecoder(s Setting, r *Resolved) error {
 	return nil
 }
 
+// decodesInLayers reports whether an MLP of several layers scores edges.
+func decodesInLayers(text func(setting string) string) bool {
+	return text("task") == task.Edge && text("decoder-layers") != "1"
+}
+
 var modelSettings = []Setting{
 	{Name: "task", Choices: task.Names(), Meaning: "what to learn: classes or values of vertices, for link " +
 		"prediction which vertices an edge joins, or classes or values of edges (edge-label)"},
@@ -47,8 +52,14 @@ var modelSettings = []Setting{
 		WeightedModels() + "; edge features in " + modelsWith(usesFeatures) + ")"},
 	programSetting,
 	{Name: "layers", byDefault: "2", some: true, limits: between(1, 1000), Meaning: "number of layers"},
-	{Name: "hidden", byDefault: "64", some: true, limits: between(1, 1<<20), Meaning: "width of the hidden layers, the " +
-		"total over heads"},
+	{
+		Name: "hidden", byDefault: "64", some: true, limits: between(1, 1<<20), Meaning: "width of the hidden layers, the " +
+			"total over heads",
+		// It is the width of what the model computes, and of the decoder, that have none of their own.
+		behind: behind{[]string{task.Link, task.Edge}, func(text func(string) string) bool {
+			return text("out-features") == "0" || decodesInLayers(text) && text("decoder-hidden") == "0"
+		}},
+	},
 	{
 		Name: "heads", byDefault: "1", some: true, limits: between(1, 1<<10), Meaning: "attention heads of the hidden " +
 			"layers",
@@ -63,7 +74,8 @@ var modelSettings = []Setting{
 	{Name: "output-heads", byDefault: "1", some: true, limits: between(1, 1<<10), Meaning: "attention " +
 		"heads of the last layer, averaged; PyG's GAT has as many there as in the others"},
 	{
-		Name: "dropout", byDefault: "0.5", some: true, decoder: true, limits: fraction, Meaning: "dropout between layers",
+		Name: "dropout", byDefault: "0.5", some: true, limits: fraction, Meaning: "dropout between layers",
+		behind: behind{[]string{task.Edge}, decodesInLayers},
 	},
 	{
 		Name: "input-dropout", some: true, limits: fraction, Meaning: "dropout on the input features",

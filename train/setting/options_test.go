@@ -236,6 +236,38 @@ func TestDropoutOfDecoder(t *testing.T) {
 	}
 }
 
+// TestHiddenBehindModels: the hidden width is that of outputs and of a decoder which have none of their own,
+// behind every model.
+func TestHiddenBehindModels(t *testing.T) {
+	for _, c := range []struct {
+		task                    string
+		out, decoderHidden      int
+		decoderLayers, accepted int
+	}{
+		{"link", 0, 0, 2, 1}, {"link", 5, 0, 2, 0}, {"edge", 0, 7, 2, 1}, {"edge", 5, 0, 2, 1}, {"edge", 5, 7, 2, 0},
+		{"edge", 5, 0, 1, 0}, {"vertex", 0, 0, 2, 0},
+	} {
+		o := Defaults()
+		o.Model, o.Task, o.Hidden, o.OutFeatures = "sgc", c.task, 8, c.out
+		o.DecoderHidden, o.DecoderLayers = c.decoderHidden, c.decoderLayers
+		run := map[string]string{}
+		for _, s := range All() {
+			run[s.Name] = s.Text(&o)
+		}
+		assert.Equal(t, c.accepted == 1, UsedBy(run, "hidden"), fmt.Sprint(c))
+		r, err := o.Resolve("hidden")
+		if c.accepted == 0 {
+			assert.Refused(t, err, "--hidden 8: the model sgc does not use it; leave it out", fmt.Sprint(c))
+			continue
+		}
+		require.NoError(t, err)
+		text, err := r.YAML()
+		require.NoError(t, err)
+		assert.Equal(t, true, strings.Contains(string(text), "\nhidden: 8\n"), fmt.Sprint(c))
+		assert.Equal(t, 0, len(r.Unused()), fmt.Sprint(c))
+	}
+}
+
 // TestTF32: 3×TF32 is of float32 on cards; the CPU refuses it, and without cards the options have f32.
 func TestTF32(t *testing.T) {
 	o := Defaults()

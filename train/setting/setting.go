@@ -51,12 +51,13 @@ type Setting struct {
 	byDefault string   // the text of the default; "": the first of Choices, or else the zero value
 	tasks     []string // the tasks for which the setting is; nil: any
 	// needs is another setting, and the values of it for which this one has an effect; zero: any.
-	needs   need
-	some    bool   // only some models use it, decoupled or not: gnn.ModelKind lists it
-	decoder bool   // the MLP of --task edge uses it, between its layers, behind any model
-	axis    string // the axis of the mesh for which the setting is; "": any mesh
-	beside  string // an axis of the mesh with which the setting has no effect; "": none
-	shared  bool   // the setting is for a mesh of more than one worker
+	needs need
+	some  bool // only some models use it, decoupled or not: gnn.ModelKind lists it
+	// behind says when what stands behind the model uses the setting, whatever the model; zero: never.
+	behind behind
+	axis   string // the axis of the mesh for which the setting is; "": any mesh
+	beside string // an axis of the mesh with which the setting has no effect; "": none
+	shared bool   // the setting is for a mesh of more than one worker
 	// keeps says that the setting may name a file, which a run keeps. A configuration names the file relative
 	// to its own folder. nil: it names none.
 	keeps *kept
@@ -85,6 +86,17 @@ type Setting struct {
 type need struct {
 	setting string
 	values  []string
+}
+
+// behind is a condition: one of these tasks, and what the texts of other settings say.
+type behind struct {
+	tasks []string
+	of    func(text func(setting string) string) bool
+}
+
+// uses reports whether the condition is met.
+func (b behind) uses(text func(setting string) string) bool {
+	return slices.Contains(b.tasks, text("task")) && b.of(text)
 }
 
 // missing is the flag, with one of the values, that o lacks; "": o meets the need.
@@ -199,7 +211,7 @@ func UsedBy(run map[string]string, name string) bool {
 	kind, known := gnn.KindOf(run["model"])
 	of, _ := settingNamed(name)
 	return !known && run["program"] == "" || kind.Uses(name) || name == "model" || !of.some ||
-		of.decoder && known && run["task"] == task.Edge && run["decoder-layers"] != "1"
+		known && of.behind.uses(func(name string) string { return run[name] })
 }
 
 // Models lists the models that use the setting, decoupled or not.
@@ -212,12 +224,15 @@ func (s Setting) Models() []string {
 
 // Applies reports whether the setting changes anything for the model that o describes.
 func (s Setting) Applies(o *Options) bool {
-	decoder := s.decoder && o.Task == task.Edge && o.Program.Path == "" && o.DecoderLayers > 1
-	return s.ofTask(o.Task) && (!s.some || o.Uses(s.Name) || decoder)
+	behind := o.Program.Path == "" && s.behind.uses(func(name string) string {
+		other, _ := settingNamed(name)
+		return other.Text(o)
+	})
+	return s.ofTask(o.Task) && (!s.some || o.Uses(s.Name) || behind)
 }
 
-// OfDecoder reports whether the MLP of --task edge uses the setting, behind any model.
-func (s Setting) OfDecoder() bool { return s.decoder }
+// Behind are the tasks with which the setting has a meaning behind every model: its width, or its decoder.
+func (s Setting) Behind() []string { return s.behind.tasks }
 
 // appliesTo reports whether the setting means anything on a mesh.
 func (s Setting) appliesTo(m mesh.Mesh) bool {

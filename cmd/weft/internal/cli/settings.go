@@ -15,7 +15,6 @@ import (
 	"weft/internal/regular"
 	"weft/train"
 	"weft/train/setting"
-	"weft/train/task"
 )
 
 // headings are the titles of the groups of settings in help texts.
@@ -85,7 +84,7 @@ func onlyFor(one setting.Setting) string {
 		except := slices.IndexFunc(gnn.Names(),
 			func(name string) bool { return !slices.Contains(uses, name) })
 		return "; for all models but " + gnn.Names()[except] +
-			ui.When(one.OfDecoder(), ", and with --task "+task.Edge+" for all")
+			ui.When(one.Behind() != nil, ", and with --task "+strings.Join(one.Behind(), ", ")+" for all")
 	}
 	return "; for " + strings.Join(uses, ", ")
 }
