@@ -20,7 +20,7 @@ ARGS ?=
 # The version is stamped below; Go's own stamp fails where git does not trust the owner of the folder.
 export GOFLAGS := -buildvcs=false $(filter-out -buildvcs=%,$(GOFLAGS))
 
-.PHONY: help packages traced-files build install deb wheel container arm64 demo test test-python test-python-torch test-python-loggers test-python-traced test-python-versions site check race levels guard bench bench-peers picture bench-loop bench-loops-of-processes endings bench-sampling test-python-peers programs programs-on-card bench-axes bench-serve bench-import papers convolutions loops-of-processes kills-of-processes reproduce movielens lint fuzz mutants faults hosts slurm clean check-cuda test-device guard-device mutants-device device-kit check-device
+.PHONY: help packages traced-files build install deb wheel container arm64 demo test test-python test-python-torch test-python-loggers test-python-traced test-python-versions site check race levels guard bench bench-peers picture bench-loop bench-loops-of-processes endings bench-sampling test-python-peers programs programs-on-card bench-axes bench-serve bench-import papers convolutions loops-of-processes kills-of-processes reproduce movielens lint fuzz mutants faults random-runs hosts slurm clean check-cuda test-device guard-device mutants-device device-kit check-device
 .DEFAULT_GOAL := help
 
 help: ## list the targets
@@ -262,6 +262,9 @@ mutants: build bin/libcuda-on-cpu.so ## mistakes in lines of Go and Python that 
 
 faults: build ## signals, full disks, lost folders and readers, at random moments of runs under mpirun (4 minutes); ARGS="--trials 100 --only disk"; ARGS="--resume --trials 200" resumes them (10 minutes); ARGS="--append --trials 100" breaks off weft append (1 minute); ARGS="--damage --trials 234" damages their folders (4 minutes)
 	@python3 -B scripts/faults/faults.py $(ARGS)
+
+random-runs: build ## random settings of weft train on small graphs, each with its plan, evaluation, prediction and continuation (500 sets: 15 minutes); ARGS="--seed 17" is set 17 alone
+	@environment=$$(scripts/python-environment test) && nice -n 19 "$$environment/bin/python" -B scripts/randomruns/randomruns.py $(ARGS)
 
 hosts: build ## the demo over virtual hosts that send at a limited rate, beside one process; needs root; ARGS="--rate 1gbit --hosts 4 --axes graph"
 	@scripts/update-package-lists --if-missing
