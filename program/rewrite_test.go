@@ -155,6 +155,68 @@ var rewrites = []rewrite{
 	{"a factor of parameters", []string{
 		`"op": "mul", "in": [6, 4]`, `"op": "scatter", "in": [7], "reduce": "sum"`,
 	}, "aggregate sum, weighted; pointwise mul"},
+	{"a divisor of the target", []string{
+		`"op": "div", "in": [1, 2]`, `"op": "scatter", "in": [7], "reduce": "sum"`,
+	}, "aggregate sum; pointwise gt; aggregate sum; pointwise mul reciprocal where where"},
+	{"a divisor of parameters", []string{
+		`"op": "div", "in": [1, 4]`, `"op": "scatter", "in": [7], "reduce": "sum"`,
+	}, "pointwise div; aggregate sum"},
+	{"a divisor of parameters, of rows of edges", []string{
+		`"op": "mul", "in": [1, 6]`, `"op": "div", "in": [7, 4]`, `"op": "scatter", "in": [8], "reduce": "sum"`,
+	}, "pointwise reciprocal; aggregate sum, weighted; pointwise mul"},
+	{"weights that have a gradient", []string{
+		`"op": "edge_weight", "differentiable": true`, `"op": "reshape", "in": [7], "shape": [1]`,
+		`"op": "mul", "in": [8, 1]`, `"op": "scatter", "in": [9], "reduce": "sum"`,
+	}, "messages sum (pointwise mul)"},
+	{"a factor that is broadcast, in another shape", []string{
+		`"op": "parameter", "name": "c"`, `"op": "reshape", "in": [7], "shape": [2, 1]`,
+		`"op": "exp", "in": [6]`, `"op": "reshape", "in": [9], "shape": [1, 1]`, `"op": "mul", "in": [10, 8]`,
+		`"op": "reshape", "in": [1], "shape": [2, 2]`, `"op": "mul", "in": [12, 11]`,
+		`"op": "reshape", "in": [13], "shape": [4]`, `"op": "scatter", "in": [14], "reduce": "sum"`,
+	}, "messages sum (pointwise exp; pointwise mul; pointwise mul)"},
+	{"a sum of products of several rows for each edge", []string{
+		`"op": "sub", "in": [1, 2]`, `"op": "tanh", "in": [7]`, `"op": "reshape", "in": [8], "shape": [1, 4]`,
+		`"op": "linear", "in": [9, 3]`, `"op": "scatter", "in": [10], "reduce": "sum"`,
+		`"op": "reshape", "in": [11], "shape": [4]`,
+	}, "messages sum (pointwise sub tanh; linear)"},
+	{"a product with a sum of several rows for each edge", []string{
+		`"op": "reshape", "in": [1], "shape": [1, 4]`, `"op": "reshape", "in": [2], "shape": [1, 4]`,
+		`"op": "add", "in": [7, 8]`, `"op": "linear", "in": [9, 3]`, `"op": "scatter", "in": [10], "reduce": "max"`,
+		`"op": "reshape", "in": [11], "shape": [4]`,
+	}, "messages max (pointwise add; linear)"},
+	{"a product with rows of edges beside a parameter", []string{
+		`"op": "exp", "in": [6]`, `"op": "mul", "in": [7, 4]`, `"op": "cat", "in": [8, 1, 4]`,
+		`"op": "cat", "in": [3, 3, 3], "dim": 1`, `"op": "linear", "in": [9, 10]`,
+		`"op": "scatter", "in": [11], "reduce": "max"`,
+	}, "messages max (pointwise exp; pointwise mul; cat; cat; linear)"},
+	{"a divisor of the edge", []string{
+		`"op": "exp", "in": [6]`, `"op": "div", "in": [1, 7]`, `"op": "scatter", "in": [8], "reduce": "sum"`,
+	}, "messages sum (pointwise exp; pointwise div)"},
+	{"a factor of the target that is infinite, where each has a loop", []string{
+		`"op": "reciprocal", "in": [0]`, `"op": "gather", "in": [7], "end": "target", "loops": "added"`,
+		`"op": "gather", "in": [0], "end": "source", "loops": "added"`, `"op": "mul", "in": [8, 9]`,
+		`"op": "scatter", "in": [10], "reduce": "sum"`,
+	}, "aggregate sum, loops added; pointwise mul reciprocal"},
+	{"a product with rows of edges and of the source, whose bias the source's has", []string{
+		`"op": "exp", "in": [6]`, `"op": "mul", "in": [7, 4]`, `"op": "add", "in": [8, 1]`,
+		`"op": "linear", "in": [9, 3, 4]`, `"op": "scatter", "in": [10], "reduce": "max"`,
+	}, "linear + bias; messages max (pointwise exp; pointwise mul; gather + linear)"},
+	{"a product with two rows of edges and one of the source", []string{
+		`"op": "exp", "in": [6]`, `"op": "mul", "in": [7, 4]`, `"op": "tanh", "in": [8]`,
+		`"op": "add", "in": [8, 9]`, `"op": "add", "in": [10, 1]`, `"op": "linear", "in": [11, 3]`,
+		`"op": "scatter", "in": [12], "reduce": "max"`,
+	}, "linear; messages max (pointwise exp; pointwise mul; pointwise add tanh; gather + linear)"},
+	{"a product with two rows of edges side by side", []string{
+		`"op": "exp", "in": [6]`, `"op": "mul", "in": [7, 4]`, `"op": "tanh", "in": [8]`,
+		`"op": "cat", "in": [8, 9]`, `"op": "cat", "in": [3, 3], "dim": 1`, `"op": "linear", "in": [10, 11]`,
+		`"op": "scatter", "in": [12], "reduce": "max"`,
+	}, "messages max (pointwise exp; pointwise mul; pointwise tanh; cat; cat; linear)"},
+	{"a product with a sum whose second term has one column", []string{
+		`"op": "add", "in": [1, 6]`, `"op": "linear", "in": [7, 3]`, `"op": "scatter", "in": [8], "reduce": "max"`,
+	}, "messages max (pointwise add; linear)"},
+	{"a product with a sum whose first term has one column", []string{
+		`"op": "add", "in": [6, 1]`, `"op": "linear", "in": [7, 3]`, `"op": "scatter", "in": [8], "reduce": "max"`,
+	}, "messages max (pointwise add; linear)"},
 	{"weights", []string{
 		`"op": "mul", "in": [6, 1]`, `"op": "scatter", "in": [7], "reduce": "mean"`,
 	}, "aggregate mean, weighted"},
