@@ -41,21 +41,15 @@ def planned(plan, run, flags):
 
 
 def evaluated(evaluation, run, flags):
-    """An evaluation has the metric of the summary, to the last digit. Sums of real numbers over rows are in another order on
-    meshes, and of edges: these have all digits but the last."""
-    sums = ("rmse", "mae", "r2", "mrr", "average-precision") if run["workers"] > 1 or "partitions" in flags or run["task"] == "edge" else ()
-
-    def differ(name, a, b):
-        return a != b and (name not in sums or a is None or b is None or not math.isclose(a, b, rel_tol=1e-13))
-
+    """An evaluation has the metric of the summary, to the last digit."""
     for part in ("train", "val", "test"):
         metric = run["metric"]
-        if part in evaluation and metric in evaluation[part] and differ(metric, evaluation[part][metric], run[part]):
+        if part in evaluation and metric in evaluation[part] and evaluation[part][metric] != run[part]:
             yield f"{part} {metric}: {run[part]} in the summary, {evaluation[part][metric]} of evaluate"
     if run["task"] == "link":
         for part in ("val", "test"):
             for name, value in run["links"].get(part, {}).items():
-                if differ(name, evaluation[part].get(name), value):
+                if evaluation[part].get(name) != value:
                     yield f"{part} {name}: {value} in the summary, {evaluation[part].get(name)} of evaluate"
 
 

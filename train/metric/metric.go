@@ -210,15 +210,18 @@ func averagePrecision(c *comm.Comm, n int, at func(i int) (score float64, positi
 			return 0, err
 		}
 	}
-	counts := []float64{0, float64(len(negative)), float64(len(positive))}
+	totals := []total{{}, {sum: float64(len(negative))}, {sum: float64(len(positive))}}
 	for i, right := range asHigh[1] {
-		counts[0] += right / (asHigh[0][i] + right)
+		totals[0].add(right / (asHigh[0][i] + right))
 	}
-	err := sum(c, counts)
-	if counts[1] == 0 {
-		return math.NaN(), err
+	sums, err := valuesOf(c, totals)
+	if err != nil {
+		return 0, err
 	}
-	return counts[0] / counts[2], err
+	if sums[1] == 0 {
+		return math.NaN(), nil
+	}
+	return sums[0] / sums[2], nil
 }
 
 // AreaUnder is the area under the receiver operating characteristic of the scored rows of all workers; this

@@ -71,13 +71,13 @@ func Ranked(names []string) []string {
 
 // OfRanks are the named means over the ranks of all workers, n in all. They are NaN if n is 0.
 func OfRanks(c *comm.Comm, ranks []float64, n int, names []string) ([]float64, error) {
-	means := make([]float64, len(names))
+	totals := make([]total, len(names))
 	for i, name := range names {
 		for _, rank := range ranks {
-			means[i] += ofRank[name](rank)
+			totals[i].add(ofRank[name](rank))
 		}
 	}
-	err := sum(c, means)
+	means, err := valuesOf(c, totals)
 	for i := range means {
 		means[i] /= float64(n)
 	}

@@ -78,42 +78,40 @@ func OfValues(predictions []float32, l *graph.Labels, vertices []int64,
 // sumsOf adds up the columns over all workers: first for the means, then around them.
 func sumsOf(predictions []float32, l *graph.Labels, vertices []int64, c *comm.Comm) ([]column, error) {
 	columns := make([]column, l.Columns)
-	each := func(f func(k *column, predicted, value float64)) {
+	each := func(f func(i int, predicted, value float64)) {
 		for _, v := range vertices {
 			for i := range columns {
 				at := int(v)*l.Columns + i
 				if value := float64(l.Values[at]); value == value { // not missing
-					f(&columns[i], float64(predictions[at]), value)
+					f(i, float64(predictions[at]), value)
 				}
 			}
 		}
 	}
-	each(func(k *column, predicted, value float64) {
-		k.n++
-		k.mean += value
-		k.squares += (predicted - value) * (predicted - value)
-		k.absolutes += math.Abs(predicted - value)
+	const n, mean, squares, absolutes, words = 0, 1, 2, 3, 4
+	totals := make([]total, words*len(columns))
+	each(func(i int, predicted, value float64) {
+		k := totals[words*i:]
+		k[n].add(1)
+		k[mean].add(value)
+		k[squares].add((predicted - value) * (predicted - value))
+		k[absolutes].add(math.Abs(predicted - value))
 	})
-	const words = 4
-	sums := make([]float64, words*len(columns))
-	for i, k := range columns {
-		copy(sums[words*i:], []float64{k.n, k.mean, k.squares, k.absolutes})
-	}
-	if err := sum(c, sums); err != nil {
+	sums, err := valuesOf(c, totals)
+	if err != nil {
 		return nil, err
 	}
 	for i := range columns {
-		s := sums[words*i:]
-		columns[i] = column{n: s[0], mean: s[1] / s[0], squares: s[2], absolutes: s[3]}
+		k := sums[words*i:]
+		columns[i] = column{n: k[n], mean: k[mean] / k[n], squares: k[squares], absolutes: k[absolutes]}
 	}
-	each(func(k *column, _, value float64) { k.spread += (value - k.mean) * (value - k.mean) })
-	spreads := make([]float64, len(columns))
-	for i, k := range columns {
-		spreads[i] = k.spread
-	}
-	err := sum(c, spreads)
-	for i := range columns {
-		columns[i].spread = spreads[i]
+	spreads := make([]total, len(columns))
+	each(func(i int, _, value float64) {
+		spreads[i].add((value - columns[i].mean) * (value - columns[i].mean))
+	})
+	sums, err = valuesOf(c, spreads)
+	for i, spread := range sums {
+		columns[i].spread = spread
 	}
 	return columns, err
 }
