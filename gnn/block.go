@@ -109,9 +109,9 @@ type BlockSpec struct {
 	EdgeFeatures bool
 	// Degrees says that the block reads Env.Degrees.
 	Degrees bool
-	// OwnPass names the settings, as in "dropout", by which a training pass of the block computes something else
-	// than an evaluation: it drops values at random, or takes the statistics of a batch. nil: both have the
-	// same bits.
+	// OwnPass names the settings, as in "dropout", by which a training pass of the block computes something
+	// else than an evaluation: it drops values at random, or takes the statistics of a batch. nil: both have
+	// the same bits.
 	OwnPass []string
 	// Relations names the relations that the block aggregates along, in a model for several types of vertices
 	// or edges. Blocks of other models name none.

@@ -181,7 +181,8 @@ func (s Spec) decoupled(kind ModelKind, features, classes int) []BlockSpec {
 // ownPass returns those of some settings for BlockSpec.OwnPass that the model uses and that are on.
 func (s *Spec) ownPass(settings ...string) []string {
 	on := map[string]bool{
-		"dropout": s.Dropout > 0, "input-dropout": s.InputDropout > 0, "attention-dropout": s.AttentionDropout > 0,
+		"dropout": s.Dropout > 0, "input-dropout": s.InputDropout > 0,
+		"attention-dropout": s.AttentionDropout > 0,
 		"transform-dropout": s.TransformDropout > 0, "norm": s.Norm == "batch",
 	}
 	return slices.DeleteFunc(settings, func(name string) bool { return !on[name] || !s.Uses(name) })

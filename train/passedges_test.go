@@ -79,7 +79,8 @@ func TestPassesOfKeptEdges(t *testing.T) {
 	want := (&call{Passes: p, values: values}).forward(t, nil, worker.Forward{}).output
 	for _, parallel := range []string{"graph=1", "graph=3"} {
 		p, values := passesOfEdges(t, g, parallel)
-		got := (&call{Passes: p, values: values}).forward(t, nil, worker.Forward{Edges: []worker.Edges{only}}).output
+		some := worker.Forward{Edges: []worker.Edges{only}}
+		got := (&call{Passes: p, values: values}).forward(t, nil, some).output
 		for k, x := range got {
 			assert.Near(t, float64(want[k]), float64(x), 1e-5, parallel)
 		}

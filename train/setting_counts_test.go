@@ -40,7 +40,9 @@ var elsewhere = map[string]struct{ other, why string }{
 }
 
 // inTrainingAlone are settings that do nothing in an evaluation. They are above 0 in others.
-var inTrainingAlone = []string{"dropout", "input-dropout", "transform-dropout", "attention-dropout", "drop-edge"}
+var inTrainingAlone = []string{
+	"dropout", "input-dropout", "transform-dropout", "attention-dropout", "drop-edge",
+}
 
 // TestEachSettingCounts: each setting of the model and of the training, with each of its choices, changes the
 // losses of every model that uses it, also decoupled, and of no other model. A combination that is refused

@@ -58,7 +58,8 @@ func begunOf(text []byte) (b begun) {
 }
 
 // Begin begins a call. err is why this rank refuses it. Begin fails on all ranks if any refuses its call,
-// calls otherwise than rank 0, or brings something else: with one error, a Common, about the lowest such rank.
+// calls otherwise than rank 0, or brings something else: with one error, a Common, about the lowest such
+// rank.
 func (r Ranks) Begin(c *Call, err error) error {
 	mine := begun{says: c.Says, error: []byte(pack(err))}
 	binary.LittleEndian.PutUint32(mine.sum[:], c.sum())

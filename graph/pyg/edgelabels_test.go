@@ -62,7 +62,8 @@ func TestEdgeLabels(t *testing.T) {
 	assert.Equal(t, `left out: "edge_label", "edge_label_index"`, g.Notes[len(g.Notes)-1])
 	// An edge_type divides the edges into relations, or one, whose labels a list of all edges does not give.
 	for relations, types := range map[int][]int64{1: {5, 5, 5, 5}, 2: {0, 1, 0, 1}} {
-		g, err = streamedtest.Read(Open(saved(t, edges, x, label("edge_label"), mask("edge_type", types...)), Options{}))
+		path := saved(t, edges, x, label("edge_label"), mask("edge_type", types...))
+		g, err = streamedtest.Read(Open(path, Options{}))
 		require.NoError(t, err)
 		require.Len(t, g.Relations, relations)
 		for _, r := range g.Relations {

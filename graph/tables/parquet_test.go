@@ -79,7 +79,10 @@ func TestListsOfParquet(t *testing.T) {
 			"weights", tableOf(t, []weightedEdge{{"x", 1, 0, .5}, {"y", 0, 2, -.25}, {"x", 1, 0, 3}}),
 			false, weighted, nil,
 		},
-		{"blanks in names", tableOf(t, []blankEdge{{0, 1, .5}, {2, 0, -.25}, {0, 1, 3}}), false, weighted, nil},
+		{
+			"blanks in names", tableOf(t, []blankEdge{{0, 1, .5}, {2, 0, -.25}, {0, 1, 3}}),
+			false, weighted, nil,
+		},
 		{
 			"optional", tableOf(t, []optionalEdge{{at(0), at(1)}, {at(2), at(0)}, {at(0), at(1)}}), false,
 			want, nil,

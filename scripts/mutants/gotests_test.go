@@ -11,7 +11,8 @@ import (
 	"weft/internal/require"
 )
 
-// What go test prints is read as death by a test or a part of one, by the end of the process, and by the time.
+// What go test prints is read as death by a test or a part of one, by the end of the process, and by the
+// time.
 func TestJudge(t *testing.T) {
 	dead := func(by string) verdict { return verdict{dead: true, by: by, compiled: true} }
 	for name, c := range map[string]struct {

@@ -23,8 +23,8 @@ func (l line) compare(other line) int {
 // blamed is the head of a line in what `git blame --porcelain` prints: its commit and its number in the file.
 var blamed = regexp.MustCompile(`(?m)^([0-9a-f]{40}) \d+ (\d+)`)
 
-// changedLines returns the lines of Go and of Python in the working tree that commits of a range FIRST..LAST have
-// added.
+// changedLines returns the lines of Go and of Python in the working tree that commits of a range FIRST..LAST
+// have added.
 func changedLines(ctx context.Context, root, commits string) (map[line]bool, error) {
 	first, last, ok := strings.Cut(commits, "..")
 	if !ok || first == "" || last == "" {

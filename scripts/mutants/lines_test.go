@@ -32,8 +32,8 @@ func repository(t *testing.T, commits ...map[string]string) string {
 	return folder
 }
 
-// The lines of a range are those that its commits have added and that are there now: neither those before it nor
-// those after it, nor those that were changed since or are in no commit.
+// The lines of a range are those that its commits have added and that are there now: neither those before it
+// nor those after it, nor those that were changed since or are in no commit.
 func TestChangedLines(t *testing.T) {
 	folder := repository(
 		t, map[string]string{"a.go": "1\n2\n3\n", "old.py": "1\n", "gone.py": "1\n"},

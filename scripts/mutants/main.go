@@ -1,14 +1,15 @@
-// Command mutants tests the tests: it draws lines of Go and of Python that commits of a range have added, puts a
-// mistake of the kind that people make into each, one at a time, and runs the tests that come to it.
+// Command mutants tests the tests: it draws lines of Go and of Python that commits of a range have added,
+// puts a mistake of the kind that people make into each, one at a time, and runs the tests that come to it.
 //
 //	mutants [--range HEAD~50..HEAD] [--count 48] [--seed 1] [--minutes 30] [--only TEXT]
 //	        [--python 'INTERPRETER FILE...']... [-- FLAG...]
 //
-// The flags after -- are those of go test. A mutant of Go is tested by its package, by those that import it, and
-// by the sessions of cmd/weft; one of Python by the tests in the files of --python. It is drawn in what cmd/weft
-// consists of, and in functions of python/src: no tests, nothing generated, nothing that does not compile, and
-// no C (scripts/device/mutants.py has a list for the kernels of cards). A mutant that no test can tell from what
-// was right lives, too. A test that hangs is ended after ten times what it takes. The repository is read alone.
+// The flags after -- are those of go test. A mutant of Go is tested by its package, by those that import it,
+// and by the sessions of cmd/weft; one of Python by the tests in the files of --python. It is drawn in what
+// cmd/weft consists of, and in functions of python/src: no tests, nothing generated, nothing that does not
+// compile, and no C (scripts/device/mutants.py has a list for the kernels of cards). A mutant that no test
+// can tell from what was right lives, too. A test that hangs is ended after ten times what it takes. The
+// repository is read alone.
 package main
 
 import (

@@ -98,9 +98,9 @@ func TestMore(t *testing.T) {
 }
 `
 
-// Of mutants, one dies by its package's tests, one by those of a package that imports it, one by a session of the
-// command. Two live: tests come to the one without a look at what it returns, and to the other not at all. The
-// repository stays as it was.
+// Of mutants, one dies by its package's tests, one by those of a package that imports it, one by a session of
+// the command. Two live: tests come to the one without a look at what it returns, and to the other not at
+// all. The repository stays as it was.
 func TestRun(t *testing.T) {
 	second := map[string]string{}
 	for _, file := range txtar.Parse([]byte(example)).Files {

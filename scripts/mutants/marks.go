@@ -101,7 +101,8 @@ func newMarks(folder string, of *packages, texts map[string][]byte, mutants map[
 	return k, err
 }
 
-// reached returns what marks have written into a folder: by the number of a mutant, the sessions that came to it.
+// reached returns what marks have written into a folder: by the number of a mutant, the sessions that came to
+// it.
 func (k *marks) reached(folder string) (map[int][]string, error) {
 	files, err := os.ReadDir(folder)
 	if err != nil {

@@ -156,7 +156,8 @@ func (p *pyTests) read(folder string, suite int) error {
 			if err := json.Unmarshal(row, &name); err != nil {
 				return fmt.Errorf("%s: %w", path, err)
 			}
-			if test, ok := tests[name]; ok && test.Outcome == "" && !slices.Contains(p.tests[i][suite], test) {
+			test, ok := tests[name]
+			if ok && test.Outcome == "" && !slices.Contains(p.tests[i][suite], test) {
 				p.tests[i][suite] = append(p.tests[i][suite], test)
 			}
 		}
@@ -208,7 +209,8 @@ func (p *pyTests) try(
 			continue
 		}
 		v := verdict{dead: true, by: "pytest, before a test", compiled: true}
-		if failed := slices.IndexFunc(all, func(t pyTest) bool { return t.Outcome == "failed" }); failed >= 0 {
+		failed := slices.IndexFunc(all, func(t pyTest) bool { return t.Outcome == "failed" })
+		if failed >= 0 {
 			v.by = all[failed].Name
 		}
 		return v, err

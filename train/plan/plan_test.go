@@ -219,13 +219,16 @@ func TestRowSums(t *testing.T) {
 // parts of a checkpoint and of what they move.
 func TestPartitionsOfWorker(t *testing.T) {
 	all := Worker{
-		Tensors: 10, Graph: 4, Checkpoint: 3, DiskBytes: 20, Messages: 1, Disk: tensor.Moved{Written: 1, Read: 2},
+		Tensors: 10, Graph: 4, Checkpoint: 3, DiskBytes: 20, Messages: 1,
+		Disk: tensor.Moved{Written: 1, Read: 2},
 	}
 	all.add(&Worker{
-		Tensors: 8, Graph: 5, Checkpoint: 4, DiskBytes: 21, Messages: 0, Disk: tensor.Moved{Written: 10, Read: 20},
+		Tensors: 8, Graph: 5, Checkpoint: 4, DiskBytes: 21, Messages: 0,
+		Disk: tensor.Moved{Written: 10, Read: 20},
 	})
 	assert.Equal(t, Worker{
-		Tensors: 10, Graph: 5, Checkpoint: 7, DiskBytes: 21, Messages: 1, Disk: tensor.Moved{Written: 11, Read: 22},
+		Tensors: 10, Graph: 5, Checkpoint: 7, DiskBytes: 21, Messages: 1,
+		Disk: tensor.Moved{Written: 11, Read: 22},
 	}, all)
 }
 

@@ -122,7 +122,8 @@ func TestMessagesOfCards(t *testing.T) {
 		f.Links = Links{} // within the host's memory, which the cards' copies pass in any case
 		assert.Near(t, 2+1, f.moves(&l, comm.Stage), 1e-9, "%v, no link", direct)
 	}
-	// Each of three messages waits for the link, and for the launches of two copies unless the link is the cards'.
+	// Each of three messages waits for the link, and for the launches of two copies unless the link is the
+	// cards'.
 	l.sent[comm.Stage] = comm.Traffic{Messages: 3}
 	for direct, want := range map[bool]float64{false: 3 * (.25 + 2*.5), true: 3 * .25} {
 		f.Resolved = &setting.Resolved{Options: setting.Options{DeviceMessages: direct}}

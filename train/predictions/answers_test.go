@@ -375,7 +375,8 @@ func TestReserved(t *testing.T) {
 	for name, want := range map[string]bool{
 		"class": true, "change": true, "edge": true, "row": true, "probability_yes": true, "value_1": true,
 		"embedding_0": true, "old_class": true, "old_probability": true,
-		"payer": false, "source": false, "target": false, "old": false, "older_one": false, "values": false, "": false,
+		"payer": false, "source": false, "target": false, "old": false, "older_one": false,
+		"values": false, "": false,
 	} {
 		assert.Equal(t, want, Reserved(name), name)
 	}

@@ -122,8 +122,8 @@ var machineSettings = []Setting{
 		Name: "aggregation-order", some: true, Choices: order.Names, Meaning: "whether a layer " +
 			"transforms or aggregates first where both give the same; auto: the cheaper. Sparse features " +
 			"are always transformed first",
-		// In a pipeline slices aggregate the features in each pass, and in training a backward pass may make the
-		// other order the cheaper one.
+		// In a pipeline slices aggregate the features in each pass, and in training a backward pass may make
+		// the other order the cheaper one.
 		ownPass: func(r *Resolved) bool {
 			return r.AggregationOrder == order.Auto && r.Mesh.Stages > 1 && r.Mesh.Slices > 1
 		},

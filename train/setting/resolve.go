@@ -286,7 +286,8 @@ func (r *Resolved) checkModel(given []string) error {
 // "": there is none, and both passes have the same bits.
 func (r *Resolved) OwnPass(blocks []gnn.BlockSpec) string {
 	named := func(name string) bool {
-		return slices.ContainsFunc(blocks, func(b gnn.BlockSpec) bool { return slices.Contains(b.OwnPass, name) })
+		named := func(b gnn.BlockSpec) bool { return slices.Contains(b.OwnPass, name) }
+		return slices.ContainsFunc(blocks, named)
 	}
 	var flags []string
 	for _, s := range r.apply() {

@@ -73,8 +73,8 @@ type Setting struct {
 	// checkGraph refuses a graph, as far as its counts tell, if the setting applies; nil: it refuses none.
 	checkGraph func(s Setting, r *Resolved, whole *partition.Whole, outputs int) error
 	// ownPass reports whether an evaluation needs a pass of its own, because the forward pass of the next
-	// epoch has other inputs, messages or a graph of its own; nil: it does not, unless blocks of the model name
-	// the setting (gnn.BlockSpec.OwnPass).
+	// epoch has other inputs, messages or a graph of its own; nil: it does not, unless blocks of the model
+	// name the setting (gnn.BlockSpec.OwnPass).
 	ownPass func(*Resolved) bool
 	// inexact reports whether training on the mesh gives other results than on one worker, beyond rounding;
 	// nil: it gives the same.

@@ -173,7 +173,8 @@ func TestInputs(t *testing.T) {
 		opened: &divided{
 			Session: &session.Session{Job: &train.Job{Graph: &graph.Graph{Relations: relations}}},
 		},
-		// A relation has neither the columns of vertices nor those of another, and keeps its own beside weights.
+		// A relation has neither the columns of vertices nor those of another, and keeps its own beside
+		// weights.
 		lacking: []train.Lacking{
 			{Of: "edges", Type: 0, Weights: true}, {Of: "edges", Type: 1, Features: 3},
 			{Of: train.OfVertices, Type: 0, Features: 1}, {Of: train.OfVertices, Type: 1, Features: 2},

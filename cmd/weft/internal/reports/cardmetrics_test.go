@@ -33,9 +33,11 @@ func TestMistakes(t *testing.T) {
 	_, table, _ := strings.Cut(c.out.String(), "The most frequent mistakes among test vertices, of all runs together.")
 	var got []string
 	for row := range strings.Lines(table) {
-		if cells := strings.FieldsFunc(row, func(r rune) bool { return strings.ContainsRune("| \n", r) }); len(cells) == 3 {
+		cells := strings.FieldsFunc(row, func(r rune) bool { return strings.ContainsRune("| \n", r) })
+		if len(cells) == 3 {
 			got = append(got, strings.Join(cells, " "))
 		}
 	}
-	assert.Equal(t, []string{"class predicted vertices", "--- --- ---:", "c7 c2 9", "c0 c1 5", "c1 c0 4", "c12 c11 1"}, got)
+	want := []string{"class predicted vertices", "--- --- ---:", "c7 c2 9", "c0 c1 5", "c1 c0 4", "c12 c11 1"}
+	assert.Equal(t, want, got)
 }

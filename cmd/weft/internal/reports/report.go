@@ -86,7 +86,7 @@ func (c *reportCommand) checkOut() error {
 
 // checkApart refuses a file of --out that is one of the runs, or of their graphs.
 func (c *reportCommand) checkApart(dirs []string) error {
-	out := cli.Outputs{{"out", c.out}}
+	out := cli.Outputs{{Flag: "out", Path: c.out}}
 	for _, dir := range dirs {
 		if err := out.Check(rundir.Paths(dir)...); err != nil {
 			return err
