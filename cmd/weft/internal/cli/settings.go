@@ -84,7 +84,8 @@ func onlyFor(one setting.Setting) string {
 		except := slices.IndexFunc(gnn.Names(),
 			func(name string) bool { return !slices.Contains(uses, name) })
 		return "; for all models but " + gnn.Names()[except] +
-			ui.When(one.Behind() != nil, "; with --task "+strings.Join(one.Behind(), " or ")+" for all models")
+			ui.When(one.Behind() != nil,
+				"; with --task "+strings.Join(one.Behind(), " or ")+" for all models")
 	}
 	return "; for " + strings.Join(uses, ", ")
 }
