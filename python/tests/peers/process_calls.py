@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import gc
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from typing import Any
 
 import torch
@@ -112,7 +112,7 @@ class Calls:
         refused(lambda: net(x if self.second else None), f"rank 1 calls forward of features of type 0 in …{AGAIN}")
         for vertex in (0, V - 1):  # whichever process has it
             refused(
-                lambda: net(rows=torch.tensor([vertex])),
+                lambda vertex=vertex: net(rows=torch.tensor([vertex])),
                 "rows: over processes outputs have the rows of this process, net.vertices: leave it out, and choose from "
                 "the outputs",
             )
@@ -143,8 +143,9 @@ class Calls:
         self.works()
         compiled = "rank 1 compiles otherwise than rank 0: …"
         refused(lambda: self.compile(Two(GCNConv(WIDTH, 16), GCNConv(16, 4), mean=self.second)), f"module: {compiled}")
-        for name, of in {"scale": 3.0, "shift": 2}.items():
-            refused(lambda: self.compile(Scaled(**({name: of} if self.second else {}))), f"module: {compiled}")
+        for constant in ({"scale": 3.0}, {"shift": 2}):
+            arguments = constant if self.second else {}
+            refused(lambda arguments=arguments: self.compile(Scaled(**arguments)), f"module: {compiled}")
         refused(
             lambda: self.compile(seed=7 + net.rank, halo="cover" if self.second else "rows"),
             f"halo, seed: {compiled}",
