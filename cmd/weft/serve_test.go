@@ -337,8 +337,10 @@ func TestServeEdges(t *testing.T) {
 
 	// The date that divides the edges is none of their features: a new edge needs none, and one changes
 	// nothing.
-	weft(t, append([]string{"train", path("pay.csv"), "--source", "payer", "--target", "payee",
-		"--edge-label", "fraud", "--epochs", "2", "--out", path("undated")}, dates...)...)
+	weft(t, append([]string{
+		"train", path("pay.csv"), "--source", "payer", "--target", "payee",
+		"--edge-label", "fraud", "--epochs", "2", "--out", path("undated"),
+	}, dates...)...)
 	weft(t, "predict", path("undated"), "--columns", "class,probability", "--sort", "row",
 		"--out", path("undated.csv"),
 		"--add-edges", file("undated-next.csv", "amount,payee,payer", "12.5,c7,c1", "99,c1,c1"))

@@ -31,13 +31,15 @@ func TestCall(t *testing.T) {
 		"brings":   {[]Call{of("sum", 1, 2), of("sum", 1, 3), of("sum", 3, 2)}, none, "b: rank 1 has others"},
 		"brings 2": {[]Call{of("sum", 1, 2), of("sum", 1, 2), of("sum", 3, 2)}, none, "a: rank 2 has others"},
 		"several": {
-			[]Call{of("sum", 1, 2, 3, 4, 5), of("sum", 0, 0, 3, 0, 0), of("sum", 1)}, none,
+			[]Call{of("sum", 1, 2, 3, 4, 5), of("sum", 0, 0, 3, 0, 0), of("sum", 1)},
+			none,
 			"a, b, d, and 1 more: rank 1 has others than rank 0",
 		},
 		"more":  {[]Call{of("sum", 1), of("sum", 1), of("sum", 1, 2)}, none, "b: rank 2 has others than rank 0"},
 		"fewer": {[]Call{of("sum", 1, 2), of("sum", 1, 2), of("sum", 1)}, none, "b: rank 2 has others than rank 0"},
 		"refused": {
-			[]Call{of("sum", 1), of("rows", 2), of("")}, []error{nil, nil, refusal.Errorf("no: %w", own{})},
+			[]Call{of("sum", 1), of("rows", 2), of("")},
+			[]error{nil, nil, refusal.Errorf("no: %w", own{})},
 			"rank 2: no: a fault",
 		},
 		"refused by all": {

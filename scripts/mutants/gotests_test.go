@@ -34,9 +34,10 @@ func TestJudge(t *testing.T) {
 		for event := range strings.SplitSeq(c.events, ";") {
 			words := append(strings.Split(event, " "), "0")
 			action, output := words[0], ""
-			if action == "timeout" {
+			switch action {
+			case "timeout":
 				action, output = "output", "panic: test timed out after 1s"
-			} else if action == "build-output" {
+			case "build-output":
 				output = "a.go:1: wrong"
 			}
 			text.WriteString(`{"Action":"` + action + `","Test":"` + words[1] + `","Elapsed":` + words[2] +

@@ -214,9 +214,12 @@ func TestDropoutOfDecoder(t *testing.T) {
 		layers      int
 		accepted    bool
 	}{
-		{"sgc", "edge", 2, true}, {"sgc", "edge", 1, false}, {"sgc", "vertex", 2, false},
+		{"sgc", "edge", 2, true},
+		{"sgc", "edge", 1, false},
+		{"sgc", "vertex", 2, false},
 		{"sgc", "link", 2, false},
-		{"gcn", "edge", 1, true}, {"mlp", "edge", 3, true},
+		{"gcn", "edge", 1, true},
+		{"mlp", "edge", 3, true},
 	} {
 		o := Defaults()
 		o.Model, o.Task, o.DecoderLayers, o.Dropout = c.model, c.task, c.layers, .3
@@ -245,9 +248,13 @@ func TestHiddenBehindModels(t *testing.T) {
 		out, decoderHidden      int
 		decoderLayers, accepted int
 	}{
-		{"link", 0, 0, 2, 1}, {"link", 5, 0, 2, 0}, {"edge", 0, 7, 2, 1}, {"edge", 5, 0, 2, 1},
+		{"link", 0, 0, 2, 1},
+		{"link", 5, 0, 2, 0},
+		{"edge", 0, 7, 2, 1},
+		{"edge", 5, 0, 2, 1},
 		{"edge", 5, 7, 2, 0},
-		{"edge", 5, 0, 1, 0}, {"vertex", 0, 0, 2, 0},
+		{"edge", 5, 0, 1, 0},
+		{"vertex", 0, 0, 2, 0},
 	} {
 		o := Defaults()
 		o.Model, o.Task, o.Hidden, o.OutFeatures = "sgc", c.task, 8, c.out

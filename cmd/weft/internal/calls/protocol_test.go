@@ -176,8 +176,10 @@ func TestInputs(t *testing.T) {
 		// A relation has neither the columns of vertices nor those of another, and keeps its own beside
 		// weights.
 		lacking: []train.Lacking{
-			{Of: "edges", Type: 0, Weights: true}, {Of: "edges", Type: 1, Features: 3},
-			{Of: train.OfVertices, Type: 0, Features: 1}, {Of: train.OfVertices, Type: 1, Features: 2},
+			{Of: "edges", Type: 0, Weights: true},
+			{Of: "edges", Type: 1, Features: 3},
+			{Of: train.OfVertices, Type: 0, Features: 1},
+			{Of: train.OfVertices, Type: 1, Features: 2},
 		},
 	}
 	inputs := func(in ...input) ([]worker.Given, []worker.Edges, error) {

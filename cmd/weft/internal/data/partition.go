@@ -105,7 +105,7 @@ func checkPartitionFlags(flags *pflag.FlagSet, o *partition.Options, writePart s
 			"leave it out", o.Balance)
 	}
 	if flags.Changed("write-part") {
-		return cli.Outputs{{"write-part", writePart}}.Check(o.File)
+		return cli.Outputs{{Flag: "write-part", Path: writePart}}.Check(o.File)
 	}
 	return nil
 }
@@ -128,7 +128,7 @@ func runPartition(cmd *cobra.Command, of Source, o partition.Options, writePart 
 	const garbage = 10 // percent
 	defer debug.SetGCPercent(debug.SetGCPercent(garbage))
 	g, store, err := OpenDataset(cmd.Context(), of, ui.BesideResults(cmd), func(store string) error {
-		return cli.Outputs{{"write-part", writePart}}.CheckApartFromGraph(of.Name, store)
+		return cli.Outputs{{Flag: "write-part", Path: writePart}}.CheckApartFromGraph(of.Name, store)
 	})
 	if err != nil {
 		return err

@@ -106,7 +106,7 @@ func (e *explainCommand) check() error {
 }
 
 func (e *explainCommand) outputs() cli.Outputs {
-	return cli.Outputs{{"out", e.out}, {"masks", e.masks}}
+	return cli.Outputs{{Flag: "out", Path: e.out}, {Flag: "masks", Path: e.masks}}
 }
 
 func (e *explainCommand) run(cmd *cobra.Command, args []string) error {

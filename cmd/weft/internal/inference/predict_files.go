@@ -33,7 +33,11 @@ func (f *predictedFiles) add(flags *pflag.FlagSet) {
 
 // outputs are the files, with that of the listed vertices.
 func (f *predictedFiles) outputs() cli.Outputs {
-	return cli.Outputs{{"out", f.out}, {"out", f.beside()}, {"embeddings", f.embeddings}}
+	return cli.Outputs{
+		{Flag: "out", Path: f.out},
+		{Flag: "out", Path: f.beside()},
+		{Flag: "embeddings", Path: f.embeddings},
+	}
 }
 
 // check refuses, before any work, files that could not be written, or that are inputs.

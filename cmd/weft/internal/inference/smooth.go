@@ -184,7 +184,7 @@ const (
 	mostScale  = 1e6
 )
 
-func (s *smoothCommand) outputs() cli.Outputs { return cli.Outputs{{"out", s.out}} }
+func (s *smoothCommand) outputs() cli.Outputs { return cli.Outputs{{Flag: "out", Path: s.out}} }
 
 // check refuses flags that make no sense.
 func (s *smoothCommand) check() error {

@@ -12,7 +12,8 @@ import (
 // and is none of its features. Numbers and dates have no groups.
 func TestGroupsOfEdges(t *testing.T) {
 	list := columns.List{
-		{Name: "amount", Kind: columns.Number}, {Name: "online", Kind: columns.Boolean, Gaps: true},
+		{Name: "amount", Kind: columns.Number},
+		{Name: "online", Kind: columns.Boolean, Gaps: true},
 		{Name: "day", Kind: columns.Date},
 		{Name: "kind", Kind: columns.Category, Categories: []string{"card", "cash"}, Gaps: true},
 	}

@@ -22,7 +22,11 @@ import (
 
 // outputs are the files that are written in addition to those of the run.
 func (t *trainCommand) outputs() cli.Outputs {
-	return cli.Outputs{{"trace", t.trace}, {"embeddings", t.embeddings}, {"cpuprofile", t.cpuProfile}}
+	return cli.Outputs{
+		{Flag: "trace", Path: t.trace},
+		{Flag: "embeddings", Path: t.embeddings},
+		{Flag: "cpuprofile", Path: t.cpuProfile},
+	}
 }
 
 // checkBeside refuses, before any work, such a file if it could not be written, is an input, or is another

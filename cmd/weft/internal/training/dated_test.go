@@ -36,7 +36,8 @@ func payments(weighted bool, by *graph.SplitBy) *graph.Graph {
 	r := graph.Relation{
 		Sources: make([]int32, 10), EdgeColumns: 3,
 		NumberColumns: columns.List{
-			{Name: "amount", Kind: columns.Number}, {Name: "paid", Kind: columns.Date, Offset: 19_000},
+			{Name: "amount", Kind: columns.Number},
+			{Name: "paid", Kind: columns.Date, Offset: 19_000},
 			{Name: "booked", Kind: columns.Date},
 		},
 		EdgeLabels: &graph.EdgeLabels{
