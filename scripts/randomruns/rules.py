@@ -18,7 +18,7 @@ def refusal(process):
     """What is wrong with a refusal: it is one line beside warnings, without a trace of Go."""
     lines = [line for line in process.stderr.splitlines() if not line.startswith("weft: warning: ")]
     if len(lines) != 1 or not lines[0].startswith("weft: ") or re.search(r"goroutine \d|panic:|internal error", process.stderr):
-        yield f"a refusal of {len(said)} lines: {process.stderr[-600:]!r}"
+        yield f"a refusal of {len(lines)} lines: {process.stderr[-600:]!r}"
     if process.stdout:
         yield f"a refusal writes to standard output: {process.stdout[:200]!r}"
 
