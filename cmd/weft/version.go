@@ -39,7 +39,7 @@ type versions struct {
 	SIMD     string            `json:"simd"` // the kernels' instruction set on this machine
 	OneDNN   string            `json:"onednn"`
 	MPI      string            `json:"mpi"`      // the library that loads; empty: none does
-	Protocol int               `json:"protocol"` // the version of that of package calls
+	Protocol int               `json:"protocol"` // the version of the protocol with the Python package
 	Modules  map[string]string `json:"modules"`
 }
 

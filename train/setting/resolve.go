@@ -285,13 +285,12 @@ func (r *Resolved) checkModel(given []string) error {
 // needs a pass of its own: the forward pass of the next epoch computes something else, or on another graph.
 // "": there is none, and both passes have the same bits.
 func (r *Resolved) OwnPass(blocks []gnn.BlockSpec) string {
-	named := func(name string) bool {
-		named := func(b gnn.BlockSpec) bool { return slices.Contains(b.OwnPass, name) }
-		return slices.ContainsFunc(blocks, named)
+	var ofBlocks, flags []string
+	for _, b := range blocks {
+		ofBlocks = append(ofBlocks, b.OwnPass...)
 	}
-	var flags []string
 	for _, s := range r.apply() {
-		if s.ownPass != nil && s.ownPass(r) || named(s.Name) {
+		if s.ownPass != nil && s.ownPass(r) || slices.Contains(ofBlocks, s.Name) {
 			flags = append(flags, "--"+s.Name+" "+s.Text(&r.Options))
 		}
 	}

@@ -91,12 +91,12 @@ type need struct {
 // behind is a condition: one of these tasks, and what the texts of other settings say.
 type behind struct {
 	tasks []string
-	of    func(text func(setting string) string) bool
+	when  func(text func(setting string) string) bool
 }
 
 // uses reports whether the condition is met.
 func (b behind) uses(text func(setting string) string) bool {
-	return slices.Contains(b.tasks, text("task")) && b.of(text)
+	return slices.Contains(b.tasks, text("task")) && b.when(text)
 }
 
 // missing is the flag, with one of the values, that o lacks; "": o meets the need.

@@ -73,19 +73,19 @@ func (s *SettingFlags) AddThose(flags *pflag.FlagSet, wanted func(setting.Settin
 }
 
 // onlyFor names the task or the models that use a setting; "": all do.
-func onlyFor(one setting.Setting) string {
-	uses := one.Models()
+func onlyFor(s setting.Setting) string {
+	uses := s.Models()
 	switch {
-	case one.Tasks() != nil:
-		return "; for --task " + strings.Join(one.Tasks(), ", ")
+	case s.Tasks() != nil:
+		return "; for --task " + strings.Join(s.Tasks(), ", ")
 	case len(uses) == len(gnn.Names()):
 		return ""
 	case len(uses) == len(gnn.Names())-1:
 		except := slices.IndexFunc(gnn.Names(),
 			func(name string) bool { return !slices.Contains(uses, name) })
 		return "; for all models but " + gnn.Names()[except] +
-			ui.When(one.Behind() != nil,
-				"; with --task "+strings.Join(one.Behind(), " or ")+" for all models")
+			ui.When(s.Behind() != nil,
+				"; with --task "+strings.Join(s.Behind(), " or ")+" for all models")
 	}
 	return "; for " + strings.Join(uses, ", ")
 }

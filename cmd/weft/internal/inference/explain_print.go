@@ -101,8 +101,8 @@ func (x *explanation) Print(out io.Writer) {
 			t.Row(e.Text(), signed(e.Contribution), ui.When(e.Removed, "*"))
 		}
 		t.Flush()
-		if says := x.Ties(); says != "" {
-			fmt.Fprintln(out, says)
+		if line := x.Ties(); line != "" {
+			fmt.Fprintln(out, line)
 		}
 	}
 	if !x.OwnFirst() {

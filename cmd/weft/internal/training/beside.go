@@ -36,17 +36,17 @@ func (t *trainCommand) checkBeside(settings *setting.Resolved) error {
 	for _, file := range settings.Files() {
 		inputs = append(append(inputs, file.Path), rundir.Paths(file.Path)...) // that of --init may be a run
 	}
-	err := t.outputs().Check(inputs...)
+	if err := t.outputs().Check(inputs...); err != nil {
+		return err
+	}
 	for _, file := range t.outputs() {
 		for _, other := range rundir.Paths(t.out) {
-			if err == nil && t.out != "" && file.Path != "" && cli.SameFile(file.Path, other) {
-				err = refusal.Errorf("--%s %s: a file of the run; name another", file.Flag, file.Path)
+			if t.out != "" && file.Path != "" && cli.SameFile(file.Path, other) {
+				return refusal.Errorf("--%s %s: a file of the run; name another", file.Flag, file.Path)
 			}
 		}
 	}
 	switch info, noFile := os.Stat(t.trace); {
-	case err != nil:
-		return err
 	case noFile == nil && !info.Mode().IsRegular():
 		return refusal.Errorf("--trace %s: a pipe or a device; name a file", t.trace)
 	case t.embeddings == "":

@@ -49,9 +49,12 @@ func dateIsFeature(g *graph.Graph, o *setting.Options) string {
 	if r == nil {
 		return ""
 	}
-	name, others, found := dividedBy(r, o), []string(nil), false
+	name, found := dividedBy(r, o), false
+	var others []string
 	for _, c := range r.NumberColumns[min(len(r.Weights), 1):] {
-		if found = found || c.Name == name; c.Name != name {
+		if c.Name == name {
+			found = true
+		} else {
 			others = append(others, c.Name)
 		}
 	}
