@@ -51,7 +51,7 @@ func dateIsFeature(g *graph.Graph, o *setting.Options) string {
 	}
 	name, found := dividedBy(r, o), false
 	var others []string
-	for _, c := range r.NumberColumns[min(len(r.Weights), 1):] {
+	for _, c := range r.NumberColumns[min(len(r.Weights), len(r.NumberColumns), 1):] { // behind the weight
 		if c.Name == name {
 			found = true
 		} else {

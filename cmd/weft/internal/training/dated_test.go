@@ -129,6 +129,8 @@ func TestDateIsFeature(t *testing.T) {
 		dateIsFeature(alone, o))
 	alone.Relations[0].NumberColumns = columns.List{{Name: "paid", Kind: columns.Number}} // the weight
 	assert.Equal(t, "", dateIsFeature(alone, o))
+	alone.Relations[0].NumberColumns = nil // as of weights in arrays
+	assert.Equal(t, "", dateIsFeature(alone, o))
 	o.Task = task.Vertex
 	assert.Equal(t, "", dateIsFeature(payments(false, by("paid", paid)), o))
 }
