@@ -139,15 +139,10 @@ func (l *edgeList) choose(all []table.Column) (order []int, err error) {
 func (l *edgeList) unique(order []int) error {
 	for _, k := range order {
 		if slices.Contains(l.header[:k], l.header[k]) || slices.Contains(l.header[k+1:], l.header[k]) {
-			return errTwoColumns(l.header[k])
+			return arrays.ErrTwoColumns(l.header[k])
 		}
 	}
 	return nil
-}
-
-// errTwoColumns refuses two columns of one name.
-func errTwoColumns(name string) error {
-	return fmt.Errorf("two columns are called %.40q: rename one", name)
 }
 
 // weight takes the column that is named weight as the weights of a list alone, unless settings say otherwise.

@@ -77,7 +77,7 @@ func (t *tableFile) choose(all []table.Column) (order []int, err error) {
 			c.Name = unnamed + strconv.Itoa(k)
 		}
 		if seen[c.Name] {
-			return nil, errTwoColumns(c.Name)
+			return nil, arrays.ErrTwoColumns(c.Name)
 		}
 		if !utf8.ValidString(c.Name) {
 			return nil, fmt.Errorf("the name %.40q is not UTF-8: convert the file, as with "+

@@ -221,6 +221,11 @@ func (a *Archive) Names() []string { return slices.Sorted(maps.Keys(a.entries)) 
 // Keys lists the keys, quoted, the first of them where there are many.
 func (a *Archive) Keys() string { return Listed(a.Names()) }
 
+// ErrTwoColumns refuses two columns of one name.
+func ErrTwoColumns(name string) error {
+	return fmt.Errorf("two columns are called %.40q: rename one", name)
+}
+
 // Listed spells names in a message: quoted, and only the first if there are many; none for an empty list.
 func Listed(names []string) string {
 	const most = 20

@@ -47,7 +47,7 @@ func (f *File) columnOfLabels(most int64, key *Key, as Meaning) (*LabelRows, err
 		}
 		same := func(c table.Column) bool { return c.Name == columns[id].Name }
 		if slices.ContainsFunc(columns[id+1:], same) {
-			return nil, fmt.Errorf("two columns are called %.40q: rename one", columns[id].Name)
+			return nil, ErrTwoColumns(columns[id].Name)
 		}
 		t.ids = NewRowIDs(key)
 		return append(order, id), nil
