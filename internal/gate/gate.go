@@ -23,8 +23,8 @@ const (
 	look     = 5 * time.Millisecond
 )
 
-// Most is how many connections a server has at once, if its process may open many more files. As many others
-// take their places within the patience.
+// Most is how many connections a server has at once, if its process may open many more files. Each that waits
+// longer than patience gives its place to the next.
 const Most = 1000
 
 // Files returns how many files this process may have open.

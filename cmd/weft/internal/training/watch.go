@@ -95,6 +95,7 @@ func newLive(port int) (*live, error) {
 func liveOn(listener net.Listener, files uint64) *live {
 	ctx, stop := context.WithCancel(context.Background())
 	most := readersWith(files)
+	// Clients that send nothing keep a place for the patience of the gate: behind few places a reader waits.
 	places := max(most+(most+1)/2, int(min(gate.Most, files/16)))
 	l := &live{
 		gate: gate.New(listener, places), text: watchText(),
