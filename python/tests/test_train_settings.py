@@ -183,6 +183,10 @@ def test_program(monkeypatch, tmp_path):
         own.write_text(tells.format(told))
         with pytest.raises(weft.Failed, match=f"^{own}: is not the program weft, "):
             weft.runs(".")
+    for status in (2, 130):  # without a line
+        own.write_text(f"#!/bin/sh\nexit {status}\n")
+        with pytest.raises(weft.Failed, match=f"^{own}: does not answer .*: the program weft ended with status {status}; WEFT"):
+            weft.runs(".")
     own.write_text(tells.format(f'{{"weft": "unknown", "protocol": {_program.PROTOCOL}}}'))
     with pytest.raises(weft.Failed, match="^the program weft was ended by SIGKILL, .*; it said last: last words$"):
         weft.runs(".")

@@ -533,11 +533,12 @@ class _Child:
             return out
         if status < 0 or self.said.crash:
             raise Failed(ended(status, self.said, text))
+        text = text or ended(status, self.said, text)
         if status == _REFUSED:
             raise Refused(text)
         if status == _INTERRUPTED:
             raise Interrupted(text)
-        raise Failed(text or ended(status, self.said, text))
+        raise Failed(text)
 
     def _last(self) -> str:
         """What the program said last: its error."""

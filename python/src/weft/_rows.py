@@ -27,7 +27,8 @@ class Rows:
         fits = isinstance(index, Tensor) and index.dim() == 1
         if not fits or index.is_floating_point() or index.is_complex():
             raise Refused(f"{name}: is {kind}: give a tensor of vertex ids, or of {count} booleans")
-        if index.dtype == torch.uint8:  # PyTorch takes it for a mask, and says that it will not any more
+        # PyTorch takes uint8 for a mask, and says that it will not any more. It refuses int8 and int16.
+        if index.dtype not in (torch.bool, torch.int32, torch.int64):
             raise Refused(f"{name}: is {kind}, a mask or ids: give a mask as .bool(), and ids as .long()")
         if index.dtype == torch.bool and len(index) != count:
             raise Refused(f"{name}: is {kind}: give a tensor of {count} booleans, or of vertex ids")

@@ -426,6 +426,8 @@ def test_refused() -> None:
         (plain, {"rows": torch.tensor([0, V])}, f"rows: are from 0 to {V}, and vertex ids from 0 to {V - 1}"),
         (plain, {"rows": torch.ones(V, dtype=torch.uint8)}, f"rows: is torch.uint8 .{V},., a mask or ids: give a mask as .bool"),
         (plain, {"rows": torch.tensor([0, 1], dtype=torch.uint8)}, "give a mask as .bool.., and ids as .long..$"),
+        (plain, {"rows": torch.ones(V, dtype=torch.int8)}, f"rows: is torch.int8 .{V},., a mask or ids: give a mask as .bool"),
+        (plain, {"rows": torch.tensor([0, 1], dtype=torch.int16)}, "rows: is torch.int16 .2,., a mask or ids: give a mask"),
         (plain, {"edges": torch.ones(E, dtype=torch.uint8)}, f"edges: is torch.uint8 .{E},.: give a tensor of {E} booleans"),
         (plain, {"rows": 3}, "rows: is int: give a tensor of vertex ids"),
         (attributes, {"edge_attr": torch.ones(E, 3)}, f"give floats of {E} edges × 2 features"),
