@@ -15,8 +15,8 @@ import (
 type Call struct {
 	Says  string  // names the call in errors
 	Alike []Alike // what all ranks bring alike
-	// Unlike ends the error of a rank that brings something else than rank 0, behind the names of it and the
-	// rank: "has other values than rank 0: …".
+	// Unlike says what is wrong with a rank that brings something else than rank 0, as in "has other values
+	// than rank 0: …". In the error the names of what differs stand before it.
 	Unlike string
 }
 
@@ -61,9 +61,9 @@ func begunOf(text []byte) (b begun) {
 // calls otherwise than rank 0, or brings something else: with one error, a Common, about the lowest such
 // rank.
 func (r Ranks) Begin(c *Call, err error) error {
-	mine := begun{says: c.Says, error: []byte(pack(err))}
-	binary.LittleEndian.PutUint32(mine.sum[:], c.sum())
-	all, broken := comm.ToFirst(r.Comm, mine.text())
+	own := begun{says: c.Says, error: []byte(pack(err))}
+	binary.LittleEndian.PutUint32(own.sum[:], c.sum())
+	all, broken := comm.ToFirst(r.Comm, own.text())
 	if broken != nil {
 		return fmt.Errorf("%s: %w", c.Says, broken)
 	}
@@ -77,10 +77,7 @@ func (r Ranks) Begin(c *Call, err error) error {
 	theirs, first := begunOf(found.Text), begunOf(found.First)
 	switch {
 	case len(theirs.error) > 0:
-		if found.Rank != r.Rank() {
-			err = unpack(string(theirs.error))
-		}
-		return &Common{from(found.Rank, err)}
+		return r.common(found.Rank, theirs.error, err)
 	case theirs.says != first.says:
 		return &Common{refusal.Errorf("rank %d calls %s, and rank 0 %s: the processes make the same calls in "+
 			"the same order", found.Rank, theirs.says, first.says)}
@@ -108,11 +105,11 @@ func unlike(texts [][]byte) (v verdict) {
 
 // differing names, on all ranks, what a rank brings otherwise than rank 0.
 func (r Ranks) differing(c *Call, rank int) (names string, err error) {
-	mine, err := json.Marshal(c.Alike)
+	text, err := json.Marshal(c.Alike)
 	if err != nil {
 		return "", err
 	}
-	all, err := comm.ToFirst(r.Comm, mine)
+	all, err := comm.ToFirst(r.Comm, text)
 	if err != nil {
 		return "", err
 	}

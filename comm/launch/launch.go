@@ -44,10 +44,15 @@ func (r Ranks) Together(err error) error {
 	if broken != nil || !lowest.Found {
 		return broken
 	}
-	if lowest.Rank != r.Rank() {
-		err = unpack(string(lowest.Text))
+	return r.common(lowest.Rank, lowest.Text, err)
+}
+
+// common is the error of a rank as a Common of all: that rank has err itself, and the others what it packed.
+func (r Ranks) common(rank int, packed []byte, err error) error {
+	if rank != r.Rank() {
+		err = unpack(string(packed))
 	}
-	return &Common{from(lowest.Rank, err)}
+	return &Common{from(rank, err)}
 }
 
 // verdict is what rank 0 concludes from what all ranks have told it.

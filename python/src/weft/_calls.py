@@ -61,7 +61,7 @@ class Program:
         self.lendings = 0  # of shared memory
         self.mapped = self.most = 0  # bytes of shared memory, now and at most
         self.memories, self.passes, self.models = Watched(), Watched(), Watched()
-        self.said = _program.Said()
+        self.said = _program.Stderr()
         self.news: deque[str] = deque(maxlen=50)  # what it has said and nobody was shown
         self.together = threading.Event()  # it works together with those of other processes
         self.work: _Work = queue.SimpleQueue()
@@ -279,7 +279,7 @@ def _do(work: _Work) -> None:
         del given  # and with it what has been made
 
 
-def _hear(of: tuple[IO[bytes], _program.Said, deque[str], threading.Event]) -> None:
+def _hear(of: tuple[IO[bytes], _program.Stderr, deque[str], threading.Event]) -> None:
     """Keeps what the program says. When one ends that works together with others, and nobody asks it for anything, so
     does this process: the job has ended, and a launcher that was killed ends nobody."""
     stream, said, news, together = of

@@ -246,12 +246,12 @@ class Net(nn.Module):  # type: ignore[misc]
         Raises:
             Refused: the processes give others, or in another order, or with other values.
         """
-        model, given = self._model(), list(dict.fromkeys(parameters))
-        there = torch.tensor([of.grad is not None for of in given], dtype=torch.int64)
+        model, tensors = self._model(), list(dict.fromkeys(parameters))
+        counts = torch.tensor([of.grad is not None for of in tensors], dtype=torch.int64)
         if model.processes > 1:
-            call = f"sum of gradients of {len(given)} parameters"
-            there = _processes.total(model, there, call=call, alike=_processes.alike(given))
-        for of, count in zip(given, there.tolist()):
+            call = f"sum of gradients of {len(tensors)} parameters"
+            counts = _processes.total(model, counts, call=call, alike=_processes.checksums(tensors))
+        for of, count in zip(tensors, counts.tolist()):
             if count:
                 of.grad = self.sum(torch.zeros_like(of) if of.grad is None else of.grad)
 

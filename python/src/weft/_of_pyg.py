@@ -242,12 +242,14 @@ def _vertices(store: dict[str, Any], name: str) -> dict[str, Any]:
 
 
 def _count(made: dict[str, Any]) -> int | None:
-    for key in ("num_nodes", "y", "x", "batch"):
+    if "num_nodes" in made:
+        count = array(made["num_nodes"], "num_nodes")
+        if count.size != 1 or count.dtype.kind not in "iu":
+            raise Refused(f"num_nodes: is of {count.dtype} {count.shape}: give the number of vertices")
+        return int(count.reshape(-1)[0])
+    for key in ("y", "x", "batch"):
         if key in made:
-            found = array(made[key], key)
-            if key == "num_nodes" and (found.size != 1 or found.dtype.kind not in "iu"):
-                raise Refused(f"num_nodes: is of {found.dtype} {found.shape}: give the number of vertices")
-            return int(found.reshape(-1)[0]) if key == "num_nodes" else len(np.atleast_1d(found))
+            return len(np.atleast_1d(array(made[key], key)))
     return None
 
 

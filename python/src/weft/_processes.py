@@ -100,13 +100,13 @@ class _Sum(torch.autograd.Function):  # type: ignore[misc]
         return None, total(model, grad, of_group, f"backward of {call}"), None, None, None
 
 
-def alike(tensors: Sequence[Tensor]) -> list[dict[str, Any]]:
-    """Checksums of parameters that all processes have alike, in this order."""
+def checksums(tensors: Sequence[Tensor]) -> list[dict[str, Any]]:
+    """Checksums of parameters, by their places, as total takes them."""
     found = []
     for number, of in enumerate(tensors):
         numbers = of.detach().cpu().contiguous().reshape(-1).view(torch.uint8).numpy()
-        sum_ = zlib.crc32(numbers, zlib.crc32(f"{of.dtype} {tuple(of.shape)}".encode()))
-        found.append({"name": f"parameter {number}", "sum": sum_})
+        checksum = zlib.crc32(numbers, zlib.crc32(f"{of.dtype} {tuple(of.shape)}".encode()))
+        found.append({"name": f"parameter {number}", "sum": checksum})
     return found
 
 

@@ -182,7 +182,7 @@ _NAMED = "WEFT_PROGRAM names the program weft"
 
 @lru_cache(maxsize=64)
 def _check(program: str, changed: int) -> None:
-    child = _ended(program, ["version", "--json"])
+    child = _finished(program, ["version", "--json"])
     try:
         told = json.loads(child.result())
         version, protocol = told["weft"], told.get("protocol")
@@ -242,7 +242,7 @@ def environment() -> dict[str, str]:
     return {name: value for name, value in os.environ.items() if name not in _LAUNCHED}
 
 
-class Said:
+class Stderr:
     """What the program says on standard error."""
 
     def __init__(self) -> None:
@@ -263,7 +263,7 @@ class Said:
 _CRASHES = ("SIG", "panic: ", "fatal error: ")
 
 
-def ended(status: int | None, said: Said, last: str) -> str:
+def ended(status: int | None, said: Stderr, last: str) -> str:
     """How the program has ended that does not say so itself.
 
     Args:
@@ -364,10 +364,10 @@ def run(arguments: Sequence[str], told: Told | None = None, answers: bool = Fals
         Refused, Failed, Interrupted: as the exit status says, with the program's line.
         KeyboardInterrupt, or what told raises: after the program has ended in order.
     """
-    return _ended(checked()[0], arguments, told, answers).result()
+    return _finished(checked()[0], arguments, told, answers).result()
 
 
-def _ended(program: str, arguments: Sequence[str], told: Told | None = None, answers: bool = False) -> _Child:
+def _finished(program: str, arguments: Sequence[str], told: Told | None = None, answers: bool = False) -> _Child:
     """A program that was run to its end, as run does."""
     child = _Child(program, arguments, told, answers)
     try:
@@ -422,7 +422,7 @@ class _Child:
         self.program, self.told = program, told
         self.stopped = False  # told has asked for the end
         self.lines: list[str] = []  # of standard output, without epochs
-        self.said = Said()
+        self.said = Stderr()
         self.rest: dict[int, bytes] = {}  # what has come of a line, by the stream's number
         self.arguments, self.answers = arguments, answers
 
