@@ -70,13 +70,7 @@ func TestPassesOfKeptEdges(t *testing.T) {
 		some.Features = append(some.Features, from.Features[3*k:3*k+3]...)
 	}
 	assert.Equal(t, map[bool]bool{false: true, true: true}, loops, "loops are left out, and kept")
-	less := *g
-	less.Relations = slices.Clone(g.Relations)
-	var err error
-	less.Relations[0], err = graph.NewRelation(60, some)
-	require.NoError(t, err)
-	p, values := passesOfEdges(t, &less, "graph=1")
-	want := (&call{Passes: p, values: values}).forward(t, nil, worker.Forward{}).output
+	want := outputWith(t, g, some)
 	for _, parallel := range []string{"graph=1", "graph=3"} {
 		p, values := passesOfEdges(t, g, parallel)
 		some := worker.Forward{Edges: []worker.Edges{only}}
@@ -85,6 +79,18 @@ func TestPassesOfKeptEdges(t *testing.T) {
 			assert.Near(t, float64(want[k]), float64(x), 1e-5, parallel)
 		}
 	}
+}
+
+// outputWith is the output of a pass on a graph whose first relation has these edges.
+func outputWith(t *testing.T, g *graph.Graph, some graph.Edges) []float32 {
+	t.Helper()
+	less := *g
+	less.Relations = slices.Clone(g.Relations)
+	var err error
+	less.Relations[0], err = graph.NewRelation(60, some)
+	require.NoError(t, err)
+	p, values := passesOfEdges(t, &less, "graph=1")
+	return (&call{Passes: p, values: values}).forward(t, nil, worker.Forward{}).output
 }
 
 // TestPassesOfEdges: a pass with some of the edges, and other weights and features of them, is that on a
@@ -111,13 +117,7 @@ func TestPassesOfEdges(t *testing.T) {
 		some.Weights = append(some.Weights, given.Weights.Values[k])
 		some.Features = append(some.Features, given.Features.Values[3*k:3*k+3]...)
 	}
-	less := *g
-	less.Relations = slices.Clone(g.Relations)
-	var err error
-	less.Relations[0], err = graph.NewRelation(60, some)
-	require.NoError(t, err)
-	p, values := passesOfEdges(t, &less, "graph=1")
-	want := (&call{Passes: p, values: values}).forward(t, nil, worker.Forward{}).output
+	want := outputWith(t, g, some)
 
 	var weights, features []float32
 	for _, parallel := range []string{"graph=1", "graph=3", "tensor=2", "graph=2,tensor=2", "pipeline=2"} {
