@@ -343,6 +343,19 @@ def program() -> Program:
         return _one
 
 
+@contextlib.contextmanager
+def told_of_refusals(call: str, parallel: Any) -> Iterator[None]:
+    """Other processes that make a call together with this one, on a mesh, refuse it by the error of the block."""
+    try:
+        yield
+    except Exception as error:
+        if parallel and _one is not None and not _one.ended and _one.together.is_set():
+            words = [_program.flag("parallel", _program.axes(parallel))]
+            with contextlib.suppress(Refused, Failed):  # by the line of the lowest rank that refuses
+                _one.ask("refuse", call=call, arguments=words, reason=str(error))
+        raise
+
+
 def _forked() -> None:
     """In a process that was forked: its end of the socket is the parent's."""
     if _one is not None:

@@ -152,13 +152,14 @@ class Divided:
             )
 
     def _open(self, module: nn.Module, frozen: frozenset[str], reads: Reads) -> Model:
-        made, number = self.traced(module, frozen, reads), self._number_in(_calls.program())
-        lacking = [asdict(one) for one in reads.lacking]
         call = ("the first pass of " if self.begun else "weft.compile of ") + type(module).__name__
         if frozen:
             call += f" with {', '.join(sorted(frozen))} in evaluation"
         if reads.differentiable:
             call += f" with gradients of {', '.join(sorted({of for of, _ in reads.differentiable}))}"
+        with _calls.told_of_refusals(call, self.settings.get("parallel")):
+            made = self.traced(module, frozen, reads)
+        lacking, number = [asdict(one) for one in reads.lacking], self._number_in(_calls.program())
         return Model(module, made, self.words(), lacking, number, apart=self.graph is not None, call=call)
 
     def traced(self, module: nn.Module, frozen: frozenset[str], reads: Reads) -> Traced:

@@ -25,10 +25,11 @@ from ._pass import NOT_EXPORTED, passed
 def net_of(module: nn.Module, data: Data, settings: Mapping[str, Any]) -> Net:
     """The net of a module on a graph."""
     _program.refuse_torchrun()
-    module = uncompiled(module)
-    if isinstance(module, Net) or not isinstance(module, nn.Module):
-        raise Refused(f"module: {type(module).__name__} is no module to compile: give a torch.nn.Module")
-    divided = Divided(module, data, settings)
+    with _calls.told_of_refusals(f"weft.compile of {type(module).__name__}", settings.get("parallel")):
+        module = uncompiled(module)
+        if isinstance(module, Net) or not isinstance(module, nn.Module):
+            raise Refused(f"module: {type(module).__name__} is no module to compile: give a torch.nn.Module")
+        divided = Divided(module, data, settings)
     net = Net(module, divided)
     if divided.lacking(module):
         divided.check()  # it is traced at the first call

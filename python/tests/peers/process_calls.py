@@ -42,6 +42,13 @@ class Scaled(nn.Module):
         return torch.zeros_like(h).index_add(0, edge_index[1], h[edge_index[0]]) * self.slope
 
 
+class Untraced(nn.Module):
+    """What no trace has: a choice by a row."""
+
+    def forward(self, x: Tensor, edge_index: Tensor) -> Tensor:
+        return x if x[0, 0] > 0 else -x
+
+
 class Heads(nn.Module):
     """Two outputs of other weights, and a learned row of each vertex."""
 
@@ -138,8 +145,12 @@ class Calls:
         net, compiles = self.net, f"weft.compile of Two, and rank 0 forward in training with gradients, its call … of net 1{AGAIN}"
         refused(self.compile if self.second else net, f"rank 1 calls {compiles}")
         self.works()
-        if self.second:
-            refused(lambda: self.compile(partition="none"), "partition none: …")
+        # One refuses alone: a setting, a module, or what is none.
+        refused(lambda: self.compile(partition="none" if self.second else "auto"), "…partition none: …")
+        self.works()
+        refused(lambda: self.compile(Untraced() if self.second else None), "…model: process_calls.py:…: return x if …")
+        self.works()
+        refused(lambda: self.compile(len if self.second else None), "…module: builtin_function_or_method is no module …")
         self.works()
         compiled = "rank 1 compiles otherwise than rank 0: …"
         refused(lambda: self.compile(Two(GCNConv(WIDTH, 16), GCNConv(16, 4), mean=self.second)), f"module: {compiled}")

@@ -12,6 +12,8 @@
 //	check     refuses settings that make no sense      version, arguments
 //	open      opens a graph for a model                version, model, call, arguments, divided?, lacking
 //	                                                   → types, parameters, buffers, counters, edges
+//	refuse    tells the other processes why this one   call, arguments, reason
+//	          opens no model
 //	plan      plans passes of a loop                   version, arguments, lacking, loop → types, planned
 //	map       maps the file that comes with it         memory, bytes
 //	unmap     ends that                                memory
@@ -44,6 +46,7 @@
 //	arguments   words of weft train's command line: settings, and the graph. Of a plan they may be the
 //	            counts of a graph that is not there, as weft plan has them.
 //	call        names the call in errors, where processes do not make the same ones.
+//	reason      why the process does not make the call: the others refuse theirs by it.
 //	alike       names and checksums (sum) of what all processes bring alike.
 //	divided     a number of the graph: it is opened and divided once for all models with that number.
 //	types       the graph's vertex types: name, vertices, features (columns). Elsewhere a type is its place
@@ -130,8 +133,11 @@ type request struct {
 	Lacking   []train.Lacking `json:"lacking"`
 	Loop      loop            `json:"loop"`
 
-	// For open and sum:
+	// For open, refuse and sum:
 	Call string `json:"call"`
+
+	// For refuse:
+	Reason string `json:"reason"`
 
 	// For sum:
 	Alike []launch.Alike `json:"alike"`

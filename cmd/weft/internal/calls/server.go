@@ -129,6 +129,16 @@ func (s *server) join(o *setting.Resolved, r *request) error {
 	return err
 }
 
+// refuse returns why this process does not make a call that opens a model. Processes that have joined, and
+// make the call together, refuse it by the same line.
+func (s *server) refuse(r *request, err error) error {
+	divides := func(word string) bool { return strings.HasPrefix(word, "--parallel") }
+	if !s.joined.Load() || !slices.ContainsFunc(r.Arguments, divides) {
+		return err
+	}
+	return s.ranks.Begin(&launch.Call{Says: r.Call}, err)
+}
+
 // leave takes leave of the processes that have joined, however long they are at work. Until all leave, it
 // refuses their calls.
 func (s *server) leave() (err error) {
@@ -160,6 +170,8 @@ func (s *server) answer(ctx context.Context, r *request) (a answer, err error) {
 		return a, err
 	case "open":
 		return s.open(ctx, r)
+	case "refuse":
+		return a, s.refuse(r, refusal.Errorf("%s", r.Reason))
 	case "plan":
 		return s.plan(ctx, r)
 	case "map":
@@ -215,7 +227,7 @@ type divided struct {
 func (s *server) divide(ctx context.Context, r *request) (d *divided, warnings []string, err error) {
 	resolved, graph, warnings, err := resolve(r, nil)
 	if err != nil {
-		return nil, nil, err
+		return nil, nil, s.refuse(r, err)
 	}
 	if err := s.join(resolved, r); err != nil {
 		return nil, nil, err
