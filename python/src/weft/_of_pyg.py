@@ -249,7 +249,8 @@ def _count(made: dict[str, Any]) -> int | None:
         return int(count.reshape(-1)[0])
     for key in ("y", "x", "batch"):
         if key in made:
-            return len(np.atleast_1d(array(made[key], key)))
+            value = made[key]
+            return int(value.shape[0]) if is_sparse(value) else len(np.atleast_1d(array(value, key)))
     return None
 
 
