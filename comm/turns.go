@@ -15,8 +15,8 @@ import (
 func (c *Comm) Begin() {
 	if m := c.member(); m != nil {
 		m.mu.Lock()
+		defer m.mu.Unlock()
 		m.starting--
-		m.mu.Unlock()
 		m.await(func() bool { return true })
 	}
 }
@@ -43,11 +43,11 @@ func (c *Comm) LocalBarrier() {
 		return
 	}
 	m.mu.Lock()
+	defer m.mu.Unlock()
 	m.barriers[c.tags]++
 	m.came.restart()
 	m.went.restart()
 	want := m.barriers[c.tags]
-	m.mu.Unlock()
 	m.await(func() bool {
 		for _, other := range m.members {
 			if other.barriers[c.tags] < want && !other.last && slices.Contains(c.ranks, other.rank) {
@@ -196,10 +196,8 @@ func (c *Comm) member() *member {
 }
 
 // await gives the turn away until over reports true, or the worker is aborted, and the rank's turn comes
-// again.
+// again. The caller holds mu.
 func (m *member) await(over func() bool) {
-	m.mu.Lock()
-	defer m.mu.Unlock()
 	m.over = over
 	m.leave()
 	for m.turn != m {
@@ -214,6 +212,8 @@ func (m *member) during(f func()) {
 	m.leave()
 	m.mu.Unlock()
 	f()
+	m.mu.Lock()
+	defer m.mu.Unlock()
 	m.await(func() bool { return true })
 }
 
@@ -309,6 +309,8 @@ func (m *member) waitFor(r Request, timeout time.Duration) (done bool) {
 			return false
 		}
 	}
+	m.mu.Lock()
+	defer m.mu.Unlock()
 	m.await(func() bool { return expired || ended() })
 	return ended()
 }

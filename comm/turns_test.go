@@ -3,6 +3,7 @@ package comm
 import (
 	"bytes"
 	"errors"
+	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -78,6 +79,31 @@ func TestShared(t *testing.T) {
 	}
 	if got := [2]any{<-seen, <-seen}; got != [2]any{1, 0} && got != [2]any{0, 1} {
 		t.Errorf("seen %v", got)
+	}
+}
+
+// TestFirstTurn: the lowest rank has the first turn, whichever rank begins last.
+func TestFirstTurn(t *testing.T) {
+	for range 2000 {
+		var turns []int
+		h := PlanSharedWorker(0, []int{0, 0, 0}, doubled{})
+		h.OnTurn = func(rank int, begins bool) {
+			if begins {
+				turns = append(turns, rank)
+			}
+		}
+		var all sync.WaitGroup
+		for _, end := range h.Transports() {
+			all.Go(func() {
+				c := New(end, 0)
+				c.Begin()
+				c.End()
+			})
+		}
+		all.Wait()
+		if !slices.Equal(turns, []int{0, 1, 2}) {
+			t.Fatalf("turns %v", turns)
+		}
 	}
 }
 
