@@ -19,10 +19,12 @@ import (
 	"flag"
 	"fmt"
 	"io"
+	"maps"
 	"os"
 	"os/signal"
 	"path/filepath"
 	"runtime"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -110,19 +112,26 @@ func (s *search) test(ctx context.Context, out io.Writer, mutants []drawn) error
 		return err
 	}
 	jobs := runtime.NumCPU()
-	if len(python) > 0 {
-		err := s.pyTests.reach(ctx, filepath.Join(folder, "reached"), texts, python, jobs)
-		if err != nil && ctx.Err() == nil {
-			return err
-		}
-	}
 	next := make(chan int, len(mutants))
-	for i := range mutants {
+	for _, i := range slices.Sorted(maps.Keys(golang)) {
 		next <- i
 	}
-	close(next)
 	var workers sync.WaitGroup
-	errs := make([]error, jobs)
+	errs := make([]error, jobs+1)
+	workers.Go(func() { // beside those of Go: all tests of Python take as long
+		defer close(next)
+		if len(python) == 0 {
+			return
+		}
+		err := s.pyTests.reach(ctx, filepath.Join(folder, "reached"), texts, python)
+		if err != nil {
+			errs[jobs] = err
+			return
+		}
+		for _, i := range slices.Sorted(maps.Keys(python)) {
+			next <- i
+		}
+	})
 	var tested, died atomic.Int64
 	for job := range jobs {
 		workers.Go(func() {

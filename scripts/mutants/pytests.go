@@ -16,7 +16,6 @@ import (
 	"slices"
 	"strconv"
 	"strings"
-	"sync"
 	"time"
 )
 
@@ -87,7 +86,7 @@ func (p *pyTests) copyTo(ctx context.Context, folder string) error {
 // reach runs all tests in a copy that has marks and no mutants, by which the tests are known that come to a
 // mutant. It writes which tests fail without a mutant: those notice none.
 func (p *pyTests) reach(
-	ctx context.Context, folder string, texts map[string][]byte, mutants map[int]mutant, jobs int,
+	ctx context.Context, folder string, texts map[string][]byte, mutants map[int]mutant,
 ) error {
 	if err := p.copyTo(ctx, folder); err != nil {
 		return err
@@ -102,18 +101,8 @@ func (p *pyTests) reach(
 		p.tests[i] = make([][]pyTest, len(p.suites))
 	}
 	for number, s := range p.suites {
-		var processes sync.WaitGroup
-		errs := make([]error, jobs)
-		for job := range jobs {
-			var files []string
-			for i := job; i < len(s.files); i += jobs {
-				files = append(files, s.files[i])
-			}
-			processes.Go(func() { _, errs[job] = p.pytest(ctx, folder, s.python, files) })
-		}
-		processes.Wait()
-		if err := cmp.Or(ctx.Err(), errors.Join(errs...)); err != nil {
-			return err
+		if _, err := p.pytest(ctx, folder, s.python, s.files); cmp.Or(ctx.Err(), err) != nil {
+			return cmp.Or(ctx.Err(), err)
 		}
 		if err := p.read(folder, number); err != nil {
 			return err
