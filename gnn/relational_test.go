@@ -103,8 +103,8 @@ func TestDecoupledRelations(t *testing.T) {
 	const papers, authors, columns = 6, 4, 3
 	c := &relationalCase{count: [2]int{papers, authors}, layers: 3}
 	g := &graph.Graph{Types: []graph.VertexType{
-		{Type: "paper", Count: papers},
-		{Type: "author", Count: authors},
+		{Type: "paper", Frame: graph.Frame{Count: papers}},
+		{Type: "author", Frame: graph.Frame{Count: authors}},
 	}}
 	g.Types[0].Features.Columns = columns
 	for range papers * columns {

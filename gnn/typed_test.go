@@ -306,9 +306,11 @@ func papers(t *testing.T, relations ...string) *graph.Graph {
 	t.Helper()
 	g := &graph.Graph{
 		Types: []graph.VertexType{{
-			Type:     "paper",
-			Count:    3,
-			Features: graph.Features{Columns: 4, Dense: []float32{1, 2, 3, 4, 5, 6, 7, 8, 9, 1, 2, 3}},
+			Type: "paper",
+			Frame: graph.Frame{
+				Count:    3,
+				Features: graph.Features{Columns: 4, Dense: []float32{1, 2, 3, 4, 5, 6, 7, 8, 9, 1, 2, 3}},
+			},
 		}},
 	}
 	for _, name := range relations {

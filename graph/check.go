@@ -102,7 +102,7 @@ func (g *Graph) checkWithin(whole []int, d depth) error {
 			err = r.EdgeSplit.check(whole[s], types[t].Count)
 		}
 		if err == nil {
-			err = r.EdgeLabels.check(len(r.Sources), d)
+			err = r.checkLabels(len(r.Sources), d)
 		}
 		if err != nil {
 			return inFolder(g.layout().edges(r.Ends()), err)
@@ -114,9 +114,9 @@ func (g *Graph) checkWithin(whole []int, d depth) error {
 	if err := g.checkGraphs(d); err != nil {
 		return err
 	}
-	err := g.Labels.check(types[0].Count, maxClasses(whole[0]), d)
+	err := g.Types[0].Labels.check(types[0].Count, maxClasses(whole[0]), d)
 	if err == nil { // splits are compared with the labels
-		err = checkSplits(g.Splits, types[0].Count, &g.Labels)
+		err = types[0].checkSplits(types[0].Count)
 	}
 	return inFolder(g.layout().vertices(types[0].Name()), err)
 }
@@ -209,12 +209,12 @@ func (r *Relation) checkRows(files relationFiles, vertex int, edge int64, whole 
 	if r.Weights != nil && len(r.Weights) != edges {
 		return flawf(files.weights, "%d weights for %d edges", len(r.Weights), edges)
 	}
-	if r.EdgeColumns > math.MaxInt32 || !fills(len(r.EdgeFeatures), edges, r.EdgeColumns) {
-		return flawf(files.features, "%d values for %d edges × %d columns", len(r.EdgeFeatures),
-			edges, r.EdgeColumns)
+	if r.Features.Columns > math.MaxInt32 || !fills(len(r.Features.Dense), edges, r.Features.Columns) {
+		return flawf(files.features, "%d values for %d edges × %d columns", len(r.Features.Dense),
+			edges, r.Features.Columns)
 	}
 	if r.NumberColumns != nil {
-		numbers := r.EdgeColumns
+		numbers := r.Features.Columns
 		if r.Weights != nil {
 			numbers++
 		}
@@ -228,9 +228,9 @@ func (r *Relation) checkRows(files relationFiles, vertex int, edge int64, whole 
 	if k := NotFinite(r.Weights); k >= 0 {
 		return flawf(files.weights, "the weight of edge %d is %v", edge+int64(k), r.Weights[k])
 	}
-	if k := NotFinite(r.EdgeFeatures); k >= 0 {
+	if k := NotFinite(r.Features.Dense); k >= 0 {
 		return flawf(files.features, "edge %d has the value %v in column %d",
-			edge+int64(k/r.EdgeColumns), r.EdgeFeatures[k], k%r.EdgeColumns)
+			edge+int64(k/r.Features.Columns), r.Features.Dense[k], k%r.Features.Columns)
 	}
 	return nil
 }

@@ -18,17 +18,18 @@ func (g *Graph) Checksum() (sum string, err error) {
 		for i := range g.Relations {
 			r := &g.Relations[i]
 			arrays = append(arrays, npy.Bytes(r.Indptr), npy.Bytes(r.Sources), npy.Bytes(r.Weights))
-			if r.EdgeColumns > 0 { // so that sums of graphs without edge features stay the same
-				arrays = append(arrays, npy.Bytes(r.EdgeFeatures))
+			if r.Features.Columns > 0 { // so that sums of graphs without edge features stay the same
+				arrays = append(arrays, npy.Bytes(r.Features.Dense))
 			}
 			if g.Typed() {
 				source, name, target := r.Ends()
 				arrays = append(arrays, []byte(source), []byte(name), []byte(target))
 			}
-			if l := r.EdgeLabels; l != nil {
-				arrays = append(arrays, npy.Bytes(l.Class), npy.Bytes(l.Multi), npy.Bytes(l.Values))
-				if l.By != nil {
-					arrays = append(arrays, npy.Bytes(l.By.Values))
+			if l := &r.Frame; l.HasLabels() {
+				arrays = append(arrays, npy.Bytes(l.Labels.Class), npy.Bytes(l.Labels.Multi),
+					npy.Bytes(l.Labels.Values))
+				if l.SplitBy != nil {
+					arrays = append(arrays, npy.Bytes(l.SplitBy.Values))
 				}
 				for _, s := range l.Splits {
 					arrays = append(arrays, npy.Bytes(s.Train), npy.Bytes(s.Val), npy.Bytes(s.Test))
@@ -48,9 +49,9 @@ func (g *Graph) Checksum() (sum string, err error) {
 				arrays = append(arrays, npy.Bytes(t.GraphOf))
 			}
 		}
-		arrays = append(arrays, npy.Bytes(g.Labels.Class), npy.Bytes(g.Labels.Multi),
-			npy.Bytes(g.Labels.Values))
-		for _, s := range g.Splits {
+		arrays = append(arrays, npy.Bytes(g.Types[0].Labels.Class), npy.Bytes(g.Types[0].Labels.Multi),
+			npy.Bytes(g.Types[0].Labels.Values))
+		for _, s := range g.Types[0].Splits {
 			arrays = append(arrays, npy.Bytes(s.Train), npy.Bytes(s.Val), npy.Bytes(s.Test))
 		}
 		for _, a := range arrays {

@@ -6,13 +6,13 @@ import (
 	"slices"
 )
 
-// Renumber numbers the classes of the graph's labels by their names in names, the classes that a model has
-// learned. Vertices of other classes count as unlabelled, and leave all splits. A label that is not learned
-// is left out. A learned label that the graph lacks is missing (NaN) for each vertex. Renumber returns the
-// names that were not learned. The graph's old arrays stay as they are: the labels and splits are new. If
-// either side has no names, it changes nothing.
-func (g *Graph) Renumber(names []string) (unknown []string) {
-	l := &g.Labels
+// Renumber numbers the classes of the labels by their names in names, the classes that a model has learned.
+// Rows of other classes count as unlabelled, and leave all splits. A label that is not learned is left out. A
+// learned label that the frame lacks is missing (NaN) for each row. Renumber returns the names that were not
+// learned. The old arrays stay as they are: the labels and splits are new. If either side has no names, it
+// changes nothing.
+func (f *Frame) Renumber(names []string) (unknown []string) {
+	l := &f.Labels
 	if l.Names == nil || names == nil || slices.Equal(l.Names, names) {
 		return nil
 	}
@@ -36,7 +36,7 @@ func (g *Graph) Renumber(names []string) (unknown []string) {
 	}
 	l.Classes, l.Names = len(names), names
 	if unknown != nil {
-		g.Splits = labelled(g.Splits, l)
+		f.Splits = labelled(f.Splits, l)
 	}
 	return unknown
 }
@@ -62,7 +62,7 @@ func moved(of []float32, to []int64, columns int) []float32 {
 	return made
 }
 
-// labelled returns the splits without the vertices that have no label.
+// labelled returns the splits without the rows that have no label.
 func labelled(splits []Split, l *Labels) []Split {
 	made := slices.Clone(splits)
 	for s := range made {

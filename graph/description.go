@@ -339,7 +339,7 @@ func Files(dir string) ([]string, error) {
 		return all
 	}
 	for i := range d.Relations {
-		r, none := &d.Relations[i], &Relation{EdgeSplit: &EdgeSplit{}, EdgeLabels: &EdgeLabels{}}
+		r, none := &d.Relations[i], &Relation{EdgeSplit: &EdgeSplit{}}
 		at := d.layout().edges(r.Source, r.Name, r.Target)
 		add(at, none.stored(inEdges, r, 0))
 		if l := r.EdgeLabels; l != nil {
@@ -348,7 +348,7 @@ func Files(dir string) ([]string, error) {
 	}
 	for i := range d.Vertices {
 		v := &d.Vertices[i]
-		t := &VertexType{Arrays: described(v.Arrays)}
+		t := &VertexType{Frame: Frame{Arrays: described(v.Arrays)}}
 		at := d.layout().vertices(v.Type)
 		add(at, t.Features.stored(v.Features, 0), (&Labels{}).stored(v.Labels, 0))
 		add(at, named(v.Labels != nil && v.Labels.Names, classNamesFile),
@@ -379,8 +379,8 @@ func describe(g *Graph) *description {
 		d.Vertices = append(d.Vertices, describeVertices(t))
 	}
 	v := &d.Vertices[0]
-	v.Splits = SizesOf(g.Splits)
-	v.Labels = describeLabels(&g.Labels)
+	v.Splits = SizesOf(g.Types[0].Splits)
+	v.Labels = describeLabels(&g.Types[0].Labels)
 	v.Graphs = g.Graphs
 	for i := range g.Relations {
 		d.Relations = append(d.Relations, describeRelation(&g.Relations[i]))
@@ -422,8 +422,8 @@ func describeRelation(r *Relation) relationDescription {
 	source, name, target := r.Ends()
 	return relationDescription{
 		Source: source, Name: name, Target: target, Count: len(r.Sources),
-		Dtype: "int32", Weights: r.Weights != nil, FeatureColumns: r.EdgeColumns,
+		Dtype: "int32", Weights: r.Weights != nil, FeatureColumns: r.Features.Columns,
 		EndColumns: r.EndColumns, NumberColumns: r.NumberColumns, EdgeSplit: describeEdgeSplit(r.EdgeSplit),
-		EdgeLabels: describeEdgeLabels(r.EdgeLabels),
+		EdgeLabels: describeEdgeLabels(&r.Frame),
 	}
 }

@@ -1,24 +1,13 @@
 package graph
 
 import (
-	"errors"
 	"math"
-	"regexp"
 	"slices"
 	"strings"
 
 	"weft/graph/columns"
 	"weft/internal/refusal"
 )
-
-// EdgeLabels are what is learned about the edges of a relation: a label for each edge, and which edges train,
-// validate and test. An edge's number is its place in Relation.Sources.
-type EdgeLabels struct {
-	Column string // the column of the labels, as settings name it
-	Labels
-	Splits []Split  // lists of edges; none, one, or several
-	By     *SplitBy // a column by which rules divide the edges; nil: none is kept
-}
 
 // The files of the labels of edges, beside those of their relation.
 const (
@@ -30,7 +19,7 @@ const (
 // edgePartFiles hold int64 numbers of edges, as splitFiles do ids of vertices.
 var edgePartFiles = [3]string{"edge_train.npy", "edge_val.npy", "edge_test.npy"}
 
-// edgeLabelsDescription describes EdgeLabels.
+// edgeLabelsDescription describes the labels of edges.
 type edgeLabelsDescription struct {
 	Column string             `json:"column"`
 	Labels *labelsDescription `json:"labels"`
@@ -39,11 +28,13 @@ type edgeLabelsDescription struct {
 }
 
 // describeEdgeLabels describes labels of edges, nil where there are none.
-func describeEdgeLabels(l *EdgeLabels) *edgeLabelsDescription {
-	if l == nil {
+func describeEdgeLabels(l *Frame) *edgeLabelsDescription {
+	if !l.HasLabels() {
 		return nil
 	}
-	return &edgeLabelsDescription{l.Column, describeLabels(&l.Labels), SizesOf(l.Splits), l.By.described()}
+	return &edgeLabelsDescription{
+		l.Labels.Column, describeLabels(&l.Labels), SizesOf(l.Splits), l.SplitBy.described(),
+	}
 }
 
 // check refuses what labels of so many edges cannot have.
@@ -78,15 +69,15 @@ func (d *edgeLabelsDescription) check(edges int) error {
 }
 
 // stored lists the array of the labels of so many edges.
-func (l *EdgeLabels) stored(d *edgeLabelsDescription, edges int) []storedArray {
+func (l *Frame) storedLabels(d *edgeLabelsDescription, edges int) []storedArray {
 	if d == nil {
 		return nil
 	}
-	all := l.storedIn(edgeLabelsFile, d.Labels, edges)
+	all := l.Labels.storedIn(edgeLabelsFile, d.Labels, edges)
 	if d.By != nil {
 		values := new([]float64)
-		if l.By != nil {
-			values = &l.By.Values
+		if l.SplitBy != nil {
+			values = &l.SplitBy.Values
 		}
 		all = append(all, in(edgeSplitByFile, values, edges))
 	}
@@ -94,30 +85,30 @@ func (l *EdgeLabels) stored(d *edgeLabelsDescription, edges int) []storedArray {
 }
 
 // described makes labels of edges from their description, without rows.
-func (d *edgeLabelsDescription) described() *EdgeLabels {
-	l := &EdgeLabels{Column: d.Column}
-	l.describedBy(d.Labels)
-	l.By = d.By.described()
+func (d *edgeLabelsDescription) described() *Frame {
+	l := &Frame{Labels: Labels{Column: d.Column}}
+	l.Labels.describedBy(d.Labels)
+	l.SplitBy = d.By.described()
 	return l
 }
 
 // edgeLabels writes the names and splits of labels of edges.
-func (s *Folder) edgeLabels(l *EdgeLabels) {
-	if l != nil {
-		s.names(edgeClassNamesFile, l.Names)
+func (s *Folder) edgeLabels(l *Frame) {
+	if l.HasLabels() {
+		s.names(edgeClassNamesFile, l.Labels.Names)
 		s.splits(edgePartFiles, l.Splits)
 	}
 }
 
 // readEdgeLabels makes the labels of edges whose files lie in dir, with their names and splits. The labels
 // are not mapped yet.
-func readEdgeLabels(m *mappings, dir string, d *edgeLabelsDescription) (l *EdgeLabels, err error) {
+func readEdgeLabels(m *mappings, dir string, d *edgeLabelsDescription) (l *Frame, err error) {
 	if d == nil {
-		return nil, nil
+		return &Frame{}, nil
 	}
 	l = d.described()
 	if d.Labels.Names {
-		if l.Names, err = m.names(dir, edgeClassNamesFile, d.Labels.Classes); err != nil {
+		if l.Labels.Names, err = m.names(dir, edgeClassNamesFile, d.Labels.Classes); err != nil {
 			return nil, err
 		}
 	}
@@ -126,66 +117,38 @@ func readEdgeLabels(m *mappings, dir string, d *edgeLabelsDescription) (l *EdgeL
 }
 
 // check checks the labels of so many edges.
-func (l *EdgeLabels) check(edges int, d depth) error {
-	if l == nil || d == announced { // the rows come later
+func (l *Frame) checkLabels(edges int, d depth) error {
+	if !l.HasLabels() || d == announced { // the rows come later
 		return nil
 	}
 	err := l.Labels.check(edges, maxClasses(edges), d)
 	if err == nil {
-		err = checkSplits(l.Splits, edges, &l.Labels)
+		err = l.checkSplits(edges)
 	}
 	if err == nil {
-		return l.By.check(edges)
+		err = l.SplitBy.check(edges)
 	}
-	return ofEdges(err)
-}
-
-// vertexWords match the words for vertices, but not within names and paths.
-var vertexWords = regexp.MustCompile(`(^|[ (])vert(ex|ices)([ ,;:)]|$)`)
-
-// aVertex matches the word with its article.
-var aVertex = regexp.MustCompile(`(\b[Aa]) vertex([ ,;:]|$)`)
-
-// edgeWords makes a text about vertices a text about edges.
-func edgeWords(text string) string {
-	text = aVertex.ReplaceAllString(text, "${1}n edge$2")
-	return vertexWords.ReplaceAllStringFunc(text, func(word string) string {
-		return strings.NewReplacer("vertices", "edges", "vertex", "edge").Replace(word)
-	})
-}
-
-// ofEdges adds to a flaw of labels or splits that they are of edges.
-func ofEdges(err error) error {
-	var f flaw
-	if !errors.As(err, &f) {
-		return err
-	}
-	names := map[string]string{labelsFile: edgeLabelsFile, classNamesFile: edgeClassNamesFile}
-	for part, file := range splitFiles {
-		names[file] = edgePartFiles[part]
-	}
-	f.file = names[f.file]
-	return flaw{f.file, edgeWords(f.reason)}
+	return err
 }
 
 // OfRows returns the labels of the edges with these numbers, a row for each. −1 stands for a row without an
 // edge, which has no label.
-func (l *EdgeLabels) OfRows(numbers []int64) Labels {
+func (l *Frame) OfRows(numbers []int64) Labels {
 	picked := l.Labels
-	if l.Class != nil {
+	if l.Labels.Class != nil {
 		picked.Class = make([]int64, len(numbers))
 	}
-	all, columns := l.rows()
+	all, columns := l.Labels.rows()
 	var rows []float32
 	if all != nil {
 		rows = make([]float32, len(numbers)*columns)
 	}
 	for row, k := range numbers {
 		switch {
-		case l.Class != nil && k < 0:
+		case l.Labels.Class != nil && k < 0:
 			picked.Class[row] = -1
-		case l.Class != nil:
-			picked.Class[row] = l.Class[k]
+		case l.Labels.Class != nil:
+			picked.Class[row] = l.Labels.Class[k]
 		case k < 0:
 			for c := range columns {
 				rows[row*columns+c] = float32(math.NaN())
@@ -194,48 +157,46 @@ func (l *EdgeLabels) OfRows(numbers []int64) Labels {
 			copy(rows[row*columns:(row+1)*columns], all[int(k)*columns:])
 		}
 	}
-	if l.Continuous() {
+	if l.Labels.Continuous() {
 		picked.Values = rows
-	} else if l.MultiLabel() {
+	} else if l.Labels.MultiLabel() {
 		picked.Multi = rows
 	}
 	return picked
 }
 
-// Announced are the labels without rows and splits; nil: there are none.
-func (l *EdgeLabels) Announced() *EdgeLabels {
-	if l == nil {
-		return nil
+// Announced are the labels without rows and splits.
+func (l *Frame) Announced() Frame {
+	if !l.HasLabels() {
+		return Frame{}
 	}
-	of := *l
-	of.Labels, of.By, of.Splits = of.OfRows(nil), of.By.OfRows(nil), nil
-	return &of
+	return Frame{Labels: l.OfRows(nil), SplitBy: l.SplitBy.OfRows(nil)}
 }
 
-// AppendRows appends some rows of other labels, which are of the same kind, with their values of By.
-func (l *EdgeLabels) AppendRows(of *EdgeLabels, from, to int64) {
-	if of.By != nil {
-		l.By.Values = append(l.By.Values, of.By.Values[from:to]...)
+// AppendRows appends some rows of other labels, which are of the same kind, with their values of SplitBy.
+func (l *Frame) AppendRows(of *Frame, from, to int64) {
+	if of.SplitBy != nil {
+		l.SplitBy.Values = append(l.SplitBy.Values, of.SplitBy.Values[from:to]...)
 	}
-	if of.Class != nil {
-		l.Class = append(l.Class, of.Class[from:to]...)
+	if of.Labels.Class != nil {
+		l.Labels.Class = append(l.Labels.Class, of.Labels.Class[from:to]...)
 	}
-	rows, columns := of.rows()
-	if n := int64(columns); rows != nil && of.Continuous() {
-		l.Values = append(l.Values, rows[from*n:to*n]...)
+	rows, columns := of.Labels.rows()
+	if n := int64(columns); rows != nil && of.Labels.Continuous() {
+		l.Labels.Values = append(l.Labels.Values, rows[from*n:to*n]...)
 	} else if rows != nil {
-		l.Multi = append(l.Multi, rows[from*n:to*n]...)
+		l.Labels.Multi = append(l.Labels.Multi, rows[from*n:to*n]...)
 	}
 }
 
 // CountLabelled is how many edges have a label.
-func (l *EdgeLabels) CountLabelled() (count int) {
-	edges := len(l.Class)
-	if rows, columns := l.rows(); rows != nil {
+func (l *Frame) CountLabelled() (count int) {
+	edges := len(l.Labels.Class)
+	if rows, columns := l.Labels.rows(); rows != nil {
 		edges = len(rows) / columns
 	}
 	for k := range edges {
-		if l.Labelled(int64(k)) {
+		if l.Labels.Labelled(int64(k)) {
 			count++
 		}
 	}
@@ -244,7 +205,7 @@ func (l *EdgeLabels) CountLabelled() (count int) {
 
 // SplitsOfRows returns the splits of the edges with these numbers, as lists of their rows. −1 stands for a
 // row without an edge.
-func (l *EdgeLabels) SplitsOfRows(numbers []int64) (all []Split) {
+func (l *Frame) SplitsOfRows(numbers []int64) (all []Split) {
 	order := make([]int, 0, len(numbers)) // rows by the numbers of their edges
 	for row, k := range numbers {
 		if k >= 0 {
@@ -272,62 +233,12 @@ func (l *EdgeLabels) SplitsOfRows(numbers []int64) (all []Split) {
 	return all
 }
 
-// MakeSplits replaces the splits of the edges, as Graph.MakeSplits does for vertices. A random rule divides
-// the labelled edges. A rule of a column divides them by By.
-func (l *EdgeLabels) MakeSplits(spec string, count int, seed uint64) error {
-	rule, err := ParseSplit(spec)
-	if err != nil {
-		return SaysEdges(err)
-	}
-	if rule.column != "" {
-		if count != 1 {
-			return refusal.Errorf("--splits %d: --split %s makes one: leave --splits out", count, spec)
-		}
-		s, err := l.splitBy(&rule)
-		if err != nil {
-			return err
-		}
-		by := *l.By
-		if by.Rule = ""; rule.kind == splitTime {
-			by.Rule = spec
-		}
-		l.Splits, l.By = []Split{s}, &by
-		return nil
-	}
-	of := &Graph{Types: make([]VertexType, 1), Labels: l.Labels, Splits: l.Splits}
-	if err := of.MakeSplits(spec, count, seed); err != nil {
-		return SaysEdges(err)
-	}
-	l.Splits = of.Splits
-	if l.By != nil {
-		by := *l.By
-		by.Rule = ""
-		l.By = &by
-	}
-	return nil
-}
-
-// ofEdgesError is an error about vertices that is about edges here.
-type ofEdgesError struct{ error }
-
-func (e ofEdgesError) Error() string { return edgeWords(e.error.Error()) }
-
-func (e ofEdgesError) Unwrap() error { return e.error }
-
-// SaysEdges makes a refusal of labels or splits of vertices one of edges.
-func SaysEdges(err error) error {
-	if refusal.Is(err) {
-		return ofEdgesError{err}
-	}
-	return err
-}
-
 // CheckUnlabelledEdges refuses a change of the edges if they have labels, which would not follow.
 func (g *Graph) CheckUnlabelledEdges() error {
 	for i := range g.Relations {
-		if l := g.Relations[i].EdgeLabels; l != nil {
+		if l := &g.Relations[i].Frame; l.HasLabels() {
 			return refusal.Errorf("edges have labels (%s), and other edges would have none: leave it out, or import "+
-				"the graph without labels of edges", l.Column)
+				"the graph without labels of edges", l.Labels.Column)
 		}
 	}
 	return nil
@@ -336,7 +247,7 @@ func (g *Graph) CheckUnlabelledEdges() error {
 // HasLabel reports whether the edges have the labels that asked names: COLUMN or, of one of several
 // relations, RELATION:COLUMN or SOURCE__NAME__TARGET:COLUMN.
 func (r *Relation) HasLabel(asked string) bool {
-	return r.EdgeLabels != nil && NamesLabel(asked, r.EdgeLabels.Column, r.FullName())
+	return r.HasLabels() && NamesLabel(asked, r.Labels.Column, r.FullName())
 }
 
 // NamesLabel is HasLabel for labels of that column in a relation, given by its FullName; "": the name is
@@ -364,8 +275,10 @@ func (g *Graph) LearnsEdges(label string) (of *Graph, relation *Relation) {
 			continue
 		}
 		of = g.Copy()
-		of.Labels, of.Splits, of.Metric = r.EdgeLabels.Labels, r.EdgeLabels.Splits, ""
-		of.Types[0] = VertexType{Type: RelationName, Count: len(r.Sources)}
+		of.Metric = ""
+		of.Types[0] = VertexType{Type: RelationName, Frame: Frame{
+			Count: len(r.Sources), Labels: r.Labels, Splits: r.Splits,
+		}}
 		return of, r
 	}
 	return g, nil

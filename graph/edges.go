@@ -81,12 +81,14 @@ func NewBipartite(sources, targets int, e Edges) (Relation, error) {
 	if err := memory.Need((source+4*int64(e.FeatureColumns))*int64(n) + 4*int64(len(e.Weights))); err != nil {
 		return Relation{}, err
 	}
-	r := Relation{Indptr: next, Sources: make([]int32, n), EdgeColumns: e.FeatureColumns}
+	r := Relation{
+		Indptr: next, Sources: make([]int32, n), Frame: Frame{Features: Features{Columns: e.FeatureColumns}},
+	}
 	if e.Weights != nil {
 		r.Weights = make([]float32, n)
 	}
 	if e.FeatureColumns > 0 {
-		r.EdgeFeatures = make([]float32, 0, n*e.FeatureColumns)
+		r.Features.Dense = make([]float32, 0, n*e.FeatureColumns)
 	}
 	for k, from := range byTarget {
 		r.Sources[k] = e.Source[from]
@@ -95,7 +97,7 @@ func NewBipartite(sources, targets int, e Edges) (Relation, error) {
 		}
 		if e.FeatureColumns > 0 {
 			f := from * e.FeatureColumns
-			r.EdgeFeatures = append(r.EdgeFeatures, e.Features[f:f+e.FeatureColumns]...)
+			r.Features.Dense = append(r.Features.Dense, e.Features[f:f+e.FeatureColumns]...)
 		}
 	}
 	return r, nil
@@ -133,7 +135,7 @@ func countingOrder(next []int64, key []int32, previous []int) []int {
 func (r *Relation) Edges() Edges {
 	e := Edges{
 		Source: r.Sources, Target: make([]int32, len(r.Sources)), Weights: r.Weights,
-		Features: r.EdgeFeatures, FeatureColumns: r.EdgeColumns,
+		Features: r.Features.Dense, FeatureColumns: r.Features.Columns,
 	}
 	for v := range len(r.Indptr) - 1 {
 		for k := r.Indptr[v]; k < r.Indptr[v+1]; k++ {

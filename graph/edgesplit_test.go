@@ -13,7 +13,7 @@ import (
 // divided is a graph of two types whose relation from a to b has a split.
 func divided(t *testing.T, s *EdgeSplit) *Graph {
 	t.Helper()
-	g := &Graph{Types: []VertexType{{Type: "b", Count: 3}, {Type: "a", Count: 5}}}
+	g := &Graph{Types: []VertexType{{Type: "b", Frame: Frame{Count: 3}}, {Type: "a", Frame: Frame{Count: 5}}}}
 	r, err := NewBipartite(5, 3, Edges{Source: []int32{4, 0}, Target: []int32{2, 1}})
 	require.NoError(t, err)
 	r.Source, r.Name, r.Target, r.EdgeSplit = "a", "x", "b", s

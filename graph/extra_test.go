@@ -23,7 +23,9 @@ func TestArraysAreStored(t *testing.T) {
 	several := dense()
 	r := &several.Relations[0]
 	r.Source, r.Name, r.Target = "paper", "cites", "paper"
-	several.Types = []VertexType{several.Types[0], {Type: "author", Count: 4, Arrays: []Array{years}}}
+	several.Types = []VertexType{
+		several.Types[0], {Type: "author", Frame: Frame{Count: 4, Arrays: []Array{years}}},
+	}
 	several.Types[0].Type = "paper"
 	for name, g := range map[string]*Graph{"one type": one, "several": several} {
 		store := filepath.Join(t.TempDir(), "store")
@@ -61,11 +63,10 @@ func TestArraysAreStored(t *testing.T) {
 func TestArraysInAStream(t *testing.T) {
 	g := &Graph{
 		Types: []VertexType{{
-			Count: 3,
-			Arrays: []Array{
+			Frame: Frame{Count: 3, Arrays: []Array{
 				{Name: "node_year", Columns: 1, Ints: []int64{-1, 2, 1 << 24}},
 				{Name: "node_place", Columns: 2, Floats: []float32{1, 2, 3, nan, 5, .5}},
-			},
+			}},
 		}},
 		Relations: []Relation{{Indptr: make([]int64, 4)}},
 	}
@@ -73,7 +74,9 @@ func TestArraysInAStream(t *testing.T) {
 	streamed, written := filepath.Join(parent, "streamed"), filepath.Join(parent, "written")
 	require.NoError(t, g.Write(written))
 	begin := func(store string) *Writer {
-		announced := &Graph{Types: []VertexType{{Count: 3}}, Relations: []Relation{{Indptr: []int64{0}}}}
+		announced := &Graph{
+			Types: []VertexType{{Frame: Frame{Count: 3}}}, Relations: []Relation{{Indptr: []int64{0}}},
+		}
 		w, err := Create(store, announced)
 		if err == nil {
 			err = w.In(0, 0, &Relation{}, each([]*Relation{{Indptr: make([]int64, 4)}}))
@@ -120,7 +123,7 @@ func TestArraysInAStream(t *testing.T) {
 // values is a graph whose labels are two values for each vertex.
 func values() *Graph {
 	g := dense()
-	g.Labels = Labels{Columns: 2, Values: []float32{1.5, -2, nan, 7, nan, nan, 1e6, 0}}
+	g.Types[0].Labels = Labels{Columns: 2, Values: []float32{1.5, -2, nan, 7, nan, nan, 1e6, 0}}
 	g.Metric = ""
 	return g
 }
@@ -133,8 +136,8 @@ func TestValuesAreStored(t *testing.T) {
 	opened, err := Open(dir)
 	require.NoError(t, err)
 	defer opened.Close()
-	assert.EqualBy(t, g.Labels, opened.Labels, cmpopts.EquateNaNs())
-	if l := &opened.Labels; !l.Labelled(1) || l.Labelled(2) || l.MultiLabel() || l.OneClass() {
+	assert.EqualBy(t, g.Types[0].Labels, opened.Types[0].Labels, cmpopts.EquateNaNs())
+	if l := &opened.Types[0].Labels; !l.Labelled(1) || l.Labelled(2) || l.MultiLabel() || l.OneClass() {
 		t.Error("labels of values are taken for others")
 	}
 	if s, err := opened.Summarize(nil); err != nil || s.ValueColumns != 2 ||
@@ -144,9 +147,9 @@ func TestValuesAreStored(t *testing.T) {
 	changed, err := g.Induced([]bool{true, false, true, true})
 	require.NoError(t, err)
 	want := []float32{1.5, -2, nan, nan, 1e6, 0}
-	assert.EqualBy(t, want, changed.Labels.Values, cmpopts.EquateNaNs())
-	if err := g.MakeSplits("random:34/33/33", 1, 1); err != nil || len(g.Splits[0].Train) != 1 {
-		t.Errorf("splits %v, %v", g.Splits, err)
+	assert.EqualBy(t, want, changed.Types[0].Labels.Values, cmpopts.EquateNaNs())
+	if err := g.MakeSplits("random:34/33/33", 1, 1); err != nil || len(g.Types[0].Splits[0].Train) != 1 {
+		t.Errorf("splits %v, %v", g.Types[0].Splits, err)
 	}
 }
 
@@ -161,7 +164,7 @@ func TestDamagedValues(t *testing.T) {
 		"class":      func(l *Labels) { l.Class = []int64{0, 0, 0, 0} },
 	} {
 		g := values()
-		damage(&g.Labels)
+		damage(&g.Types[0].Labels)
 		assert.Refused(t, g.Check(), "", name)
 	}
 	for _, labels := range []string{

@@ -22,7 +22,7 @@ func (s *Folder) graph(g *Graph) {
 		d := describeRelation(r)
 		s.within(g.layout().edges(r.Ends()), func() {
 			s.write(r.stored(inEdges, &d, r.rows()))
-			s.edgeLabels(r.EdgeLabels)
+			s.edgeLabels(&r.Frame)
 		})
 	}
 }
@@ -34,9 +34,9 @@ func (s *Folder) types(g *Graph, write func(i int, t VertexType)) {
 		s.within(g.layout().vertices(t.Name()), func() {
 			write(i, t)
 			if i == 0 {
-				s.write(g.Labels.stored(d.Vertices[0].Labels, t.Count))
-				s.names(classNamesFile, g.Labels.Names)
-				s.splits(splitFiles, g.Splits)
+				s.write(g.Types[0].Labels.stored(d.Vertices[0].Labels, t.Count))
+				s.names(classNamesFile, g.Types[0].Labels.Names)
+				s.splits(splitFiles, g.Types[0].Splits)
 			}
 		})
 	}

@@ -83,8 +83,10 @@ func TestLastByteOfAStore(t *testing.T) {
 	const vertices, columns = 100, 50
 	g := &Graph{
 		Types: []VertexType{{
-			Count:    vertices,
-			Features: Features{Columns: columns, Dense: make([]float32, vertices*columns)},
+			Frame: Frame{
+				Count:    vertices,
+				Features: Features{Columns: columns, Dense: make([]float32, vertices*columns)},
+			},
 		}},
 		Relations: []Relation{{Indptr: make([]int64, vertices+1)}},
 	}

@@ -21,8 +21,6 @@ import (
 // the same.
 type Graph struct {
 	Types     []VertexType // at least one
-	Labels    Labels       // of the first type
-	Splits    []Split      // none, one, or several stored splits of the first type
 	Relations []Relation   // at least one
 	// Graphs is how many graphs are stored as one (PyG's batch), by VertexType.GraphOf; 0: it is one graph.
 	// No edge joins two graphs. A graph may have no vertex of a type.
@@ -48,13 +46,22 @@ type Graph struct {
 
 // VertexType is the vertices of one type.
 type VertexType struct {
-	Type     string // its name; empty: the graph has one type
-	Count    int    // how many there are
+	Type string // its name; empty: the graph has one type
+	Frame
+	GraphOf []int32 // the graph of each vertex, 0 to Graphs − 1; nil: there is one graph
+}
+
+// Frame is the data of rows: of the vertices of a type, or of the edges of a relation (DGL's ndata and
+// edata).
+type Frame struct {
+	Count    int // how many rows there are
 	Features Features
-	Names    []string       // of the vertices, stored with the arrays; nil: the source has none
+	Labels   Labels
+	Splits   []Split        // lists of rows; none, one, or several
+	SplitBy  *SplitBy       // a column by which rules divide the rows; nil: none is kept
+	Names    []string       // of the rows, stored with the arrays; nil: the source has none
 	Table    *columns.Table // of which the features were made; nil: there is none
 	Arrays   []Array        // arrays that no model reads
-	GraphOf  []int32        // the graph of each vertex, 0 to Graphs − 1; nil: there is one graph
 }
 
 // VertexName and RelationName are the names of the type and of the relation in a graph that has one of each
@@ -76,18 +83,15 @@ type Relation struct {
 	Indptr        []int64   // len vertices of Target + 1
 	Sources       []int32   // len E
 	Weights       []float32 // len E, nil when the relation is unweighted
-	// EdgeFeatures is a row-major E × EdgeColumns matrix in the order of Sources, nil when there is none.
-	EdgeFeatures []float32
-	EdgeColumns  int
+	// Frame is of the edges, in the order of Sources: an edge's number is its place there. A Part has neither
+	// labels nor splits of edges: see OpenRelations.
+	Frame
 	// Symmetric says that the edges are known to be the same, equally often, when each is reversed. Weights
 	// may differ. In a Part it is said of the whole graph's relation. False: unknown.
 	Symmetric bool
 	// EdgeSplit has the supervision edges of a benchmark; nil: link prediction draws a split. A Part has
 	// none: see OpenRelations.
 	EdgeSplit *EdgeSplit
-	// EdgeLabels are what is learned about the edges; nil: they have no labels. A Part has none: see
-	// OpenRelations.
-	EdgeLabels *EdgeLabels
 }
 
 // Features are the vertices' input features: dense (row-major V × Columns), or sparse rows (Indptr, Indices
@@ -104,7 +108,8 @@ type Features struct {
 // row-major V × Classes 0/1 matrix, NaN for a missing label), or the values that a regression predicts
 // (Values, a row-major V × Columns matrix, NaN for a missing value). A graph has one of these kinds.
 type Labels struct {
-	Classes int // 0 if there are Values
+	Column  string // of a table of edges, as settings name the labels; empty for vertices
+	Classes int    // 0 if there are Values
 	Class   []int64
 	Multi   []float32
 	Names   []string // the classes' names, len Classes; nil: the source has none
@@ -122,7 +127,7 @@ func (s *Split) Parts() [3]*[]int64 { return [3]*[]int64{&s.Train, &s.Val, &s.Te
 
 // Of returns a graph of one vertex type, which has a vertex for each row of the relation.
 func Of(r Relation) *Graph {
-	return &Graph{Types: []VertexType{{Count: r.rows()}}, Relations: []Relation{r}}
+	return &Graph{Types: []VertexType{{Frame: Frame{Count: r.rows()}}}, Relations: []Relation{r}}
 }
 
 // Name returns the name of the type. Without one it is the name of the type in a graph that has one.
@@ -196,7 +201,21 @@ func (l *Labels) MultiLabel() bool { return l.Multi != nil }
 // Continuous reports whether labels are values, and not classes.
 func (l *Labels) Continuous() bool { return l.Columns > 0 }
 
-// There reports whether vertices have labels of any kind.
+// Named are the labels, of that column.
+func (l Labels) Named(column string) Labels {
+	l.Column = column
+	return l
+}
+
+// HasLabels reports whether the rows have labels, also before these are read.
+func (f *Frame) HasLabels() bool { return f.Labels.Column != "" || f.Labels.There() }
+
+// SetLabels gives the rows the labels of another frame of as many, with its splits.
+func (f *Frame) SetLabels(from *Frame) {
+	f.Labels, f.Splits, f.SplitBy = from.Labels, from.Splits, from.SplitBy
+}
+
+// There reports whether rows have labels of any kind.
 func (l *Labels) There() bool { return l.Class != nil || l.MultiLabel() || l.Continuous() }
 
 // rows returns the labels of vertices that have a row of them: the matrix and its columns.

@@ -43,7 +43,7 @@ func (h *Held) Features(t, columns, stored int, batches Batches[*Features]) erro
 
 // Classes is Writer.Classes.
 func (h *Held) Classes(batches Batches[[]int64]) error {
-	l := &h.Graph.Labels
+	l := &h.Graph.Types[0].Labels
 	l.Class = make([]int64, 0, h.Graph.Types[0].Count)
 	return batches(func(class []int64) error {
 		l.Class = append(l.Class, class...)
@@ -53,7 +53,7 @@ func (h *Held) Classes(batches Batches[[]int64]) error {
 
 // Splits is Writer.Splits.
 func (h *Held) Splits(splits []Split) error {
-	h.Graph.Splits = splits
+	h.Graph.Types[0].Splits = splits
 	return nil
 }
 
@@ -64,9 +64,9 @@ func (h *Held) In(r int, edges int64, like *Relation, batches Batches[*Relation]
 		return err
 	}
 	in := &h.Graph.Relations[r]
-	in.EdgeColumns = like.EdgeColumns
-	if like.EdgeFeatures != nil {
-		in.EdgeFeatures = make([]float32, 0, edges*int64(like.EdgeColumns))
+	in.Features.Columns = like.Features.Columns
+	if like.Features.Dense != nil {
+		in.Features.Dense = make([]float32, 0, edges*int64(like.Features.Columns))
 	}
 	return in.hold(rows, edges, like, batches)
 }
@@ -90,7 +90,7 @@ func (r *Relation) hold(rows int, edges int64, like *Relation, batches Batches[*
 	return batches(func(b *Relation) error {
 		r.Indptr = appendRows(r.Indptr, b.Indptr)
 		r.Sources, r.Weights = append(r.Sources, b.Sources...), append(r.Weights, b.Weights...)
-		r.EdgeFeatures = append(r.EdgeFeatures, b.EdgeFeatures...)
+		r.Features.Dense = append(r.Features.Dense, b.Features.Dense...)
 		return nil
 	})
 }

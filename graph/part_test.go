@@ -44,7 +44,9 @@ func part(g *Graph) *Part {
 // addPart writes a part into a directory of that name.
 func addPart(f *Folder, name string, p *Part) error {
 	g := *p.Graph
-	g.Types, g.Relations = []VertexType{{Count: p.Graph.Vertices()}}, nil
+	g.Types, g.Relations = []VertexType{{Frame: Frame{
+		Count: p.Graph.Vertices(), Labels: p.Graph.Types[0].Labels, Splits: p.Graph.Types[0].Splits,
+	}}}, nil
 	for i := range p.Graph.Relations {
 		r := &p.Graph.Relations[i]
 		g.Relations = append(g.Relations, Relation{
@@ -199,14 +201,18 @@ func TestFolderKeepsItsError(t *testing.T) {
 
 func TestLabelsAndSplitsOf(t *testing.T) {
 	g, ids := dense(), []int32{1, 3}
-	assert.Equal(t, Labels{Classes: 2, Class: []int64{1, 1}, Names: g.Labels.Names}, g.Labels.Of(ids))
-	assert.Equal(t, []Split{{Train: []int64{}, Val: []int64{0}, Test: []int64{1}}}, SplitsOf(g.Splits, ids))
+	assert.Equal(t, Labels{
+		Classes: 2, Class: []int64{1, 1}, Names: g.Types[0].Labels.Names,
+	}, g.Types[0].Labels.Of(ids))
+	assert.Equal(t, []Split{
+		{Train: []int64{}, Val: []int64{0}, Test: []int64{1}},
+	}, SplitsOf(g.Types[0].Splits, ids))
 }
 
 func TestFilesAndCheckStored(t *testing.T) {
 	for _, g := range []*Graph{
 		dense(), sparse(),
-		{Types: []VertexType{{Count: 1}}, Relations: []Relation{{Indptr: []int64{0, 0}}}},
+		{Types: []VertexType{{Frame: Frame{Count: 1}}}, Relations: []Relation{{Indptr: []int64{0, 0}}}},
 	} {
 		dir := stored(t, g)
 		files, err := Files(dir)

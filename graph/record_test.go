@@ -22,8 +22,10 @@ func large(t *testing.T) (dir, features string) {
 	const vertices, columns = 3000, 100
 	g := &Graph{
 		Types: []VertexType{{
-			Count:    vertices,
-			Features: Features{Columns: columns, Dense: make([]float32, vertices*columns)},
+			Frame: Frame{
+				Count:    vertices,
+				Features: Features{Columns: columns, Dense: make([]float32, vertices*columns)},
+			},
 		}},
 		Relations: []Relation{{Indptr: make([]int64, vertices+1)}},
 	}
@@ -116,15 +118,14 @@ func TestFlippedBits(t *testing.T) {
 	const vertices = 30_000
 	g := &Graph{
 		Types: []VertexType{{
-			Count: vertices,
-			Features: Features{
+			Frame: Frame{Count: vertices, Features: Features{
 				Columns: 3, Indptr: make([]int64, vertices+1), Indices: make([]int32, 2*vertices),
 				Data: make([]float32, 2*vertices),
-			},
+			}, Labels: Labels{Classes: 3, Class: make([]int64, vertices)}, Splits: []Split{
+				{Train: []int64{3, 4, 5}, Val: []int64{6}, Test: []int64{7, 8}},
+			}},
 		}},
 		Relations: []Relation{{Indptr: make([]int64, vertices+1), Sources: make([]int32, 5*vertices)}},
-		Labels:    Labels{Classes: 3, Class: make([]int64, vertices)},
-		Splits:    []Split{{Train: []int64{3, 4, 5}, Val: []int64{6}, Test: []int64{7, 8}}},
 	}
 	p := &Part{
 		Graph: g, Whole: []int{2 * vertices}, Out: []Relation{g.Relations[0]},
@@ -264,17 +265,18 @@ func TestChecksum(t *testing.T) {
 		writes.Source, writes.Name, writes.Target = "author", "writes", "paper"
 		return &Graph{
 			Types: []VertexType{{
-				Type:     "paper",
-				Count:    3,
-				GraphOf:  []int32{0, 0, 0},
-				Features: Features{Columns: 1, Dense: []float32{1, 2, 3}},
-			}, {Type: "author", Count: 2, Features: Features{
+				Type: "paper",
+				Frame: Frame{
+					Count: 3, Features: Features{Columns: 1, Dense: []float32{1, 2, 3}},
+					Labels: Labels{Classes: 2, Class: []int64{0, 1, 1}},
+					Splits: []Split{{Train: []int64{0, 1}, Test: []int64{2}}},
+				},
+				GraphOf: []int32{0, 0, 0},
+			}, {Type: "author", Frame: Frame{Count: 2, Features: Features{
 				Columns: 3, Indptr: []int64{0, 1, 2}, Indices: []int32{2, 0}, Data: []float32{7, 8},
-			}}},
+			}}}},
 			Graphs:    1,
 			Relations: []Relation{cites, writes},
-			Labels:    Labels{Classes: 2, Class: []int64{0, 1, 1}},
-			Splits:    []Split{{Train: []int64{0, 1}, Test: []int64{2}}},
 		}
 	}
 	want := must(made().Checksum())
@@ -286,7 +288,7 @@ func TestChecksum(t *testing.T) {
 		"an edge's source":            {func(g *Graph) { g.Relations[0].Sources[0]++ }, true},
 		"an edge's target":            {func(g *Graph) { g.Relations[0].Indptr[1]++ }, true},
 		"a weight":                    {func(g *Graph) { g.Relations[0].Weights[1] = 5 }, true},
-		"a feature of an edge":        {func(g *Graph) { g.Relations[0].EdgeFeatures[2] = 5 }, true},
+		"a feature of an edge":        {func(g *Graph) { g.Relations[0].Features.Dense[2] = 5 }, true},
 		"an edge of another relation": {func(g *Graph) { g.Relations[1].Sources[1] = 0 }, true},
 		"a relation's name":           {func(g *Graph) { g.Relations[1].Name = "wrote" }, true},
 		"a relation's source":         {func(g *Graph) { g.Relations[1].Source = "paper" }, true},
@@ -304,17 +306,19 @@ func TestChecksum(t *testing.T) {
 		"a sparse feature":           {func(g *Graph) { g.Types[1].Features.Data[0] = 9 }, true},
 		"a sparse feature's column":  {func(g *Graph) { g.Types[1].Features.Indices[1] = 1 }, true},
 		"a sparse feature's row":     {func(g *Graph) { g.Types[1].Features.Indptr[1] = 2 }, true},
-		"a class":                    {func(g *Graph) { g.Labels.Class[0] = 1 }, true},
-		"a label of several":         {func(g *Graph) { g.Labels.Multi = []float32{1} }, true},
-		"a value":                    {func(g *Graph) { g.Labels.Values = []float32{1} }, true},
+		"a class":                    {func(g *Graph) { g.Types[0].Labels.Class[0] = 1 }, true},
+		"a label of several":         {func(g *Graph) { g.Types[0].Labels.Multi = []float32{1} }, true},
+		"a value":                    {func(g *Graph) { g.Types[0].Labels.Values = []float32{1} }, true},
 		"a split, whose ends move": {func(g *Graph) {
-			g.Splits[0] = Split{Train: []int64{0}, Val: []int64{1}, Test: []int64{2}}
+			g.Types[0].Splits[0] = Split{Train: []int64{0}, Val: []int64{1}, Test: []int64{2}}
 		}, true},
-		"another split":         {func(g *Graph) { g.Splits = append(g.Splits, Split{}) }, true},
+		"another split": {
+			func(g *Graph) { g.Types[0].Splits = append(g.Types[0].Splits, Split{}) }, true,
+		},
 		"the graph of a vertex": {func(g *Graph) { g.Types[0].GraphOf[2] = 1 }, true},
 		"no graphs":             {func(g *Graph) { g.Types[0].GraphOf = nil }, true},
 		"names of vertices and classes": {func(g *Graph) {
-			g.Types[0].Names, g.Labels.Names = []string{"a", "b", "c"}, []string{"x", "y"}
+			g.Types[0].Names, g.Types[0].Labels.Names = []string{"a", "b", "c"}, []string{"x", "y"}
 		}, false},
 		"notes": {func(g *Graph) { g.Notes, g.Provenance = []string{"note"}, "elsewhere" }, false},
 	} {

@@ -33,14 +33,14 @@ func (r *Relation) Reversed(vertices int) *Relation {
 // featuresIn returns the edge features of r in the order of its edges in reversed, from r.Reversed; nil if r
 // has none.
 func (r *Relation) featuresIn(reversed *Relation) []float32 {
-	if r.EdgeFeatures == nil {
+	if r.Features.Dense == nil {
 		return nil
 	}
-	columns := int64(r.EdgeColumns)
+	columns := int64(r.Features.Columns)
 	next := slices.Clone(reversed.Indptr)
-	features := make([]float32, len(r.EdgeFeatures))
+	features := make([]float32, len(r.Features.Dense))
 	for k, u := range r.Sources {
-		copy(features[next[u]*columns:], r.EdgeFeatures[int64(k)*columns:int64(k+1)*columns])
+		copy(features[next[u]*columns:], r.Features.Dense[int64(k)*columns:int64(k+1)*columns])
 		next[u]++
 	}
 	return features

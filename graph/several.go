@@ -143,9 +143,15 @@ func Merge(graphs []*Graph) (*Graph, error) {
 	if len(graphs) == 0 {
 		return nil, refusal.Errorf("no graph to merge")
 	}
-	first, labels := graphs[0], &graphs[0].Labels
-	if k := slices.IndexFunc(graphs, func(g *Graph) bool { return g.Labels.There() }); k >= 0 {
-		labels = &graphs[k].Labels
+	for k, g := range graphs {
+		if g.CheckLists() != nil {
+			return nil, refusal.Errorf("graph %d of %d: it has %d vertex types and %d relations, and needs one of each",
+				k, len(graphs), len(g.Types), len(g.Relations))
+		}
+	}
+	first, labels := graphs[0], &graphs[0].Types[0].Labels
+	if k := slices.IndexFunc(graphs, func(g *Graph) bool { return g.Types[0].Labels.There() }); k >= 0 {
+		labels = &graphs[k].Types[0].Labels
 	}
 	vertices, bytes := 0, int64(0)
 	for k, g := range graphs {
@@ -171,9 +177,10 @@ func Merge(graphs []*Graph) (*Graph, error) {
 	}
 	g := &Graph{
 		Metric: first.Metric, Graphs: len(graphs), Relations: slices.Clone(first.Relations),
-		Labels: Labels{Columns: labels.Columns, Names: labels.Names},
-		Splits: make([]Split, len(first.Splits)),
 	}
+	learned := &types[0]
+	learned.Labels = Labels{Columns: labels.Columns, Names: labels.Names}
+	learned.Splits = make([]Split, len(first.Types[0].Splits))
 	for i := range g.Relations {
 		r := &g.Relations[i]
 		rows, edges := 1, 0
@@ -183,7 +190,7 @@ func Merge(graphs []*Graph) (*Graph, error) {
 		r.Indptr = append(make([]int64, 0, rows), 0)
 		r.Sources = make([]int32, 0, edges)
 		r.Weights = nil
-		r.EdgeFeatures = nil
+		r.Features.Dense = nil
 		r.Symmetric = true
 	}
 	before := make([]int32, len(types)) // vertices of the graphs before
@@ -195,15 +202,15 @@ func Merge(graphs []*Graph) (*Graph, error) {
 			}
 			g.Relations[i].add(&one.Relations[i], before[s])
 		}
-		for s := range one.Splits {
-			for part, ids := range one.Splits[s].Parts() {
-				list := g.Splits[s].Parts()[part]
+		for s := range one.Types[0].Splits {
+			for part, ids := range one.Types[0].Splits[s].Parts() {
+				list := learned.Splits[s].Parts()[part]
 				for _, v := range *ids {
 					*list = append(*list, int64(before[0])+v)
 				}
 			}
 		}
-		g.Labels.Append(&one.Labels, labels, one.Types[0].Count)
+		learned.Labels.Append(&one.Types[0].Labels, labels, one.Types[0].Count)
 		for i, t := range one.Types {
 			types[i].add(&t, k)
 			before[i] += int32(t.Count)
@@ -252,9 +259,9 @@ func (m *merged) add(t *VertexType, k int) {
 func (g *Graph) mergeable(first *Graph, labels *Labels) error {
 	types := g.Types
 	like := first.Types
-	l := &g.Labels
+	l := &g.Types[0].Labels
 	switch {
-	case g.CheckLists() != nil || len(types) != len(like) || len(g.Relations) != len(first.Relations):
+	case len(types) != len(like) || len(g.Relations) != len(first.Relations):
 		return refusal.Errorf("it has %d vertex types and %d relations, and the first graph has %d and %d: "+
 			"give graphs of the same types", len(types), len(g.Relations), len(like), len(first.Relations))
 	case g.Types[0].GraphOf != nil:
@@ -285,10 +292,10 @@ func (g *Graph) mergeable(first *Graph, labels *Labels) error {
 				one.Target)
 		case r.EdgeSplit != nil:
 			return refusal.Errorf("it has a split of edges, which is that of one graph; leave it out")
-		case (r.Weights == nil) != (one.Weights == nil) || r.EdgeColumns != one.EdgeColumns:
+		case (r.Weights == nil) != (one.Weights == nil) || r.Features.Columns != one.Features.Columns:
 			return refusal.Errorf("its edges have %d features (weights: %t), and those of the first graph "+
-				"have %d (weights: %t): give all edges the same", r.EdgeColumns, r.Weights != nil,
-				one.EdgeColumns, one.Weights != nil)
+				"have %d (weights: %t): give all edges the same", r.Features.Columns, r.Weights != nil,
+				one.Features.Columns, one.Weights != nil)
 		}
 	}
 	switch {
@@ -296,9 +303,9 @@ func (g *Graph) mergeable(first *Graph, labels *Labels) error {
 		return refusal.Errorf("its labels (%d classes, %d columns of values) are not of the kind of those "+
 			"of another graph (%d classes, %d columns of values)", l.Classes, l.Columns, labels.Classes,
 			labels.Columns)
-	case len(g.Splits) != len(first.Splits):
+	case len(g.Types[0].Splits) != len(first.Types[0].Splits):
 		return refusal.Errorf("it has %d splits, and the first graph has %d: give all graphs as many",
-			len(g.Splits), len(first.Splits))
+			len(g.Types[0].Splits), len(first.Types[0].Splits))
 	}
 	return nil
 }
@@ -317,8 +324,8 @@ func (r *Relation) add(other *Relation, before int32) {
 	for _, u := range other.Sources {
 		r.Sources = append(r.Sources, before+u)
 	}
-	r.Weights, r.EdgeFeatures = append(r.Weights, other.Weights...),
-		append(r.EdgeFeatures, other.EdgeFeatures...)
+	r.Weights, r.Features.Dense = append(r.Weights, other.Weights...),
+		append(r.Features.Dense, other.Features.Dense...)
 	r.Symmetric = r.Symmetric && other.Symmetric
 }
 

@@ -16,8 +16,8 @@ import (
 // TestMerge: the rows of each graph follow those of the one before. The adjacency is block-diagonal.
 func TestMerge(t *testing.T) {
 	a, b, c := dense(), dense(), dense()
-	b.Labels = Labels{Classes: 3, Class: []int64{2, 0, -1, 1}}
-	a.Labels.Names, c.Labels, c.Splits = nil, Labels{}, []Split{{}}
+	b.Types[0].Labels = Labels{Classes: 3, Class: []int64{2, 0, -1, 1}}
+	a.Types[0].Labels.Names, c.Types[0].Labels, c.Types[0].Splits = nil, Labels{}, []Split{{}}
 	b.Types[0].Features = Features{
 		Columns: 3, Indptr: []int64{0, 1, 1, 3, 3}, Indices: []int32{2, 0, 1}, Data: []float32{7, 8, 9},
 	}
@@ -25,7 +25,7 @@ func TestMerge(t *testing.T) {
 	g, err := Merge([]*Graph{a, b, c})
 	require.NoError(t, err)
 	require.NoError(t, g.Check())
-	one, e := dense().Relations[0], Relation{Indptr: []int64{0}, EdgeColumns: 2}
+	one, e := dense().Relations[0], Relation{Indptr: []int64{0}, Frame: Frame{Features: Features{Columns: 2}}}
 	for k := range 3 {
 		for v := range 4 {
 			e.Indptr = append(e.Indptr, int64(6*k)+one.Indptr[v+1])
@@ -33,25 +33,25 @@ func TestMerge(t *testing.T) {
 		for _, u := range one.Sources {
 			e.Sources = append(e.Sources, int32(4*k)+u)
 		}
-		e.Weights, e.EdgeFeatures = append(e.Weights, one.Weights...),
-			append(e.EdgeFeatures, one.EdgeFeatures...)
+		e.Weights, e.Features.Dense = append(e.Weights, one.Weights...),
+			append(e.Features.Dense, one.Features.Dense...)
 	}
 	want := &Graph{
 		Types: []VertexType{{
-			Type:    VertexName,
-			Count:   12,
-			GraphOf: []int32{0, 0, 0, 0, 1, 1, 1, 1, 2, 2, 2, 2},
-			Features: Features{
-				Columns: 3,
-				Dense: slices.Concat(a.Types[0].Features.Dense, []float32{0, 0, 7, 0, 0, 0, 8, 9, 0, 0, 0, 0},
-					a.Types[0].Features.Dense),
+			Type: VertexName,
+			Frame: Frame{
+				Count: 12, Features: Features{
+					Columns: 3,
+					Dense: slices.Concat(a.Types[0].Features.Dense, []float32{0, 0, 7, 0, 0, 0, 8, 9, 0, 0, 0, 0},
+						a.Types[0].Features.Dense),
+				}, Names: slices.Concat(a.Types[0].Names, a.Types[0].Names, a.Types[0].Names),
+				Labels: Labels{Classes: 3, Class: []int64{0, 1, -1, 1, 2, 0, -1, 1, -1, -1, -1, -1}},
+				Splits: []Split{{Train: []int64{0, 4}, Val: []int64{1, 5}, Test: []int64{3, 7}}},
 			},
-			Names: slices.Concat(a.Types[0].Names, a.Types[0].Names, a.Types[0].Names),
+			GraphOf: []int32{0, 0, 0, 0, 1, 1, 1, 1, 2, 2, 2, 2},
 		}},
 		Metric: "macro-f1", Relations: []Relation{e},
 		Graphs: 3,
-		Labels: Labels{Classes: 3, Class: []int64{0, 1, -1, 1, 2, 0, -1, 1, -1, -1, -1, -1}},
-		Splits: []Split{{Train: []int64{0, 4}, Val: []int64{1, 5}, Test: []int64{3, 7}}},
 		Notes:  []string{"one", "two"},
 	}
 	g.Types[0].Type = VertexName
@@ -60,8 +60,8 @@ func TestMerge(t *testing.T) {
 	require.NoError(t, err)
 	if f := &sparseTwice.Types[0].Features; !f.Sparse() ||
 		!slices.Equal(f.Indptr, []int64{0, 2, 2, 3, 5, 5, 6}) ||
-		sparseTwice.Labels.Classes != 2 || len(sparseTwice.Labels.Multi) != 12 {
-		t.Errorf("features %+v, labels %+v", f, sparseTwice.Labels)
+		sparseTwice.Types[0].Labels.Classes != 2 || len(sparseTwice.Types[0].Labels.Multi) != 12 {
+		t.Errorf("features %+v, labels %+v", f, sparseTwice.Types[0].Labels)
 	}
 }
 
@@ -74,11 +74,13 @@ func TestMergeTyped(t *testing.T) {
 		writes.Source, writes.Name, writes.Target = "author", "writes", "paper"
 		cites.Source, cites.Name, cites.Target = "paper", "cites", "paper"
 		return &Graph{
-			Types: []VertexType{{Type: "paper", Count: papers}, {
-				Type: "author", Count: authors,
-				Features: Features{Columns: 1, Dense: make([]float32, authors)},
+			Types: []VertexType{{
+				Type:  "paper",
+				Frame: Frame{Count: papers, Labels: Labels{Classes: 2, Class: make([]int64, papers)}},
+			}, {
+				Type:  "author",
+				Frame: Frame{Count: authors, Features: Features{Columns: 1, Dense: make([]float32, authors)}},
 			}},
-			Labels:    Labels{Classes: 2, Class: make([]int64, papers)},
 			Relations: []Relation{writes, cites},
 		}
 	}
@@ -143,19 +145,20 @@ func TestMergeRefuses(t *testing.T) {
 		},
 		"its edges have 1 features (weights: true), and those of the first graph have 2 (weights: true)": func(g *Graph) {
 			r := &g.Relations[0]
-			r.EdgeColumns, r.EdgeFeatures = 1, r.EdgeFeatures[:len(r.Sources)]
+			r.Features.Columns, r.Features.Dense = 1, r.Features.Dense[:len(r.Sources)]
 		},
 		"its edges have 2 features (weights: false)": func(g *Graph) { g.Relations[0].Weights = nil },
 		"its labels (2 classes, 0 columns of values) are not of the kind": func(g *Graph) {
-			g.Labels = Labels{Classes: 2, Multi: make([]float32, 8)}
+			g.Types[0].Labels = Labels{Classes: 2, Multi: make([]float32, 8)}
 		},
 		"its labels (2 classes, 0 columns of values) are not of the kind of those of another graph (2 classes": func(g *Graph) {
-			g.Labels.Names = []string{g.Labels.Names[1], g.Labels.Names[0]}
+			g.Types[0].Labels.Names = []string{g.Types[0].Labels.Names[1], g.Types[0].Labels.Names[0]}
 		},
 		"its labels (3 classes, 0 columns": func(g *Graph) {
-			g.Labels.Classes, g.Labels.Names = 3, append(slices.Clone(g.Labels.Names), "blue")
+			l := &g.Types[0].Labels
+			l.Classes, l.Names = 3, append(slices.Clone(l.Names), "blue")
 		},
-		"it has 0 splits, and the first graph has 1": func(g *Graph) { g.Splits = nil },
+		"it has 0 splits, and the first graph has 1": func(g *Graph) { g.Types[0].Splits = nil },
 		"it is several graphs itself": func(g *Graph) {
 			g.Types[0].GraphOf, g.Graphs = []int32{0, 0, 0, 0}, 1
 		},
@@ -180,11 +183,15 @@ func TestMergeRefuses(t *testing.T) {
 // three is three graphs in one store: two paths and a vertex alone.
 func three() *Graph {
 	return &Graph{
-		Types: []VertexType{{Count: 6, GraphOf: []int32{0, 0, 0, 1, 2, 2}}},
+		Types: []VertexType{
+			{
+				Frame:   Frame{Count: 6, Labels: Labels{Classes: 2, Class: []int64{0, 1, 0, 1, 1, 0}}},
+				GraphOf: []int32{0, 0, 0, 1, 2, 2},
+			},
+		},
 		Relations: []Relation{
 			must(NewRelation(6, Edges{Source: []int32{0, 1, 2, 4, 5}, Target: []int32{1, 0, 1, 5, 4}})),
 		},
-		Labels: Labels{Classes: 2, Class: []int64{0, 1, 0, 1, 1, 0}},
 		Graphs: 3,
 	}
 }
@@ -216,13 +223,17 @@ func TestCheckGraphs(t *testing.T) {
 			g.Types[0].GraphOf[5] = 1
 		},
 		"vertices/other/graph_ids: 0 ids of 3 graphs for 1 vertices": func(g *Graph) {
-			g.Types = append(g.Types, VertexType{Type: "other", Count: 1})
+			g.Types = append(g.Types, VertexType{Type: "other", Frame: Frame{Count: 1}})
 		},
 		"vertices/other/graph_ids: vertex 1 is of graph 3": func(g *Graph) {
-			g.Types = append(g.Types, VertexType{Type: "other", Count: 2, GraphOf: []int32{2, 3}})
+			g.Types = append(g.Types, VertexType{
+				Type: "other", Frame: Frame{Count: 2}, GraphOf: []int32{2, 3},
+			})
 		},
 		"vertices/other/graph_ids: the edge from vertex 4 of graph 2 leads to vertex 1 of graph 1": func(g *Graph) {
-			g.Types = append(g.Types, VertexType{Type: "other", Count: 2, GraphOf: []int32{0, 1}})
+			g.Types = append(g.Types, VertexType{
+				Type: "other", Frame: Frame{Count: 2}, GraphOf: []int32{0, 1},
+			})
 			r := must(NewBipartite(6, 2, Edges{Source: []int32{0, 3, 4}, Target: []int32{0, 1, 1}}))
 			r.Source, r.Name, r.Target = VertexName, "of", "other"
 			g.Relations = append(g.Relations, r)
@@ -253,15 +264,15 @@ func TestSplitByGraph(t *testing.T) {
 	}
 	require.NoError(t, g.MakeSplits("graphs:60/20/20", 2, 1))
 	sizes := [][3]int{}
-	for _, s := range g.Splits {
+	for _, s := range g.Types[0].Splits {
 		var size [3]int
 		partOf, labelled := map[int32]int{}, 0
 		for part, ids := range s.Parts() {
 			labelled += len(*ids)
 			for _, v := range *ids {
 				of := g.Types[0].GraphOf[v]
-				if before, known := partOf[of]; known && before != part || g.Labels.Class[v] < 0 {
-					t.Fatalf("vertex %d of graph %d in part %d, class %d", v, of, part, g.Labels.Class[v])
+				if before, known := partOf[of]; known && before != part || g.Types[0].Labels.Class[v] < 0 {
+					t.Fatalf("vertex %d of graph %d in part %d, class %d", v, of, part, g.Types[0].Labels.Class[v])
 				} else if !known {
 					size[part]++
 				}
@@ -272,14 +283,15 @@ func TestSplitByGraph(t *testing.T) {
 		assert.Equal(t, 800, labelled, "vertices in a split")
 	}
 	if want := fmt.Sprint([][3]int{{4, 2, 1}, {4, 2, 1}}); fmt.Sprint(sizes) != want ||
-		slices.Equal(g.Splits[0].Train, g.Splits[1].Train) {
+		slices.Equal(g.Types[0].Splits[0].Train, g.Types[0].Splits[1].Train) {
 		t.Errorf("graphs in the parts: %v, want %s", sizes, want)
 	}
-	if err := g.MakeSplits("val", 1, 1); err != nil || len(g.Splits) != 1 || len(g.Splits[0].Val) != 800 ||
-		len(g.Splits[0].Train)+len(g.Splits[0].Test) > 0 {
+	if err := g.MakeSplits("val", 1,
+		1); err != nil || len(g.Types[0].Splits) != 1 || len(g.Types[0].Splits[0].Val) != 800 ||
+		len(g.Types[0].Splits[0].Train)+len(g.Types[0].Splits[0].Test) > 0 {
 		t.Errorf("val: error %v", err)
 	}
-	g.Splits = nil
+	g.Types[0].Splits = nil
 	for spec, want := range map[string]string{
 		"graphs:98/1/1": "split graphs:98/1/1: 1 % of 7 graphs with labels is none: give that part more",
 		"given": "split given: the source has no split: give graphs:60/20/20, random:60/20/20 or " +

@@ -142,48 +142,87 @@ func parsePerClass(spec string, parts []string) (SplitRule, error) {
 	return rule, nil
 }
 
-// MakeSplits replaces g.Splits by count splits, made by the rule of spec (see ParseSplit). Split k depends
-// only on the graph's labels, the seed and k. The rule given keeps all existing splits, and allows no count
-// but 1. MakeSplits refuses a rule that does not fit the labels by the name of its flag, --split or --splits.
+// MakeSplits is Frame.MakeSplits for the first vertex type. It also divides whole graphs.
 func (g *Graph) MakeSplits(spec string, count int, seed uint64) error {
+	return g.Types[0].makeSplits(spec, count, seed, g.Types[0].GraphOf)
+}
+
+// MakeSplits replaces the splits by count splits, made by the rule of spec (see ParseSplit). Split k depends
+// only on the labels, the seed and k. A rule of a column divides the rows with labels by SplitBy, and makes
+// one split. The rule given keeps all existing splits, and allows no count but 1. MakeSplits refuses a rule
+// that does not fit the labels by the name of its flag, --split or --splits.
+func (f *Frame) MakeSplits(spec string, count int, seed uint64) error {
+	return f.makeSplits(spec, count, seed, nil)
+}
+
+// makeSplits is MakeSplits of rows that are of several graphs; nil: they are of one.
+func (f *Frame) makeSplits(spec string, count int, seed uint64, graphOf []int32) error {
 	rule, err := ParseSplit(spec)
 	if err != nil {
 		return err
 	}
-	if count < 1 || count > MaxSplits {
-		return refusal.Errorf("--splits %d: give between 1 and %d", count, MaxSplits)
-	}
-	if rule.kind == splitGiven {
-		if len(g.Splits) == 0 {
-			rules := "random:60/20/20 or per-class=20,30"
-			if g.Types[0].GraphOf != nil {
-				rules = "graphs:60/20/20, " + rules
-			}
-			return refusal.Errorf("--split given: the source has no split: give %s", rules)
-		}
-		if count > 1 {
-			return refusal.Errorf("--splits %d: --split given keeps the %d of the source: leave --splits "+
-				"out, or make random ones", count, len(g.Splits))
-		}
-		return nil
-	}
-	if rule.column != "" {
-		return refusal.Errorf("--split %s: divides edges with labels; divide vertices by random:60/20/20 or "+
+	splits, kept := f.Splits, ""
+	switch {
+	case count < 1 || count > MaxSplits:
+		err = refusal.Errorf("--splits %d: give between 1 and %d", count, MaxSplits)
+	case rule.kind == splitGiven:
+		err = f.checkGiven(count, graphOf)
+	case rule.column == "":
+		splits, err = f.draw(rule, count, seed, graphOf)
+	case f.Labels.Noun() == VertexNoun:
+		err = refusal.Errorf("--split %s: divides edges with labels; divide vertices by random:60/20/20 or "+
 			"per-class=20,30, or give the ids of each part", spec)
+	case count != 1:
+		err = refusal.Errorf("--splits %d: --split %s makes one: leave --splits out", count, spec)
+	default:
+		splits = make([]Split, 1)
+		splits[0], err = f.splitBy(&rule)
+		if rule.kind == splitTime {
+			kept = spec
+		}
 	}
-	labelled, err := g.Labels.divisible(rule)
 	if err != nil {
 		return err
 	}
+	if f.Splits = splits; f.SplitBy != nil {
+		by := *f.SplitBy
+		by.Rule = kept
+		f.SplitBy = &by
+	}
+	return nil
+}
+
+// checkGiven refuses to keep splits where there are none, or by another number.
+func (f *Frame) checkGiven(count int, graphOf []int32) error {
+	if len(f.Splits) == 0 {
+		rules := "random:60/20/20 or per-class=20,30"
+		if graphOf != nil {
+			rules = "graphs:60/20/20, " + rules
+		}
+		return refusal.Errorf("--split given: the source has no split: give %s", rules)
+	}
+	if count > 1 {
+		return refusal.Errorf("--splits %d: --split given keeps the %d of the source: leave --splits "+
+			"out, or make random ones", count, len(f.Splits))
+	}
+	return nil
+}
+
+// draw makes splits of the rows with labels by a rule.
+func (f *Frame) draw(rule SplitRule, count int, seed uint64, graphOf []int32) ([]Split, error) {
+	labelled, err := f.Labels.divisible(rule)
+	if err != nil {
+		return nil, err
+	}
 	if err := memory.Need(8 * int64(len(labelled)) * int64(count+1)); err != nil {
-		return fmt.Errorf("--splits %d: %w", count, err)
+		return nil, fmt.Errorf("--splits %d: %w", count, err)
 	}
 	splits := make([]Split, count)
 	for k := range splits {
 		random := rand.New(rand.NewPCG(seed, uint64(k)))
 		if rule.kind == splitGraphs {
-			if splits[k], err = g.splitGraphs(rule, labelled, random); err != nil {
-				return err
+			if splits[k], err = rule.divideGraphs(graphOf, labelled, random); err != nil {
+				return nil, err
 			}
 			continue
 		}
@@ -193,16 +232,15 @@ func (g *Graph) MakeSplits(spec string, count int, seed uint64) error {
 		case splitRandom:
 			splits[k] = rule.cut(shuffled)
 		case splitStratified:
-			splits[k] = rule.stratify(shuffled, &g.Labels)
+			splits[k] = rule.stratify(shuffled, &f.Labels)
 		default:
-			splits[k] = rule.deal(shuffled, &g.Labels, random)
+			splits[k] = rule.deal(shuffled, &f.Labels, random)
 		}
 		slices.Sort(splits[k].Train)
 		slices.Sort(splits[k].Val)
 		slices.Sort(splits[k].Test)
 	}
-	g.Splits = splits
-	return nil
+	return splits, nil
 }
 
 // stratify cuts the vertices of each class by the percentages, so that all parts have about the same share of
@@ -222,48 +260,47 @@ func (r *SplitRule) stratify(shuffled []int64, l *Labels) (s Split) {
 	return s
 }
 
-// splitGraphs divides whole graphs, those with a labelled vertex, among the parts of a split.
-func (g *Graph) splitGraphs(rule SplitRule, labelled []int64, random *rand.Rand) (s Split, err error) {
-	if g.Types[0].GraphOf == nil {
+// divideGraphs divides whole graphs, those with a labelled vertex, among the parts of a split.
+func (r *SplitRule) divideGraphs(graphOf []int32, labelled []int64, random *rand.Rand) (s Split, err error) {
+	if graphOf == nil {
 		return s, refusal.Errorf("--split %s: the store has one graph; give random:60/20/20",
-			rule.spec)
+			r.spec)
 	}
 	var graphs []int64
-	there := make([]bool, g.Graphs)
+	there := make([]bool, slices.Max(graphOf)+1)
 	for _, v := range labelled {
-		if of := g.Types[0].GraphOf[v]; !there[of] {
+		if of := graphOf[v]; !there[of] {
 			there[of] = true
 			graphs = append(graphs, int64(of))
 		}
 	}
-	if err := rule.checkSizes(len(graphs), "graphs with labels"); err != nil {
+	if err := r.checkSizes(len(graphs), "graphs with labels"); err != nil {
 		return s, err
 	}
 	slices.Sort(graphs)
 	random.Shuffle(len(graphs), func(i, j int) { graphs[i], graphs[j] = graphs[j], graphs[i] })
-	ofGraphs := rule.cut(graphs)
-	partOf := make([]int, g.Graphs)
+	ofGraphs := r.cut(graphs)
+	partOf := make([]int, len(there))
 	for part, list := range ofGraphs.Parts() {
 		for _, of := range *list {
 			partOf[of] = part
 		}
 	}
 	for _, v := range labelled {
-		list := s.Parts()[partOf[g.Types[0].GraphOf[v]]]
+		list := s.Parts()[partOf[graphOf[v]]]
 		*list = append(*list, v)
 	}
 	return s, nil
 }
 
-// divisible lists the vertices with a label, after checking that the rule can divide them.
+// divisible lists the rows with a label, after checking that the rule can divide them.
 func (l *Labels) divisible(rule SplitRule) ([]int64, error) {
-	// The labels have a row or class for each vertex.
-	vertices := len(l.Class)
+	count, noun := len(l.Class), l.Noun()
 	rows, columns := l.rows()
 	if rows != nil {
-		vertices = len(rows) / columns
+		count = len(rows) / columns
 	}
-	ids, err := memory.Grow([]int64{}, vertices)
+	ids, err := memory.Grow([]int64{}, count)
 	if err != nil {
 		return nil, fmt.Errorf("--split %s: %w", rule.spec, err)
 	}
@@ -273,16 +310,16 @@ func (l *Labels) divisible(rule SplitRule) ([]int64, error) {
 		}
 	}
 	if rows != nil {
-		for v := range vertices {
+		for v := range count {
 			if l.Labelled(int64(v)) {
 				ids = append(ids, int64(v))
 			}
 		}
 	}
 	if len(ids) == 0 {
-		return nil, refusal.Errorf("--split %s: no vertex has a label, and labels are what is split: bring "+
+		return nil, refusal.Errorf("--split %s: no %s has a label, and labels are what is split: bring "+
 			"them (import edges: with --labels), or bring the split (import edges: with --train, --val and "+
-			"--test) and leave --split out", rule.spec)
+			"--test) and leave --split out", rule.spec, noun.One)
 	}
 	switch rule.kind {
 	case splitPerClass:
@@ -293,7 +330,7 @@ func (l *Labels) divisible(rule SplitRule) ([]int64, error) {
 	if rule.kind == splitGraphs {
 		return ids, nil
 	}
-	return ids, rule.checkSizes(len(ids), "labelled vertices")
+	return ids, rule.checkSizes(len(ids), "labelled "+noun.Many)
 }
 
 // checkSizes refuses percentages that leave a part of n things without one.
@@ -308,16 +345,17 @@ func (r *SplitRule) checkSizes(n int, things string) error {
 	return nil
 }
 
-// classSizes counts the vertices of each class if a vertex has one class.
+// classSizes counts the rows of each class if a row has one class.
 func (l *Labels) classSizes(rule SplitRule) ([]int, error) {
 	if l.Class == nil {
-		return nil, refusal.Errorf("--split %s: a vertex has several labels, or values, hence no one class: give "+
-			"random:60/20/20", rule.spec)
+		return nil, refusal.Errorf("--split %s: %s has several labels, or values, hence no one class: give "+
+			"random:60/20/20", rule.spec, l.Noun().A())
 	}
 	size := make([]int, l.Classes)
 	for v, class := range l.Class {
 		if class >= int64(l.Classes) {
-			return nil, fmt.Errorf("label %d of vertex %d is out of the range of %d classes", class, v, l.Classes)
+			return nil, fmt.Errorf("label %d of %s %d is out of the range of %d classes", class, l.Noun().One, v,
+				l.Classes)
 		}
 		if class >= 0 {
 			size[class]++
@@ -339,8 +377,8 @@ func (l *Labels) checkStratified(rule SplitRule) error {
 	}
 	for part, size := range parts {
 		if size == 0 && rule.percent[part] > 0 {
-			return refusal.Errorf("--split %s: %g %% of each class is none, as the largest has %d vertices: give that "+
-				"part more, or random:60/20/20", rule.spec, rule.percent[part], slices.Max(sizes))
+			return refusal.Errorf("--split %s: %g %% of each class is none, as the largest has %d %s: give that part "+
+				"more, or random:60/20/20", rule.spec, rule.percent[part], slices.Max(sizes), l.Noun().Many)
 		}
 	}
 	return nil
@@ -354,17 +392,17 @@ func (l *Labels) checkPerClass(rule SplitRule, labelled int) error {
 	need, inAll := rule.needs()
 	for class, n := range size {
 		if n < need {
-			return refusal.Errorf("--split %s: class %s has %d vertices, fewer than %d: give smaller counts "+
-				"or random:60/20/20", rule.spec, l.className(class), n, need)
+			return refusal.Errorf("--split %s: class %s has %d %s, fewer than %d: give smaller counts "+
+				"or random:60/20/20", rule.spec, l.className(class), n, l.Noun().Many, need)
 		}
 	}
 	switch left := labelled - need*l.Classes - inAll; {
 	case left < 0:
-		return refusal.Errorf("--split %s: %d of each class leave %d vertices, fewer than %d in all: give "+
-			"smaller counts", rule.spec, need, left+inAll, inAll)
+		return refusal.Errorf("--split %s: %d of each class leave %d %s, fewer than %d in all: give "+
+			"smaller counts", rule.spec, need, left+inAll, l.Noun().Many, inAll)
 	case left == 0 && rule.parts[2].vertices == 0:
-		return refusal.Errorf("--split %s leaves no vertex to test on: give smaller counts or "+
-			"random:60/20/20", rule.spec)
+		return refusal.Errorf("--split %s leaves no %s to test on: give smaller counts or "+
+			"random:60/20/20", rule.spec, l.Noun().One)
 	}
 	return nil
 }

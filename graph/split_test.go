@@ -17,13 +17,15 @@ import (
 // labelledGraph has vertices in classes in turn; every fifth is unlabelled.
 func labelledGraph(vertices, classes int) *Graph {
 	g := &Graph{
-		Types: []VertexType{{Count: vertices}}, Relations: []Relation{must(NewRelation(vertices, Edges{}))},
-		Labels: Labels{Classes: classes, Class: make([]int64, vertices)},
+		Types: []VertexType{
+			{Frame: Frame{Count: vertices, Labels: Labels{Classes: classes, Class: make([]int64, vertices)}}},
+		},
+		Relations: []Relation{must(NewRelation(vertices, Edges{}))},
 	}
 	for v := range vertices {
-		g.Labels.Class[v] = int64(v % classes)
+		g.Types[0].Labels.Class[v] = int64(v % classes)
 		if v%5 == 4 {
-			g.Labels.Class[v] = -1
+			g.Types[0].Labels.Class[v] = -1
 		}
 	}
 	return g
@@ -31,11 +33,14 @@ func labelledGraph(vertices, classes int) *Graph {
 
 func multiLabelGraph(vertices int) *Graph {
 	g := &Graph{
-		Types: []VertexType{{Count: vertices}}, Relations: []Relation{must(NewRelation(vertices, Edges{}))},
-		Labels: Labels{Classes: 2, Multi: make([]float32, 2*vertices)},
+		Types: []VertexType{
+			{Frame: Frame{Count: vertices, Labels: Labels{Classes: 2, Multi: make([]float32, 2*vertices)}}},
+		},
+		Relations: []Relation{must(NewRelation(vertices, Edges{}))},
 	}
 	for v := 4; v < vertices; v += 5 {
-		g.Labels.Multi[2*v], g.Labels.Multi[2*v+1] = float32(math.NaN()), float32(math.NaN())
+		missing := float32(math.NaN())
+		g.Types[0].Labels.Multi[2*v], g.Types[0].Labels.Multi[2*v+1] = missing, missing
 	}
 	return g
 }
@@ -63,8 +68,8 @@ func TestSplitsPartTheLabelledVertices(t *testing.T) {
 		{multiLabelGraph(1000), "random:60/20/20", 480, 160, 160},
 	} {
 		require.NoError(t, test.graph.MakeSplits(test.spec, 3, 1), test.spec)
-		assert.Len(t, test.graph.Splits, 3, test.spec)
-		for k, s := range test.graph.Splits {
+		assert.Len(t, test.graph.Types[0].Splits, 3, test.spec)
+		for k, s := range test.graph.Types[0].Splits {
 			if len(s.Train) != test.train || len(s.Val) != test.val || len(s.Test) != test.rest {
 				t.Errorf("%s: split %d of %d, %d and %d", test.spec, k, len(s.Train), len(s.Val), len(s.Test))
 			}
@@ -88,26 +93,26 @@ func TestSplitsPartTheLabelledVertices(t *testing.T) {
 func TestStratified(t *testing.T) {
 	g := labelledGraph(1000, 2)
 	rare := 0
-	for v := range g.Labels.Class {
-		if g.Labels.Class[v] == 1 {
+	for v := range g.Types[0].Labels.Class {
+		if g.Types[0].Labels.Class[v] == 1 {
 			if rare++; rare > 20 {
-				g.Labels.Class[v] = 0
+				g.Types[0].Labels.Class[v] = 0
 			}
 		}
 	}
 	require.NoError(t, g.MakeSplits("stratified:50/25/25", 2, 3))
-	for _, s := range g.Splits {
+	for _, s := range g.Types[0].Splits {
 		for part, want := range map[*[]int64][2]int{
 			&s.Train: {390, 10}, &s.Val: {195, 5}, &s.Test: {195, 5},
 		} {
 			var count [2]int
 			for _, v := range *part {
-				count[g.Labels.Class[v]]++
+				count[g.Types[0].Labels.Class[v]]++
 			}
 			assert.Equal(t, want, count)
 		}
 	}
-	if slices.Equal(g.Splits[0].Val, g.Splits[1].Val) {
+	if slices.Equal(g.Types[0].Splits[0].Val, g.Types[0].Splits[1].Val) {
 		t.Error("two splits are alike")
 	}
 }
@@ -115,10 +120,10 @@ func TestStratified(t *testing.T) {
 func TestPerClassCounts(t *testing.T) {
 	g := labelledGraph(1000, 4)
 	require.NoError(t, g.MakeSplits("per-class=7,9", 1, 5))
-	for part, want := range map[*[]int64]int{&g.Splits[0].Train: 7, &g.Splits[0].Val: 9} {
+	for part, want := range map[*[]int64]int{&g.Types[0].Splits[0].Train: 7, &g.Types[0].Splits[0].Val: 9} {
 		count := make([]int, 4)
 		for _, v := range *part {
-			count[g.Labels.Class[v]]++
+			count[g.Types[0].Labels.Class[v]]++
 		}
 		assert.Equal(t, want, slices.Min(count), "%v of each class", count)
 		assert.Equal(t, want, slices.Max(count), "%v of each class", count)
@@ -130,20 +135,25 @@ func TestPerClassCounts(t *testing.T) {
 func TestCountsInAllAreUniform(t *testing.T) {
 	const large, small, train, val = 900, 100, 50, 95
 	g := &Graph{
-		Types:     []VertexType{{Count: large + small}},
+		Types: []VertexType{
+			{
+				Frame: Frame{
+					Count: large + small, Labels: Labels{Classes: 2, Class: make([]int64, large+small)},
+				},
+			},
+		},
 		Relations: []Relation{must(NewRelation(large+small, Edges{}))},
-		Labels:    Labels{Classes: 2, Class: make([]int64, large+small)},
 	}
 	for v := large; v < large+small; v++ {
-		g.Labels.Class[v] = 1
+		g.Types[0].Labels.Class[v] = 1
 	}
 	const splits = 500
 	require.NoError(t, g.MakeSplits(fmt.Sprintf("per-class=%d,=%d,=%d", train, val, val), splits, 3))
 	of := [2]int{}
-	for _, s := range g.Splits {
+	for _, s := range g.Types[0].Splits {
 		for part, list := range [][]int64{s.Val, s.Test} {
 			for _, v := range list {
-				of[part] += int(g.Labels.Class[v])
+				of[part] += int(g.Types[0].Labels.Class[v])
 			}
 		}
 	}
@@ -170,7 +180,7 @@ func TestSplitsStay(t *testing.T) {
 	} {
 		g := labelledGraph(20, 2)
 		require.NoError(t, g.MakeSplits(spec, 1, 1))
-		assert.Equal(t, want, g.Splits[0], spec)
+		assert.Equal(t, want, g.Types[0].Splits[0], spec)
 	}
 }
 
@@ -180,7 +190,7 @@ func TestSplitsAreSeeded(t *testing.T) {
 		t.Helper()
 		g := labelledGraph(500, 3)
 		require.NoError(t, g.MakeSplits(spec, count, seed))
-		return g.Splits
+		return g.Types[0].Splits
 	}
 	for _, spec := range []string{"random:60/20/20", "per-class=20,30", "per-class=20,=30,=40"} {
 		five := splits(spec, 5, 1)
@@ -198,17 +208,18 @@ func TestSplitsAreSeeded(t *testing.T) {
 
 func TestGivenKeepsTheSplits(t *testing.T) {
 	g := labelledGraph(10, 2)
-	g.Splits = []Split{{Train: []int64{1}}, {Train: []int64{2}}}
-	if err := g.MakeSplits("given", 1, 1); err != nil || len(g.Splits) != 2 || g.Splits[1].Train[0] != 2 {
-		t.Errorf("%v, %v", g.Splits, err)
+	g.Types[0].Splits = []Split{{Train: []int64{1}}, {Train: []int64{2}}}
+	if err := g.MakeSplits("given", 1,
+		1); err != nil || len(g.Types[0].Splits) != 2 || g.Types[0].Splits[1].Train[0] != 2 {
+		t.Errorf("%v, %v", g.Types[0].Splits, err)
 	}
 }
 
 func TestSplitRefusals(t *testing.T) {
 	small := labelledGraph(100, 2)
-	small.Labels.Names = []string{"cats", "dogs"}
+	small.Types[0].Labels.Names = []string{"cats", "dogs"}
 	split := labelledGraph(10, 2)
-	split.Splits = make([]Split, 2)
+	split.Types[0].Splits = make([]Split, 2)
 	exact := labelledGraph(125, 2)
 	for _, test := range []struct {
 		graph *Graph
@@ -266,7 +277,9 @@ func TestRandomPercentagesAreKept(t *testing.T) {
 		require.NoError(t, g.MakeSplits(fmt.Sprintf("random:%d/%d/%d", a, b, 100-a-b), 1, 9))
 		labelled := float64(n - n/5)
 		for i, share := range []int{a, b, 100 - a - b} {
-			got := len([][]int64{g.Splits[0].Train, g.Splits[0].Val, g.Splits[0].Test}[i])
+			got := len([][]int64{
+				g.Types[0].Splits[0].Train, g.Types[0].Splits[0].Val, g.Types[0].Splits[0].Test,
+			}[i])
 			assert.Near(t, labelled*float64(share)/100, float64(got), 1,
 				"part %d of %g vertices, asked %d %%", i, labelled, share)
 		}

@@ -186,8 +186,8 @@ func (r *SplitRule) Trains(kind SplitByKind) (func(x float64) bool, error) {
 
 // Periods returns the part of each edge, labelled or not, by the rule time:… of the splits: 0 before the
 // rule's first value, 1 from the first value on, 2 from the second on.
-func (l *EdgeLabels) Periods() ([]uint8, error) {
-	rule, err := ParseSplit(l.By.Rule)
+func (l *Frame) Periods() ([]uint8, error) {
+	rule, err := ParseSplit(l.SplitBy.Rule)
 	if err != nil {
 		return nil, err
 	}
@@ -198,8 +198,8 @@ func (l *EdgeLabels) Periods() ([]uint8, error) {
 const outside = 3
 
 // periods returns the parts of all edges by a rule with a column.
-func (l *EdgeLabels) periods(rule *SplitRule) ([]uint8, error) {
-	b, parts := l.By, rule.kind == splitColumn
+func (l *Frame) periods(rule *SplitRule) ([]uint8, error) {
+	b, parts := l.SplitBy, rule.kind == splitColumn
 	if b == nil || b.Column != rule.column || parts != (b.Kind == ByPart) {
 		kept := "none"
 		if b != nil {
@@ -232,13 +232,13 @@ func (l *EdgeLabels) periods(rule *SplitRule) ([]uint8, error) {
 }
 
 // splitBy divides the labelled edges by a rule with a column.
-func (l *EdgeLabels) splitBy(rule *SplitRule) (s Split, err error) {
+func (l *Frame) splitBy(rule *SplitRule) (s Split, err error) {
 	periods, err := l.periods(rule)
 	if err != nil {
 		return s, err
 	}
 	for k, part := range periods {
-		if part != outside && l.Labelled(int64(k)) {
+		if part != outside && l.Labels.Labelled(int64(k)) {
 			list := s.Parts()[part]
 			*list = append(*list, int64(k))
 		}
@@ -252,9 +252,9 @@ func (l *EdgeLabels) splitBy(rule *SplitRule) (s Split, err error) {
 			return s, refusal.Errorf("--split %s: leaves no edge with a label for %s: write train in some rows",
 				rule.spec, name)
 		}
-		least, most := slices.Min(l.By.Values), slices.Max(l.By.Values)
+		least, most := slices.Min(l.SplitBy.Values), slices.Max(l.SplitBy.Values)
 		return s, refusal.Errorf("--split %s: leaves no edge with a label for %s: choose dates within those of the "+
-			"edges, from %s to %s", rule.spec, name, l.By.Kind.text(least), l.By.Kind.text(most))
+			"edges, from %s to %s", rule.spec, name, l.SplitBy.Kind.text(least), l.SplitBy.Kind.text(most))
 	}
 	return s, nil
 }

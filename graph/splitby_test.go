@@ -22,9 +22,9 @@ func TestSplitsByTime(t *testing.T) {
 		dates = append(dates, x)
 	}
 	assert.Equal(t, 1704067200., dates[0])
-	l := &EdgeLabels{
-		Column: "fraud", Labels: Labels{Classes: 2, Class: []int64{0, 1, 0, 1, 1, -1, 0}},
-		By: &SplitBy{Column: "paid = when", Kind: ByDate, Values: dates},
+	l := &Frame{
+		Labels:  Labels{Column: "fraud", Classes: 2, Class: []int64{0, 1, 0, 1, 1, -1, 0}},
+		SplitBy: &SplitBy{Column: "paid = when", Kind: ByDate, Values: dates},
 	}
 	require.NoError(t, l.MakeSplits("time:paid = when=2024-01-01,2024-02-01", 1, 0))
 	assert.Equal(t, fmt.Sprint([]Split{{[]int64{1}, []int64{0, 2, 4}, []int64{3, 6}}}), fmt.Sprint(l.Splits))
@@ -46,7 +46,7 @@ func TestSplitsByTime(t *testing.T) {
 	assert.Refused(t, l.MakeSplits("time:paid = when=2024-01-01,2024-02-01", 2, 0), "--splits 2: --split time:")
 
 	values := []float64{1e15 + 1, 1e15, 1e15 + 3, 1e15 + 4, 1e15 + 2, 0, -1}
-	l.By = &SplitBy{Column: "at", Kind: ByNumber, Values: values}
+	l.SplitBy = &SplitBy{Column: "at", Kind: ByNumber, Values: values}
 	require.NoError(t, l.MakeSplits("time:at=1000000000000001,1000000000000003", 1, 0))
 	assert.Equal(t, fmt.Sprint([]Split{{[]int64{1, 6}, []int64{0, 4}, []int64{2, 3}}}), fmt.Sprint(l.Splits))
 }
@@ -56,20 +56,20 @@ func TestSplitsByTime(t *testing.T) {
 func TestSplitReplacesTime(t *testing.T) {
 	const time = "time:day=2,3"
 	for _, rule := range []string{"random:50/25/25", "stratified:50/25/25", "column:part"} {
-		of := EdgeLabels{
-			Labels: Labels{Classes: 2, Class: []int64{0, 1, 0, 1, 0, 1, 0, 1}},
-			By:     &SplitBy{Column: "day", Kind: ByNumber, Values: []float64{1, 2, 3, 1, 1, 1, 1, 1}},
+		of := Frame{
+			Labels:  Labels{Column: "fraud", Classes: 2, Class: []int64{0, 1, 0, 1, 0, 1, 0, 1}},
+			SplitBy: &SplitBy{Column: "day", Kind: ByNumber, Values: []float64{1, 2, 3, 1, 1, 1, 1, 1}},
 		}
 		require.NoError(t, of.MakeSplits(time, 1, 0))
-		assert.Equal(t, time, of.By.Rule)
+		assert.Equal(t, time, of.SplitBy.Rule)
 		l := of
 		if rule == "column:part" {
 			parts := []float64{0, 0, 0, 0, 1, 1, 2, 2}
-			l.By = &SplitBy{Column: "part", Kind: ByPart, Rule: time, Values: parts}
+			l.SplitBy = &SplitBy{Column: "part", Kind: ByPart, Rule: time, Values: parts}
 		}
 		require.NoError(t, l.MakeSplits(rule, 1, 0))
-		assert.Equal(t, "", l.By.Rule, rule)
-		assert.Equal(t, time, of.By.Rule, rule)
+		assert.Equal(t, "", l.SplitBy.Rule, rule)
+		assert.Equal(t, time, of.SplitBy.Rule, rule)
 		assert.Equal(t, 4, len(l.Splits[0].Train), rule)
 	}
 }
@@ -77,7 +77,7 @@ func TestSplitReplacesTime(t *testing.T) {
 // TestSplitsOfRows: rows may have their edges in any order, some twice and some none, and the lists of a
 // split are ascending.
 func TestSplitsOfRows(t *testing.T) {
-	l := &EdgeLabels{Splits: []Split{
+	l := &Frame{Splits: []Split{
 		{Train: []int64{0, 3, 5}, Val: []int64{1, 4}, Test: []int64{2}},
 		{Train: []int64{2, 4}, Test: []int64{0, 1, 3, 5}},
 	}}
@@ -90,13 +90,13 @@ func TestSplitsOfRows(t *testing.T) {
 
 // TestSplitsByColumn: words name the parts of edges. One without a word is in none.
 func TestSplitsByColumn(t *testing.T) {
-	l := &EdgeLabels{
-		Labels: Labels{Columns: 1, Values: []float32{1, 2, float32(math.NaN()), 4, 5}},
-		By:     &SplitBy{Column: "part", Kind: ByPart, Values: []float64{2, 0, 1, math.NaN(), 0}},
+	l := &Frame{
+		Labels:  Labels{Column: "risk", Columns: 1, Values: []float32{1, 2, float32(math.NaN()), 4, 5}},
+		SplitBy: &SplitBy{Column: "part", Kind: ByPart, Values: []float64{2, 0, 1, math.NaN(), 0}},
 	}
 	require.NoError(t, l.MakeSplits("column:part", 1, 0))
 	assert.Equal(t, fmt.Sprint([]Split{{[]int64{1, 4}, nil, []int64{0}}}), fmt.Sprint(l.Splits))
-	l.By.Values = []float64{2, 2, 1, 1, 2}
+	l.SplitBy.Values = []float64{2, 2, 1, 1, 2}
 	assert.Refused(t, l.MakeSplits("column:part", 1, 0), "leaves no edge with a label for training: write train in some rows")
 	for _, word := range []string{"Validation", "valid", "VAL"} {
 		x, ok := ByPart.Value([]byte(word), "")
@@ -119,6 +119,6 @@ func TestRefusesSplitsBy(t *testing.T) {
 		_, err := ParseSplit(rule)
 		assert.Refused(t, err, want)
 	}
-	g := &Graph{Types: make([]VertexType, 1), Labels: Labels{Classes: 2, Class: []int64{0, 1}}}
+	g := &Graph{Types: []VertexType{{Frame: Frame{Labels: Labels{Classes: 2, Class: []int64{0, 1}}}}}}
 	assert.Refused(t, g.MakeSplits("time:when=1,2", 1, 0), "divides edges with labels; divide vertices by random:60/20/20")
 }

@@ -158,7 +158,7 @@ func (g *Graph) readTypes(m *mappings, dir string, all *description) (err error)
 	for i := range all.Vertices {
 		d := &all.Vertices[i]
 		at := filepath.Join(dir, l.vertices(d.Type))
-		t := VertexType{Type: d.Type, Count: d.Count, Table: d.Table}
+		t := VertexType{Type: d.Type, Frame: Frame{Count: d.Count, Table: d.Table}}
 		if d.Features != nil {
 			t.Features.Columns = d.Features.Columns
 		}
@@ -181,10 +181,10 @@ func (g *Graph) readTypes(m *mappings, dir string, all *description) (err error)
 			continue
 		}
 		g.Graphs = d.Graphs
-		if err := g.Labels.read(m, at, d.Labels, d.Count); err != nil {
+		if err := g.Types[0].Labels.read(m, at, d.Labels, d.Count); err != nil {
 			return err
 		}
-		if g.Splits, err = readSplits(m, at, splitFiles, d.Splits); err != nil {
+		if g.Types[0].Splits, err = readSplits(m, at, splitFiles, d.Splits); err != nil {
 			return err
 		}
 	}
@@ -216,13 +216,15 @@ func (g *Graph) readRelations(m *mappings, dir string, all *description) error {
 func (r *Relation) read(m *mappings, dir string, files relationFiles, d *relationDescription,
 	vertices int,
 ) (err error) {
-	r.EdgeColumns, r.EndColumns, r.NumberColumns = d.FeatureColumns, d.EndColumns, d.NumberColumns
+	r.Features.Columns, r.EndColumns, r.NumberColumns = d.FeatureColumns, d.EndColumns, d.NumberColumns
 	if r.EdgeSplit, err = readEdgeSplit(m, dir, d.EdgeSplit); err != nil {
 		return err
 	}
-	if r.EdgeLabels, err = readEdgeLabels(m, dir, d.EdgeLabels); err != nil {
+	labels, err := readEdgeLabels(m, dir, d.EdgeLabels)
+	if err != nil {
 		return err
 	}
+	r.SetLabels(labels)
 	return m.read(dir, r.stored(files, d, vertices))
 }
 

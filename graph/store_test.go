@@ -26,20 +26,20 @@ var nan = float32(math.NaN())
 func dense() *Graph {
 	return &Graph{
 		Types: []VertexType{{
-			Count:    4,
-			Features: Features{Columns: 3, Dense: []float32{1, 0, 2, 0, 0, 0, 3, 4, 5, 0, 6, 0}},
-			Names:    []string{"a", "b", "", "ü"},
+			Frame: Frame{Count: 4, Features: Features{
+				Columns: 3, Dense: []float32{1, 0, 2, 0, 0, 0, 3, 4, 5, 0, 6, 0},
+			}, Names: []string{"a", "b", "", "ü"}, Labels: Labels{
+				Classes: 2, Class: []int64{0, 1, -1, 1},
+				Names: []string{"red", "black & <white>\n"},
+			}, Splits: []Split{{Train: []int64{0}, Val: []int64{1}, Test: []int64{3}}}},
 		}},
 		Relations: []Relation{{
 			Indptr: []int64{0, 2, 5, 5, 6}, Sources: []int32{0, 1, 0, 0, 3, 1},
-			Weights:      []float32{1, .5, 2, 0, -1, 3},
-			EdgeFeatures: []float32{1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12}, EdgeColumns: 2,
+			Weights: []float32{1, .5, 2, 0, -1, 3},
+			Frame: Frame{
+				Features: Features{Dense: []float32{1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12}, Columns: 2},
+			},
 		}},
-		Labels: Labels{
-			Classes: 2, Class: []int64{0, 1, -1, 1},
-			Names: []string{"red", "black & <white>\n"},
-		},
-		Splits:     []Split{{Train: []int64{0}, Val: []int64{1}, Test: []int64{3}}},
 		Metric:     "macro-f1",
 		Provenance: "made by hand",
 	}
@@ -49,18 +49,15 @@ func dense() *Graph {
 func sparse() *Graph {
 	return &Graph{
 		Types: []VertexType{{
-			Count: 3,
-			Features: Features{
+			Frame: Frame{Count: 3, Features: Features{
 				Columns: 5, Indptr: []int64{0, 2, 2, 3}, Indices: []int32{0, 4, 2}, Data: []float32{1, 2, 3},
-			},
+			}, Labels: Labels{Classes: 2, Multi: []float32{1, 0, 1, 1, nan, nan}}, Splits: []Split{
+				{Train: []int64{0}, Val: []int64{}, Test: []int64{1}},
+				{Train: []int64{0, 1}},
+				{Test: []int64{0, 1}},
+			}},
 		}},
 		Relations: []Relation{{Indptr: []int64{0, 1, 2, 4}, Sources: []int32{1, 2, 0, 1}}},
-		Labels:    Labels{Classes: 2, Multi: []float32{1, 0, 1, 1, nan, nan}},
-		Splits: []Split{
-			{Train: []int64{0}, Val: []int64{}, Test: []int64{1}},
-			{Train: []int64{0, 1}},
-			{Test: []int64{0, 1}},
-		},
 	}
 }
 
@@ -82,34 +79,37 @@ func TestRoundTrip(t *testing.T) {
 		"dense":  dense(),
 		"sparse": sparse(),
 		"bare": {
-			Types:     []VertexType{{Count: 2}},
+			Types:     []VertexType{{Frame: Frame{Count: 2}}},
 			Relations: []Relation{{Indptr: []int64{0, 0, 1}, Sources: []int32{0}}},
 		},
 		"no edges": {
-			Types:     []VertexType{{Count: 1, Features: Features{Columns: 1, Dense: []float32{7}}}},
+			Types: []VertexType{
+				{Frame: Frame{Count: 1, Features: Features{Columns: 1, Dense: []float32{7}}}},
+			},
 			Relations: []Relation{{Indptr: []int64{0, 0}}},
 		},
 		"no vertices": {Types: []VertexType{{}}, Relations: []Relation{{Indptr: []int64{0}}}},
 		"empty arrays": {
-			Types:     []VertexType{{Names: []string{}}},
+			Types:     []VertexType{{Frame: Frame{Names: []string{}, Labels: Labels{Class: []int64{}}}}},
 			Relations: []Relation{{Indptr: []int64{0}, Sources: []int32{}, Weights: []float32{}}},
-			Labels:    Labels{Class: []int64{}},
 		},
 		"empty sparse": {
-			Types:     []VertexType{{Count: 1, Features: Features{Columns: 3, Indptr: []int64{0, 0}}}},
+			Types: []VertexType{
+				{Frame: Frame{Count: 1, Features: Features{Columns: 3, Indptr: []int64{0, 0}}}},
+			},
 			Relations: []Relation{{Indptr: []int64{0, 0}}},
 		},
 		"empty splits": {
-			Types: []VertexType{{Count: 1}}, Relations: []Relation{{Indptr: []int64{0, 0}}},
-			Splits: []Split{{}, {}},
+			Types:     []VertexType{{Frame: Frame{Count: 1, Splits: []Split{{}, {}}}}},
+			Relations: []Relation{{Indptr: []int64{0, 0}}},
 		},
 		"no labels": {
-			Types: []VertexType{{Count: 1}}, Relations: []Relation{{Indptr: []int64{0, 0}}},
-			Splits: []Split{{Train: []int64{0}}},
+			Types:     []VertexType{{Frame: Frame{Count: 1, Splits: []Split{{Train: []int64{0}}}}}},
+			Relations: []Relation{{Indptr: []int64{0, 0}}},
 		},
 		"unlabelled": {
-			Types: []VertexType{{Count: 1}}, Relations: []Relation{{Indptr: []int64{0, 0}}},
-			Labels: Labels{Class: []int64{-1}},
+			Types:     []VertexType{{Frame: Frame{Count: 1, Labels: Labels{Class: []int64{-1}}}}},
+			Relations: []Relation{{Indptr: []int64{0, 0}}},
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -119,8 +119,8 @@ func TestRoundTrip(t *testing.T) {
 			defer got.Close()
 			assert.Equal(t, "", same(g, got))
 			if g.Types[0].Features.Sparse() != got.Types[0].Features.Sparse() ||
-				g.Labels.MultiLabel() != got.Labels.MultiLabel() ||
-				(g.Labels.Class == nil) != (got.Labels.Class == nil) ||
+				g.Types[0].Labels.MultiLabel() != got.Types[0].Labels.MultiLabel() ||
+				(g.Types[0].Labels.Class == nil) != (got.Types[0].Labels.Class == nil) ||
 				(g.Relations[0].Weights == nil) != (got.Relations[0].Weights == nil) {
 				t.Error("an array that was there is not, or the other way round")
 			}
@@ -138,18 +138,18 @@ func TestRoundTripOfAnyGraph(t *testing.T) {
 		r, err := NewRelation(v, e)
 		require.NoError(t, err)
 		g := &Graph{
-			Types: []VertexType{{Count: len(r.Indptr) - 1}}, Relations: []Relation{r},
-			Labels: Labels{Classes: 3, Class: rapid.SliceOfN(rapid.Int64Range(-1, 2), v,
-				v).Draw(t, "class")},
+			Types: []VertexType{{Frame: Frame{Count: v, Labels: Labels{
+				Classes: 3, Class: rapid.SliceOfN(rapid.Int64Range(-1, 2), v, v).Draw(t, "class"),
+			}}}}, Relations: []Relation{r},
 		}
 		for range rapid.IntRange(0, 3).Draw(t, "splits") {
 			var s Split
 			for id := range int64(v) {
-				if part := rapid.IntRange(0, 3).Draw(t, "part"); part < 3 && g.Labels.Labelled(id) {
+				if part := rapid.IntRange(0, 3).Draw(t, "part"); part < 3 && g.Types[0].Labels.Labelled(id) {
 					*s.Parts()[part] = append(*s.Parts()[part], id)
 				}
 			}
-			g.Splits = append(g.Splits, s)
+			g.Types[0].Splits = append(g.Types[0].Splits, s)
 		}
 		dir := filepath.Join(parent, "store")
 		defer os.RemoveAll(dir)
@@ -164,7 +164,7 @@ func TestRoundTripOfAnyGraph(t *testing.T) {
 // TestLongDescriptions: what a store is described by can be read again, or is not written.
 func TestLongDescriptions(t *testing.T) {
 	g := dense()
-	g.Splits = slices.Repeat(g.Splits, 20_000)
+	g.Types[0].Splits = slices.Repeat(g.Types[0].Splits, 20_000)
 	dir := stored(t, g)
 	if info, err := os.Stat(filepath.Join(dir, "graph.json")); err != nil || info.Size() < 1<<20 {
 		t.Errorf("graph.json is shorter than 1 MiB: %v, %v", info, err)
@@ -172,7 +172,7 @@ func TestLongDescriptions(t *testing.T) {
 	opened, err := Open(dir)
 	require.NoError(t, err)
 	assert.NoError(t, opened.Close())
-	g.Splits = slices.Repeat(g.Splits, 4)
+	g.Types[0].Splits = slices.Repeat(g.Types[0].Splits, 4)
 	parent := t.TempDir()
 	err = g.Write(filepath.Join(parent, "store"))
 	assert.Refused(t, err, "1 vertex types, 1 relations and 80000 splits takes ")

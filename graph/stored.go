@@ -89,9 +89,9 @@ func (r *Relation) stored(files relationFiles, d *relationDescription, rows int)
 		all = append(all, in(files.weights, &r.Weights, d.Count))
 	}
 	if d.FeatureColumns > 0 {
-		all = append(all, in(files.features, &r.EdgeFeatures, d.Count, d.FeatureColumns))
+		all = append(all, in(files.features, &r.Features.Dense, d.Count, d.FeatureColumns))
 	}
-	all = append(all, r.EdgeLabels.stored(d.EdgeLabels, d.Count)...)
+	all = append(all, r.storedLabels(d.EdgeLabels, d.Count)...)
 	return append(all, r.EdgeSplit.stored(d.EdgeSplit)...)
 }
 
@@ -124,7 +124,7 @@ func bytesOf(lists ...[]storedArray) (n int64) {
 // vertexBytes returns the size of the arrays of vertices.
 func (g *Graph) vertexBytes() int64 {
 	d := describe(g)
-	n := bytesOf(g.Labels.stored(d.Vertices[0].Labels, 0))
+	n := bytesOf(g.Types[0].Labels.stored(d.Vertices[0].Labels, 0))
 	for i, t := range g.Types {
 		v := &d.Vertices[i]
 		n += bytesOf(t.Features.stored(v.Features, v.Count), t.stored(v, g.Graphs))

@@ -135,8 +135,9 @@ func (g *Graph) summarize(progress Progress) (Summary, error) {
 		Graphs: g.Graphs, Symmetric: true,
 		FeatureColumns: g.Types[0].Features.Columns, SparseFeatures: g.Types[0].Features.Sparse(),
 		FeatureDensity: g.Types[0].Features.density(g.Types[0].Count),
-		Classes:        g.Labels.Classes, MultiLabel: g.Labels.MultiLabel(), ClassNames: g.Labels.Names,
-		ValueColumns: g.Labels.Columns,
+		Classes:        g.Types[0].Labels.Classes, MultiLabel: g.Types[0].Labels.MultiLabel(),
+		ClassNames:   g.Types[0].Labels.Names,
+		ValueColumns: g.Types[0].Labels.Columns,
 		Splits:       []SplitSizes{},
 	}
 	in, out := make([]int64, s.Vertices), make([]int64, s.Vertices)
@@ -148,7 +149,7 @@ func (g *Graph) summarize(progress Progress) (Summary, error) {
 		from, to, _ := g.Joins(r) // a graph that passes Check has them
 		one := RelationSummary{
 			Edges: int64(len(r.Sources)), Weighted: r.Weights != nil,
-			EdgeFeatureColumns: r.EdgeColumns,
+			EdgeFeatureColumns: r.Features.Columns,
 		}
 		one.Source, one.Name, one.Target = r.Ends()
 		counted := func(edges int64) { progress.Of("counting edges", told+edges, s.Edges) }
@@ -165,9 +166,10 @@ func (g *Graph) summarize(progress Progress) (Summary, error) {
 				split.Given(1), split.Given(2),
 			})
 		}
-		if l := r.EdgeLabels; l != nil {
+		if l := &r.Frame; l.HasLabels() {
 			s.EdgeLabels = append(s.EdgeLabels, EdgeLabelsSummary{
-				r.FullName(), l.Column, l.Classes, l.Names, l.Columns, l.CountLabelled(), SizesOf(l.Splits),
+				r.FullName(), l.Labels.Column, l.Labels.Classes, l.Labels.Names, l.Labels.Columns,
+				l.CountLabelled(), SizesOf(l.Splits),
 			})
 		}
 		one.SelfLoops, one.DuplicateEdges = c.loops, c.duplicates
@@ -206,8 +208,8 @@ func (g *Graph) summarize(progress Progress) (Summary, error) {
 				TypeSummary{t.Name(), t.Count, t.Features.Columns, t.Features.Sparse(), t.Names != nil})
 		}
 	}
-	s.ClassCounts, s.Unlabelled = g.Labels.count(g.Types[0].Count)
-	s.Splits = append(s.Splits, SizesOf(g.Splits)...)
+	s.ClassCounts, s.Unlabelled = g.Types[0].Labels.count(g.Types[0].Count)
+	s.Splits = append(s.Splits, SizesOf(g.Types[0].Splits)...)
 	return s, nil
 }
 

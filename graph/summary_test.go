@@ -75,7 +75,9 @@ func TestSummarizeTypes(t *testing.T) {
 		Sources: []int32{1, 1, 0, 0, 2, 2},
 	}
 	g := &Graph{
-		Types:     []VertexType{{Type: "user", Count: 3}, {Type: "item", Count: 2}},
+		Types: []VertexType{
+			{Type: "user", Frame: Frame{Count: 3}}, {Type: "item", Frame: Frame{Count: 2}},
+		},
 		Relations: []Relation{likes, knows},
 	}
 	want := Summary{

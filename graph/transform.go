@@ -58,8 +58,8 @@ func (g *Graph) Induced(keep []bool) (*Graph, error) {
 	t.Features = t.Features.Rows(oldID)
 	t.Names = gather(t.Names, 1, oldID)
 	t.Arrays = gatherArrays(t.Arrays, oldID)
-	changed.Labels = g.Labels.Of(oldID)
-	changed.Splits = SplitsOf(g.Splits, oldID)
+	changed.Types[0].Labels = g.Types[0].Labels.Of(oldID)
+	changed.Types[0].Splits = SplitsOf(g.Types[0].Splits, oldID)
 	changed.ofVertices(g, oldID)
 	return changed, nil
 }
@@ -195,7 +195,7 @@ func (g *Graph) AddSelfLoops() (*Graph, error) {
 	}
 	r := &g.Relations[0]
 	vertices := g.Vertices()
-	values := int64(2 + r.EdgeColumns) // of an edge, with its ends
+	values := int64(2 + r.Features.Columns) // of an edge, with its ends
 	if r.Weights != nil {
 		values++
 	}
@@ -207,7 +207,7 @@ func (g *Graph) AddSelfLoops() (*Graph, error) {
 	if r.Weights != nil {
 		e.Weights = slices.Grow(slices.Clip(e.Weights), vertices)
 	}
-	e.Features = slices.Grow(slices.Clip(e.Features), vertices*r.EdgeColumns)
+	e.Features = slices.Grow(slices.Clip(e.Features), vertices*r.Features.Columns)
 	for v := range vertices {
 		if _, has := slices.BinarySearch(r.Sources[r.Indptr[v]:r.Indptr[v+1]], int32(v)); has {
 			continue
@@ -216,7 +216,7 @@ func (g *Graph) AddSelfLoops() (*Graph, error) {
 		if r.Weights != nil {
 			e.Weights = append(e.Weights, 1)
 		}
-		for range r.EdgeColumns {
+		for range r.Features.Columns {
 			e.Features = append(e.Features, 1)
 		}
 	}
@@ -367,11 +367,11 @@ func (g *Graph) ReverseRelations() (*Graph, error) {
 			continue
 		}
 		ends := 16*int64(types[s].Count) + 8*int64(len(r.Sources))
-		if err := memory.Need(ends + 4*int64(len(r.EdgeFeatures))); err != nil {
+		if err := memory.Need(ends + 4*int64(len(r.Features.Dense))); err != nil {
 			return nil, err
 		}
 		reversed := r.Reversed(types[s].Count)
-		reversed.EdgeColumns, reversed.EdgeFeatures = r.EdgeColumns, r.featuresIn(reversed)
+		reversed.Features.Columns, reversed.Features.Dense = r.Features.Columns, r.featuresIn(reversed)
 		reversed.Source, reversed.Name, reversed.Target = target, ReversePrefix+name, source
 		changed.Relations = append(changed.Relations, *reversed)
 	}
@@ -409,7 +409,7 @@ func (r *Relation) Mirrors(other *Relation) bool {
 
 // Where returns the relation with those edges that keep accepts, edge k of the stored order from u to v.
 func (r *Relation) Where(keep func(k int64, u, v int32) bool) (Relation, error) {
-	edges, perEdge := int64(len(r.Sources)), 1+r.EdgeColumns
+	edges, perEdge := int64(len(r.Sources)), 1+r.Features.Columns
 	if r.Weights != nil {
 		perEdge++
 	}
@@ -423,10 +423,10 @@ func (r *Relation) Where(keep func(k int64, u, v int32) bool) (Relation, error) 
 	if r.Weights != nil {
 		kept.Weights = make([]float32, 0, edges)
 	}
-	if r.EdgeColumns > 0 {
-		kept.EdgeFeatures = make([]float32, 0, len(r.EdgeFeatures))
+	if r.Features.Columns > 0 {
+		kept.Features.Dense = make([]float32, 0, len(r.Features.Dense))
 	}
-	columns := int64(r.EdgeColumns)
+	columns := int64(r.Features.Columns)
 	for v := range int32(len(r.Indptr) - 1) {
 		for k := r.Indptr[v]; k < r.Indptr[v+1]; k++ {
 			if !keep(k, r.Sources[k], v) {
@@ -436,7 +436,7 @@ func (r *Relation) Where(keep func(k int64, u, v int32) bool) (Relation, error) 
 			if r.Weights != nil {
 				kept.Weights = append(kept.Weights, r.Weights[k])
 			}
-			kept.EdgeFeatures = append(kept.EdgeFeatures, r.EdgeFeatures[k*columns:(k+1)*columns]...)
+			kept.Features.Dense = append(kept.Features.Dense, r.Features.Dense[k*columns:(k+1)*columns]...)
 		}
 		kept.Indptr[v+1] = int64(len(kept.Sources))
 	}
@@ -453,7 +453,7 @@ func (g *Graph) filtered(r *Relation, keep func(k int64, u, v int32) bool) (*Gra
 }
 
 // dataBytes returns what the edges' weights and features take.
-func (r *Relation) dataBytes() int64 { return 4 * int64(len(r.Weights)+len(r.EdgeFeatures)) }
+func (r *Relation) dataBytes() int64 { return 4 * int64(len(r.Weights)+len(r.Features.Dense)) }
 
 // Rows returns the features of the vertices ids, in that order.
 func (f *Features) Rows(ids []int32) Features {

@@ -30,7 +30,7 @@ func drawGraph(t *rapid.T) *Graph {
 		e.FeatureColumns, e.Features = 2, iota32(2*e.Len())
 	}
 	g := &Graph{
-		Types: []VertexType{{Count: n}}, Relations: []Relation{must(NewRelation(n, e))},
+		Types: []VertexType{{Frame: Frame{Count: n}}}, Relations: []Relation{must(NewRelation(n, e))},
 		Metric: "accuracy", Provenance: "a test",
 	}
 	switch rapid.IntRange(0, 2).Draw(t, "features") {
@@ -49,13 +49,13 @@ func drawGraph(t *rapid.T) *Graph {
 	}
 	switch rapid.IntRange(0, 2).Draw(t, "labels") {
 	case 1:
-		g.Labels = Labels{Classes: n, Class: make([]int64, n)}
+		g.Types[0].Labels = Labels{Classes: n, Class: make([]int64, n)}
 		for v := range n {
-			g.Labels.Class[v] = int64(v - 1)
+			g.Types[0].Labels.Class[v] = int64(v - 1)
 		}
 	case 2:
-		g.Labels = Labels{Classes: 2, Multi: iota32(2 * n)}
-		g.Labels.Multi[0], g.Labels.Multi[1] = float32(math.NaN()), float32(math.NaN())
+		g.Types[0].Labels = Labels{Classes: 2, Multi: iota32(2 * n)}
+		g.Types[0].Labels.Multi[0], g.Types[0].Labels.Multi[1] = float32(math.NaN()), float32(math.NaN())
 	}
 	for v := range n {
 		g.Types[0].Names = append(g.Types[0].Names, string(rune('a'+v)))
@@ -81,7 +81,7 @@ func drawGraph(t *rapid.T) *Graph {
 				s.Test = append(s.Test, v)
 			}
 		}
-		g.Splits = append(g.Splits, s)
+		g.Types[0].Splits = append(g.Types[0].Splits, s)
 	}
 	return g
 }
@@ -215,7 +215,7 @@ func TestSelfLoops(t *testing.T) {
 		for _, e := range edgeList(looped) {
 			added := e.u == e.v && had[[2]int32{e.u, e.v}] == 0
 			if added && (g.Relations[0].Weights != nil && e.weight != 1 ||
-				g.Relations[0].EdgeColumns > 0 && e.feature != 1) {
+				g.Relations[0].Features.Columns > 0 && e.feature != 1) {
 				t.Fatalf("added loop %+v", e)
 			}
 		}
@@ -247,9 +247,9 @@ func TestInduced(t *testing.T) {
 			got = append(got, e)
 		}
 		require.Equal(t, want, got, "edges")
-		for k, s := range part.Splits {
+		for k, s := range part.Types[0].Splits {
 			for _, v := range s.Val {
-				if !slices.Contains(g.Splits[k].Val, int64(name[part.Types[0].Names[v]])) {
+				if !slices.Contains(g.Types[0].Splits[k].Val, int64(name[part.Types[0].Names[v]])) {
 					t.Fatalf("split %d: %v", k, s)
 				}
 			}
@@ -297,7 +297,7 @@ func TestLargestComponent(t *testing.T) {
 
 func TestRandomFeatures(t *testing.T) {
 	g := &Graph{
-		Types:     []VertexType{{Count: 1000, Names: make([]string, 1000)}},
+		Types:     []VertexType{{Frame: Frame{Count: 1000, Names: make([]string, 1000)}}},
 		Relations: []Relation{must(NewRelation(1000, Edges{}))},
 	}
 	make1 := func(columns int, seed uint64) []float32 {
@@ -335,8 +335,10 @@ func TestChangesWithoutMemory(t *testing.T) {
 		e.Source[k], e.Target[k] = int32(k), int32((k+1)%vertices)
 	}
 	g := &Graph{
-		Types: []VertexType{{Count: vertices}}, Relations: []Relation{must(NewRelation(vertices, e))},
-		Labels: Labels{Classes: 1, Class: make([]int64, vertices)},
+		Types: []VertexType{
+			{Frame: Frame{Count: vertices, Labels: Labels{Classes: 1, Class: make([]int64, vertices)}}},
+		},
+		Relations: []Relation{must(NewRelation(vertices, e))},
 	}
 	changes := map[string]func() (*Graph, error){
 		"symmetrize":        g.Symmetrize,

@@ -17,15 +17,16 @@ import (
 func typed() *Graph {
 	return &Graph{
 		Types: []VertexType{{
-			Type:     "paper",
-			Count:    4,
-			Names:    []string{"a", "b", "c", "d"},
-			Features: Features{Columns: 2, Dense: []float32{1, 2, 3, 4, 5, 6, 7, 8}},
-		}, {Type: "author", Count: 3, Features: Features{
+			Type: "paper",
+			Frame: Frame{
+				Count: 4, Names: []string{"a", "b", "c", "d"},
+				Features: Features{Columns: 2, Dense: []float32{1, 2, 3, 4, 5, 6, 7, 8}},
+				Labels:   Labels{Classes: 2, Class: []int64{0, 1, -1, 1}},
+				Splits:   []Split{{Train: []int64{0}, Val: []int64{1}, Test: []int64{3}}},
+			},
+		}, {Type: "author", Frame: Frame{Count: 3, Features: Features{
 			Columns: 3, Indptr: []int64{0, 1, 1, 2}, Indices: []int32{2, 0}, Data: []float32{1, 2},
-		}}, {Type: "place of work", Count: 2}},
-		Labels: Labels{Classes: 2, Class: []int64{0, 1, -1, 1}},
-		Splits: []Split{{Train: []int64{0}, Val: []int64{1}, Test: []int64{3}}},
+		}}}, {Type: "place of work", Frame: Frame{Count: 2}}},
 		Relations: []Relation{
 			{
 				Source: "paper", Name: "cites", Target: "paper", Indptr: []int64{0, 1, 3, 3, 4},
@@ -37,7 +38,8 @@ func typed() *Graph {
 			},
 			{
 				Source: "author", Name: "works", Target: "place of work", Indptr: []int64{0, 1, 3},
-				Sources: []int32{1, 0, 2}, EdgeFeatures: []float32{1, 2, 3}, EdgeColumns: 1,
+				Sources: []int32{1, 0, 2},
+				Frame:   Frame{Features: Features{Dense: []float32{1, 2, 3}, Columns: 1}},
 			},
 			{Source: "place of work", Name: "is of", Target: "author", Indptr: []int64{0, 0, 0, 0}},
 		},
@@ -118,7 +120,7 @@ func TestReverseRelations(t *testing.T) {
 		t.Errorf("%s %s %s", source, name, target)
 	}
 	assert.Equal(t, []int32{1, 0, 1}, back.Sources)
-	assert.Equal(t, []float32{2, 1, 3}, back.EdgeFeatures)
+	assert.Equal(t, []float32{2, 1, 3}, back.Features.Dense)
 	single := must(
 		Of(must(NewRelation(2, Edges{Source: []int32{0}, Target: []int32{1}}))).
 			ReverseRelations())
@@ -161,7 +163,7 @@ func TestNamesOfOneType(t *testing.T) {
 		{"item", "\x1b[31m", `a relation is called "\x1b[31m"`},
 	} {
 		g := &Graph{
-			Types: []VertexType{{Type: c.vertex, Count: 2}},
+			Types: []VertexType{{Type: c.vertex, Frame: Frame{Count: 2}}},
 			Relations: []Relation{
 				{
 					Source: c.vertex, Name: c.relation, Target: c.vertex, Indptr: []int64{0, 0, 1},
@@ -214,7 +216,7 @@ func TestNamesInFolders(t *testing.T) {
 // TestRelationsOfOneFolder: names that make the same folder are refused with the way out.
 func TestRelationsOfOneFolder(t *testing.T) {
 	g := typed()
-	g.Types = append(g.Types, VertexType{Type: "paper__cites", Count: 4})
+	g.Types = append(g.Types, VertexType{Type: "paper__cites", Frame: Frame{Count: 4}})
 	again := g.Relations[0]
 	again.Source, again.Name = "paper__cites", "too"
 	other := g.Relations[0]

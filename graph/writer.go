@@ -79,9 +79,9 @@ func Create(dir string, g *Graph) (*Writer, error) {
 		w.due[filepath.Join(at, indptrFile)] = true
 		s.within(at, func() { s.write(split.stored(describeEdgeSplit(split))) })
 	}
-	if g.Labels.Classes > 0 && !g.Labels.There() {
+	if g.Types[0].Labels.Classes > 0 && !g.Types[0].Labels.There() {
 		w.due[filepath.Join(l.vertices(w.d.Vertices[0].Type), labelsFile)] = true
-		l := g.Labels
+		l := g.Types[0].Labels
 		l.Class = []int64{}
 		w.d.Vertices[0].Labels = describeLabels(&l)
 	}
@@ -100,9 +100,9 @@ func (s *Folder) CreatePart(name string, p *Part) (*Writer, error) {
 	for i := range p.Out {
 		p.Out[i].Symmetric = p.Graph.Relations[i].Symmetric
 	}
-	bare := *p.Graph
-	bare.Labels, bare.Splits = Labels{}, nil
-	w := &Writer{s: s, folder: name, part: &Part{Graph: &bare, Whole: p.Whole, Out: p.Out}, d: p.describe()}
+	bare := p.Graph.Copy()
+	bare.Types[0].Labels, bare.Types[0].Splits = Labels{}, nil
+	w := &Writer{s: s, folder: name, part: &Part{Graph: bare, Whole: p.Whole, Out: p.Out}, d: p.describe()}
 	s.within(name, func() { s.types(p.Graph, func(i int, _ VertexType) { s.ids(p.IDs[i]) }) })
 	return w, s.failure()
 }
@@ -173,9 +173,9 @@ func (w *Writer) Classes(batches Batches[[]int64]) error {
 	v, s := &w.d.Vertices[0], w.s
 	w.ofType(0, labelsFile, func() {
 		class := newArray[int64](s, labelsFile, v.Count)
-		rows := 0
+		rows, l := 0, Labels{Classes: v.Labels.Classes}
 		s.take(batches(func(some []int64) error {
-			if err := checkClasses(rows, some, v.Labels.Classes); err != nil {
+			if err := l.checkClasses(rows, some); err != nil {
 				return err
 			}
 			rows += len(some)
@@ -189,16 +189,16 @@ func (w *Writer) Classes(batches Batches[[]int64]) error {
 
 // Splits writes splits of the first type, whose labels are written by now.
 func (w *Writer) Splits(splits []Split) error {
-	m, l, v := &mappings{wayOut: importAgain}, Labels{}, &w.d.Vertices[0]
+	m, f, v := &mappings{wayOut: importAgain}, Frame{Splits: splits}, &w.d.Vertices[0]
 	defer m.close()
 	w.ofType(0, splitFiles[0], func() {
 		w.s.completed()
 		if w.s.err == nil && v.Labels != nil {
-			l.Classes, l.Columns = v.Labels.Classes, v.Labels.Columns
-			w.s.err = m.read(filepath.Join(w.s.dir.Name(), w.s.sub), l.stored(v.Labels, v.Count))
+			f.Labels.Classes, f.Labels.Columns = v.Labels.Classes, v.Labels.Columns
+			w.s.err = m.read(filepath.Join(w.s.dir.Name(), w.s.sub), f.Labels.stored(v.Labels, v.Count))
 		}
 		if w.s.err == nil {
-			w.s.err = checkSplits(splits, v.Count, &l)
+			w.s.err = f.checkSplits(v.Count)
 		}
 		w.s.splits(splitFiles, splits)
 	})
@@ -247,7 +247,7 @@ func (w *Writer) Array(t int, shape ArrayShape, batches Batches[[]float32]) erro
 // weights and edge features if like has them. An edge between two graphs is refused.
 func (w *Writer) In(r int, edges int64, like *Relation, batches Batches[*Relation]) error {
 	d := &w.d.Relations[r]
-	d.Weights, d.FeatureColumns = like.Weights != nil, like.EdgeColumns
+	d.Weights, d.FeatureColumns = like.Weights != nil, like.Features.Columns
 	return w.edges(r, inEdges, edges, d, batches)
 }
 
@@ -292,7 +292,7 @@ func (w *Writer) edges(
 			if l.By != nil {
 				by = newArray[float64](s, edgeSplitByFile, int(edges))
 			}
-			s.names(edgeClassNamesFile, w.part.Graph.Relations[r].EdgeLabels.Names)
+			s.names(edgeClassNamesFile, w.part.Graph.Relations[r].Labels.Names)
 		}
 		row, ends := 0, []int64{0}
 		put(indptr, ends)
@@ -306,13 +306,13 @@ func (w *Writer) edges(
 			put(indptr, ends[1:])
 			put(indices, b.Sources)
 			put(weights, b.Weights)
-			put(features, b.EdgeFeatures)
-			if l := b.EdgeLabels; l != nil {
-				rows, _ := l.rows()
-				put(classes, l.Class)
+			put(features, b.Features.Dense)
+			if l := &b.Frame; l.HasLabels() {
+				rows, _ := l.Labels.rows()
+				put(classes, l.Labels.Class)
 				put(values, rows)
-				if l.By != nil {
-					put(by, l.By.Values)
+				if l.SplitBy != nil {
+					put(by, l.SplitBy.Values)
 				}
 			}
 			return s.err
@@ -327,7 +327,7 @@ func (w *Writer) edges(
 
 // EdgeSplits has divide set the splits of the edges of relation r, which are written by now with their
 // labels, and writes them.
-func (w *Writer) EdgeSplits(r int, divide func(*EdgeLabels) error) error {
+func (w *Writer) EdgeSplits(r int, divide func(*Frame) error) error {
 	m, d := &mappings{wayOut: importAgain}, &w.d.Relations[r]
 	defer m.close()
 	s := w.s
@@ -337,15 +337,15 @@ func (w *Writer) EdgeSplits(r int, divide func(*EdgeLabels) error) error {
 			return
 		}
 		l := d.EdgeLabels.described()
-		s.take(m.read(filepath.Join(s.dir.Name(), s.sub), l.stored(d.EdgeLabels, d.Count)))
+		s.take(m.read(filepath.Join(s.dir.Name(), s.sub), l.storedLabels(d.EdgeLabels, d.Count)))
 		if s.err == nil {
 			s.take(divide(l))
 		}
 		if s.err == nil {
-			s.take(l.check(d.Count, indices))
+			s.take(l.checkLabels(d.Count, indices))
 		}
 		s.splits(edgePartFiles, l.Splits)
-		d.EdgeLabels.Splits, d.EdgeLabels.By = SizesOf(l.Splits), l.By.described()
+		d.EdgeLabels.Splits, d.EdgeLabels.By = SizesOf(l.Splits), l.SplitBy.described()
 	})
 	return s.failure()
 }
@@ -359,9 +359,9 @@ func (w *Writer) checkBatch(
 		return err
 	}
 	if d.Weights && len(b.Weights) != len(b.Sources) ||
-		b.EdgeColumns != d.FeatureColumns && files == inEdges {
+		b.Features.Columns != d.FeatureColumns && files == inEdges {
 		return fmt.Errorf("%d edges with %d weights and %d features are not what was announced",
-			len(b.Sources), len(b.Weights), b.EdgeColumns)
+			len(b.Sources), len(b.Weights), b.Features.Columns)
 	}
 	err := b.checkRows(files, row, edge, whole, everything, func() {})
 	if g := w.part.Graph; err == nil && g.Types[0].GraphOf != nil {

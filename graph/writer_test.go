@@ -84,18 +84,18 @@ func TestInconsistentGraphIsNotWritten(t *testing.T) {
 			g.Relations[0].Sources[0], g.Relations[0].Sources[1] = 99, 0
 		},
 		"weights":          func(g *Graph) { g.Relations[0].Weights = g.Relations[0].Weights[1:] },
-		"edge features":    func(g *Graph) { g.Relations[0].EdgeColumns = 3 },
-		"negative columns": func(g *Graph) { g.Relations[0].EdgeColumns = -1 },
+		"edge features":    func(g *Graph) { g.Relations[0].Features.Columns = 3 },
+		"negative columns": func(g *Graph) { g.Relations[0].Features.Columns = -1 },
 		"features":         func(g *Graph) { g.Types[0].Features.Columns = 4 },
 		"both features":    func(g *Graph) { g.Types[0].Features.Indptr = make([]int64, 5) },
 		"feature NaN":      func(g *Graph) { g.Types[0].Features.Dense[0] = nan },
-		"labels":           func(g *Graph) { g.Labels.Class = g.Labels.Class[1:] },
-		"both labels":      func(g *Graph) { g.Labels.Multi = make([]float32, 8) },
-		"classes only":     func(g *Graph) { g.Labels.Class = nil },
-		"negative classes": func(g *Graph) { g.Labels.Classes = -1 },
-		"class names":      func(g *Graph) { g.Labels.Names = g.Labels.Names[1:] },
+		"labels":           func(g *Graph) { g.Types[0].Labels.Class = g.Types[0].Labels.Class[1:] },
+		"both labels":      func(g *Graph) { g.Types[0].Labels.Multi = make([]float32, 8) },
+		"classes only":     func(g *Graph) { g.Types[0].Labels.Class = nil },
+		"negative classes": func(g *Graph) { g.Types[0].Labels.Classes = -1 },
+		"class names":      func(g *Graph) { g.Types[0].Labels.Names = g.Types[0].Labels.Names[1:] },
 		"names":            func(g *Graph) { g.Types[0].Names = g.Types[0].Names[1:] },
-		"split":            func(g *Graph) { g.Splits[0].Train = []int64{9} },
+		"split":            func(g *Graph) { g.Types[0].Splits[0].Train = []int64{9} },
 		"metric":           func(g *Graph) { g.Metric = "luck" },
 	} {
 		parent := t.TempDir()
@@ -122,8 +122,8 @@ type parts struct {
 func batches() (*Graph, parts) {
 	g := dense()
 	r := &g.Relations[0]
-	r.Weights, r.EdgeFeatures, r.EdgeColumns, g.Types[0].Names, g.Labels.Names = nil, nil, 0, nil, nil
-	g.Splits = append(g.Splits, Split{Train: []int64{0, 1, 3}})
+	r.Weights, r.Features, g.Types[0].Names, g.Types[0].Labels.Names = nil, Features{}, nil, nil
+	g.Types[0].Splits = append(g.Types[0].Splits, Split{Train: []int64{0, 1, 3}})
 	return g, parts{
 		[]*Relation{
 			{Indptr: []int64{0, 2}, Sources: []int32{0, 1}},
@@ -131,8 +131,8 @@ func batches() (*Graph, parts) {
 			{Indptr: []int64{0, 3, 3, 4}, Sources: []int32{0, 0, 3, 1}},
 		},
 		[][]float32{g.Types[0].Features.Dense[:9], g.Types[0].Features.Dense[9:]},
-		[][]int64{g.Labels.Class[:3], g.Labels.Class[3:]},
-		g.Splits,
+		[][]int64{g.Types[0].Labels.Class[:3], g.Types[0].Labels.Class[3:]},
+		g.Types[0].Splits,
 	}
 }
 
@@ -152,7 +152,7 @@ func each[T any](list []T) Batches[T] {
 func create(t testing.TB, dir string, g *Graph) *Writer {
 	t.Helper()
 	bare := *g.Copy()
-	bare.Splits, bare.Labels.Class, bare.Types[0].Features.Dense = nil, nil, nil
+	bare.Types[0].Splits, bare.Types[0].Labels.Class, bare.Types[0].Features.Dense = nil, nil, nil
 	bare.Relations = []Relation{{Indptr: []int64{0}, EdgeSplit: g.Relations[0].EdgeSplit}}
 	w, err := Create(dir, &bare)
 	require.NoError(t, err)
@@ -205,7 +205,7 @@ func TestStreamOfSeveralGraphs(t *testing.T) {
 	w := create(t, streamed, g)
 	defer w.Abort()
 	require.NoError(t, errors.Join(w.In(0, 4, &g.Relations[0], each([]*Relation{&g.Relations[0]})),
-		w.Splits(g.Splits), w.Close()))
+		w.Splits(g.Types[0].Splits), w.Close()))
 	sameFiles(t, written, streamed)
 
 	for want, change := range map[string]func(*Graph){
@@ -264,28 +264,30 @@ func sameFiles(t *testing.T, written, streamed string) {
 // Edges that are counted as they come, and their features, give the bytes of Write.
 func TestCountedStreamEqualsWrite(t *testing.T) {
 	g := dense()
-	g.Relations[0].Weights, g.Relations[0].EdgeColumns, g.Types[0].Names, g.Types[0].Features = nil, 2, nil,
+	g.Relations[0].Weights, g.Relations[0].Features.Columns, g.Types[0].Names, g.Types[0].Features = nil, 2,
+		nil,
 		Features{}
-	g.Relations[0].EdgeFeatures = iota32(2 * len(g.Relations[0].Sources))
-	g.Labels = Labels{Classes: 3, Multi: []float32{0, 1, 1, 0, 0, 0, nan, nan, nan, 1, 1, 1}}
+	g.Relations[0].Features.Dense = iota32(2 * len(g.Relations[0].Sources))
+	g.Types[0].Labels = Labels{Classes: 3, Multi: []float32{0, 1, 1, 0, 0, 0, nan, nan, nan, 1, 1, 1}}
 	parent := t.TempDir()
 	streamed, written := filepath.Join(parent, "streamed"), filepath.Join(parent, "written")
 	require.NoError(t, g.Write(written))
 	r := g.Relations[0]
 	first := &Relation{
-		Indptr: []int64{0, 2}, Sources: []int32{0, 1}, EdgeColumns: 2, EdgeFeatures: r.EdgeFeatures[:4],
+		Indptr: []int64{0, 2}, Sources: []int32{0, 1},
+		Frame: Frame{Features: Features{Columns: 2, Dense: r.Features.Dense[:4]}},
 	}
 	rest := &Relation{
-		Indptr: []int64{0, 3, 3, 4}, Sources: []int32{0, 0, 3, 1}, EdgeColumns: 2,
-		EdgeFeatures: r.EdgeFeatures[4:],
+		Indptr: []int64{0, 3, 3, 4}, Sources: []int32{0, 0, 3, 1},
+		Frame: Frame{Features: Features{Columns: 2, Dense: r.Features.Dense[4:]}},
 	}
 	w := create(t, streamed, g)
 	require.NoError(t, errors.Join(w.In(0, Counted, &r, each([]*Relation{first, rest})),
-		w.Splits(g.Splits), w.Close()))
+		w.Splits(g.Types[0].Splits), w.Close()))
 	sameFiles(t, written, streamed)
 	// Features of fewer edges than there are
 	w = create(t, filepath.Join(parent, "store"), g)
-	rest.EdgeFeatures = rest.EdgeFeatures[2:]
+	rest.Features.Dense = rest.Features.Dense[2:]
 	assert.Error(t, w.In(0, Counted, &r, each([]*Relation{first, rest})), "written")
 	assert.NoError(t, w.Abort())
 }
@@ -372,11 +374,11 @@ func TestFailureOfTheDiskLeavesNothing(t *testing.T) {
 func TestImpossibleGraphsAreRefused(t *testing.T) {
 	parent := t.TempDir()
 	for name, g := range map[string]Graph{
-		"vertices":          {Types: []VertexType{{Count: 1 << 31}}},
-		"negative vertices": {Types: []VertexType{{Count: -1}}},
-		"columns":           {Types: []VertexType{{Features: Features{Columns: -1}}}},
-		"classes":           {Labels: Labels{Classes: -1}},
-		"many classes":      {Labels: Labels{Classes: 1 << 40}},
+		"vertices":          {Types: []VertexType{{Frame: Frame{Count: 1 << 31}}}},
+		"negative vertices": {Types: []VertexType{{Frame: Frame{Count: -1}}}},
+		"columns":           {Types: []VertexType{{Frame: Frame{Features: Features{Columns: -1}}}}},
+		"classes":           {Types: []VertexType{{Frame: Frame{Labels: Labels{Classes: -1}}}}},
+		"many classes":      {Types: []VertexType{{Frame: Frame{Labels: Labels{Classes: 1 << 40}}}}},
 		"metric":            {Metric: "luck"},
 	} {
 		g.Relations = []Relation{{Indptr: []int64{0}}}
@@ -392,7 +394,10 @@ func TestImpossibleGraphsAreRefused(t *testing.T) {
 // Edges may be written while the features that are made of them are: both get to their own directories.
 func TestOneMethodWithinAnother(t *testing.T) {
 	g := &Graph{
-		Types:     []VertexType{{Type: "a", Count: 2, Features: Features{Columns: 1}}, {Type: "b", Count: 1}},
+		Types: []VertexType{
+			{Type: "a", Frame: Frame{Count: 2, Features: Features{Columns: 1}}},
+			{Type: "b", Frame: Frame{Count: 1}},
+		},
 		Relations: []Relation{{Source: "b", Name: "to", Target: "a", Indptr: []int64{0}}},
 	}
 	dir := filepath.Join(t.TempDir(), "store")

@@ -126,7 +126,7 @@ func TestRelationsOfAShare(t *testing.T) {
 		part := &graph.Part{
 			Whole: []int{5},
 			Graph: &graph.Graph{
-				Types:     []graph.VertexType{{Count: 3}},
+				Types:     []graph.VertexType{{Frame: graph.Frame{Count: 3}}},
 				Relations: slices.Repeat([]graph.Relation{r}, relations),
 			},
 		}
@@ -152,9 +152,12 @@ func TestTypesOfAShare(t *testing.T) {
 		{"b", 2, 4, `2 vertices "b" with 4 features, where partition.json says 1 "b" with 4`},
 		{"b", 1, 3, `1 vertices "b" with 3 features, where partition.json says 1 "b" with 4`},
 	} {
-		other := graph.VertexType{Type: c.name, Count: c.count, Features: graph.Features{Columns: c.columns}}
+		other := graph.VertexType{
+			Type: c.name, Frame: graph.Frame{Count: c.count, Features: graph.Features{Columns: c.columns}},
+		}
 		g := &graph.Graph{
-			Types: []graph.VertexType{{Count: 2}, other}, Relations: []graph.Relation{{Indptr: []int64{0}}},
+			Types:     []graph.VertexType{{Frame: graph.Frame{Count: 2}}, other},
+			Relations: []graph.Relation{{Indptr: []int64{0}}},
 		}
 		// the graph's numbers, which are checked later, are others here
 		err := d.checkCounts(0, &graph.Part{Graph: g})

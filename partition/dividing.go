@@ -104,18 +104,22 @@ func (d *divider) count() {
 
 // part returns the ids, labels and splits of partition p.
 func (d *divider) part(p int) *graph.Part {
-	own := d.of[0].in(p)
-	part := &graph.Part{Graph: &graph.Graph{
-		Labels: d.g.Labels.Of(own), Splits: graph.SplitsOf(d.g.Splits, own), Metric: d.g.Metric,
-		Provenance: d.g.Provenance,
-	}}
+	part := &graph.Part{Graph: &graph.Graph{Metric: d.g.Metric, Provenance: d.g.Provenance}}
 	for i, t := range d.g.Types {
 		ids := d.of[i].in(p)
 		part.IDs, part.Whole = append(part.IDs, ids), append(part.Whole, t.Count)
-		part.Graph.Types = append(part.Graph.Types, graph.VertexType{Type: t.Type, Count: len(ids)})
+		part.Graph.Types = append(part.Graph.Types, graph.VertexType{
+			Type: t.Type, Frame: graph.Frame{Count: len(ids)},
+		})
 	}
+	first, learned := &part.Graph.Types[0], &d.g.Types[0]
+	first.Labels = learned.Labels.Of(part.IDs[0])
+	first.Splits = graph.SplitsOf(learned.Splits, part.IDs[0])
 	for _, e := range d.edges {
-		like := graph.Relation{EdgeColumns: e.from.EdgeColumns, Symmetric: e.from.Symmetric}
+		like := graph.Relation{
+			Frame:     graph.Frame{Features: graph.Features{Columns: e.from.Features.Columns}},
+			Symmetric: e.from.Symmetric,
+		}
 		like.Source, like.Name, like.Target = e.from.Source, e.from.Name, e.from.Target
 		part.Graph.Relations = append(part.Graph.Relations, like)
 	}

@@ -54,11 +54,12 @@ func made(t testing.TB, vertices, edges int, k kind, seed uint64) *graph.Graph {
 	relation, err := graph.NewRelation(vertices, e)
 	require.NoError(t, err)
 	g := &graph.Graph{
-		Types: []graph.VertexType{{Count: len(relation.Indptr) - 1}}, Relations: []graph.Relation{relation},
-		Metric: "macro-f1", Provenance: "made for a test",
+		Types:     []graph.VertexType{{Frame: graph.Frame{Count: len(relation.Indptr) - 1}}},
+		Relations: []graph.Relation{relation},
+		Metric:    "macro-f1", Provenance: "made for a test",
 	}
 	g.Types[0].Features = features(r, vertices, k.sparse)
-	g.Labels = labels(r, vertices, k.multi)
+	g.Types[0].Labels = labels(r, vertices, k.multi)
 	for range k.splits {
 		var s graph.Split
 		for v := range vertices {
@@ -67,7 +68,7 @@ func made(t testing.TB, vertices, edges int, k kind, seed uint64) *graph.Graph {
 				*part = append(*part, int64(v))
 			}
 		}
-		g.Splits = append(g.Splits, s)
+		g.Types[0].Splits = append(g.Types[0].Splits, s)
 	}
 	require.NoError(t, g.Check())
 	return g
@@ -122,14 +123,22 @@ func joined(t *testing.T, shares []*Share) *graph.Graph {
 	}
 	stacked := &graph.Graph{
 		Types: []graph.VertexType{{
-			Count:    len(ids),
-			Features: graph.Features{Columns: shares[0].Whole.Types[0].FeatureColumns},
+			Frame: graph.Frame{
+				Count: len(ids), Features: graph.Features{Columns: shares[0].Whole.Types[0].FeatureColumns},
+				Labels: graph.Labels{
+					Classes: shares[0].Whole.Classes, Names: shares[0].Types[0].Labels.Names,
+				},
+				Splits: make([]graph.Split, len(shares[0].Whole.Splits)),
+			},
 		}},
 		Relations: []graph.Relation{
-			{Indptr: []int64{0}, EdgeColumns: shares[0].Edges.Relations[0].In.EdgeColumns},
+			{
+				Indptr: []int64{0},
+				Frame: graph.Frame{
+					Features: graph.Features{Columns: shares[0].Edges.Relations[0].In.Features.Columns},
+				},
+			},
 		},
-		Labels:     graph.Labels{Classes: shares[0].Whole.Classes, Names: shares[0].Types[0].Labels.Names},
-		Splits:     make([]graph.Split, len(shares[0].Whole.Splits)),
 		Metric:     shares[0].Whole.Metric,
 		Provenance: shares[0].Whole.Provenance,
 	}
@@ -139,8 +148,8 @@ func joined(t *testing.T, shares []*Share) *graph.Graph {
 	for _, s := range shares {
 		stack(stacked, s)
 	}
-	for k := range stacked.Splits {
-		for _, part := range stacked.Splits[k].Parts() {
+	for k := range stacked.Types[0].Splits {
+		for _, part := range stacked.Types[0].Splits[k].Parts() {
 			slices.Sort(*part)
 		}
 	}
@@ -152,17 +161,17 @@ func stack(g *graph.Graph, s *Share) {
 	g.Relations[0].Indptr = appendIndptr(g.Relations[0].Indptr, in.Indptr)
 	g.Relations[0].Sources = append(g.Relations[0].Sources, in.Sources...)
 	g.Relations[0].Weights = append(g.Relations[0].Weights, in.Weights...)
-	g.Relations[0].EdgeFeatures = append(g.Relations[0].EdgeFeatures, in.EdgeFeatures...)
+	g.Relations[0].Features.Dense = append(g.Relations[0].Features.Dense, in.Features.Dense...)
 	g.Types[0].Features.Dense = append(g.Types[0].Features.Dense, from.Features.Dense...)
 	if g.Types[0].Features.Sparse() {
 		g.Types[0].Features.Indptr = appendIndptr(g.Types[0].Features.Indptr, from.Features.Indptr)
 		g.Types[0].Features.Indices = append(g.Types[0].Features.Indices, from.Features.Indices...)
 		g.Types[0].Features.Data = append(g.Types[0].Features.Data, from.Features.Data...)
 	}
-	g.Labels.Class = append(g.Labels.Class, from.Labels.Class...)
-	g.Labels.Multi = append(g.Labels.Multi, from.Labels.Multi...)
-	for k := range g.Splits {
-		all := g.Splits[k].Parts()
+	g.Types[0].Labels.Class = append(g.Types[0].Labels.Class, from.Labels.Class...)
+	g.Types[0].Labels.Multi = append(g.Types[0].Labels.Multi, from.Labels.Multi...)
+	for k := range g.Types[0].Splits {
+		all := g.Types[0].Splits[k].Parts()
 		for i, part := range from.Splits[k].Parts() {
 			for _, row := range *part {
 				*all[i] = append(*all[i], int64(s.Edges.Types[0].Starts[s.Edges.P])+row)

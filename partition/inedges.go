@@ -78,7 +78,7 @@ func (e *edgeDivider) fill(b *inBatch, ids []int32) {
 	clear(b.edges)
 	clear(b.rows)
 	clear(b.bins)
-	b.EdgeColumns = from.EdgeColumns
+	b.Features.Columns = from.Features.Columns
 	b.Indptr = append(b.Indptr[:0], 0)
 	edges := int64(0)
 	for _, v := range ids {
@@ -89,9 +89,9 @@ func (e *edgeDivider) fill(b *inBatch, ids []int32) {
 	if from.Weights != nil {
 		b.Weights = slices.Grow(b.Weights[:0], int(edges))[:edges]
 	}
-	if from.EdgeFeatures != nil {
-		values := int(edges) * from.EdgeColumns
-		b.EdgeFeatures = slices.Grow(b.EdgeFeatures[:0], values)[:values]
+	if from.Features.Dense != nil {
+		values := int(edges) * from.Features.Columns
+		b.Features.Dense = slices.Grow(b.Features.Dense[:0], values)[:values]
 	}
 	for i, v := range ids {
 		e.listRow(b, v, b.Indptr[i])
@@ -113,8 +113,8 @@ func (e *edgeDivider) listRow(b *inBatch, v int32, to int64) {
 		if e.from.Weights != nil {
 			copy(b.Weights[to:], e.from.Weights[first:first+int64(len(sources))])
 		}
-		if c := int64(e.from.EdgeColumns); c > 0 {
-			copy(b.EdgeFeatures[to*c:], e.from.EdgeFeatures[first*c:(first+int64(len(sources)))*c])
+		if c := int64(e.from.Features.Columns); c > 0 {
+			copy(b.Features.Dense[to*c:], e.from.Features.Dense[first*c:(first+int64(len(sources)))*c])
 		}
 	case len(b.at) <= len(sources):
 		// Ids ascend within a partition's sources, and so do positions.
@@ -148,7 +148,7 @@ func (e *edgeDivider) place(b *inBatch, at int64, position int32, k int64) {
 	if e.from.Weights != nil {
 		b.Weights[at] = e.from.Weights[k]
 	}
-	if c := int64(e.from.EdgeColumns); c > 0 {
-		copy(b.EdgeFeatures[at*c:(at+1)*c], e.from.EdgeFeatures[k*c:(k+1)*c])
+	if c := int64(e.from.Features.Columns); c > 0 {
+		copy(b.Features.Dense[at*c:(at+1)*c], e.from.Features.Dense[k*c:(k+1)*c])
 	}
 }

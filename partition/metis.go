@@ -211,8 +211,8 @@ func secondWeight(g *graph.Graph, o *Options) func(v int) int32 {
 		return func(v int) int32 { return in.degree(v) + 1 }
 	}
 	trains := make([]int32, g.Vertices())
-	if o.Split < len(g.Splits) {
-		for _, v := range g.Splits[o.Split].Train {
+	if o.Split < len(g.Types[0].Splits) {
+		for _, v := range g.Types[0].Splits[o.Split].Train {
 			trains[v] = 1
 		}
 	}

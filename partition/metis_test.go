@@ -68,11 +68,13 @@ func TestMetisBalances(t *testing.T) {
 	relation, err := graph.NewRelation(2000, e)
 	require.NoError(t, err)
 	g := &graph.Graph{
-		Types:     []graph.VertexType{{Count: len(relation.Indptr) - 1}},
-		Relations: []graph.Relation{relation}, Splits: []graph.Split{{}, {}},
+		Types: []graph.VertexType{
+			{Frame: graph.Frame{Count: len(relation.Indptr) - 1, Splits: []graph.Split{{}, {}}}},
+		},
+		Relations: []graph.Relation{relation},
 	}
 	for v := range int64(500) {
-		g.Splits[1].Train = append(g.Splits[1].Train, v)
+		g.Types[0].Splits[1].Train = append(g.Types[0].Splits[1].Train, v)
 	}
 	for _, method := range []string{Metis, Stream} {
 		edges := measured(t, g, Options{K: 4, Method: method, Balance: ByEdges})

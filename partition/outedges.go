@@ -81,7 +81,7 @@ func (e *edgeDivider) lister(parts []*graph.Graph, unload func()) (list lister, 
 		in = append(in, &part.Relations[0])
 	}
 	// The out-edges are the in-edges.
-	if e.from.Symmetric && e.from.Weights == nil && e.from.EdgeColumns == 0 {
+	if e.from.Symmetric && e.from.Weights == nil && e.from.Features.Columns == 0 {
 		return func(q, lo, hi int) (rows *graph.Relation, err error) {
 			first := e.source.Starts[q]
 			err = parts[q].Guard(func() error {

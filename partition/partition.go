@@ -137,9 +137,9 @@ func Assign(ctx context.Context, g *graph.Graph, o Options) (*Assignment, error)
 	if err := checkPairs(g, o.K); err != nil {
 		return nil, err
 	}
-	if (o.balance() == ByTrain || o.Split > 0) && o.Split >= len(g.Splits) {
+	if (o.balance() == ByTrain || o.Split > 0) && o.Split >= len(g.Types[0].Splits) {
 		return nil, refusal.Graph.Errorf("the graph has %d splits, hence no training vertices of split %d",
-			len(g.Splits), o.Split)
+			len(g.Types[0].Splits), o.Split)
 	}
 	var a *Assignment
 	started := time.Now()

@@ -282,7 +282,7 @@ func (s *Share) give(ids [][]int32, starts [][]int, out []graph.Relation) {
 		s.Types = append(s.Types, Values{Rows: t.Count, IDs: ids[i], Features: t.Features})
 		s.Edges.Types = append(s.Edges.Types, Rows{t.Name(), t.Count, ids[i], starts[i]})
 	}
-	s.Types[0].Labels, s.Types[0].Splits = g.Labels, g.Splits
+	s.Types[0].Labels, s.Types[0].Splits = g.Types[0].Labels, g.Types[0].Splits
 	for i := range g.Relations {
 		r := relationOf(g, i)
 		r.Out = out[i]

@@ -169,8 +169,8 @@ func checkStatistics(t *testing.T, g *graph.Graph, a *Assignment, w *Whole) {
 		want.Vertices[p]++
 	}
 	want.Types = [][]int{want.Vertices}
-	if len(g.Splits) > 0 {
-		for _, v := range g.Splits[0].Train {
+	if len(g.Types[0].Splits) > 0 {
+		for _, v := range g.Types[0].Splits[0].Train {
 			want.TrainVertices[a.Of[v]]++
 		}
 	}
@@ -194,8 +194,8 @@ func checkStatistics(t *testing.T, g *graph.Graph, a *Assignment, w *Whole) {
 		want.HaloRowsOut[n.partition][a.Of[n.vertex]]++
 	}
 	assert.Equal(t, "", same(want, w.Statistics), "statistics")
-	if w.Vertices != g.Vertices() || w.Edges != g.Edges() || w.Classes != g.Labels.Classes ||
-		w.Types[0].FeatureColumns != g.Types[0].Features.Columns || len(w.Splits) != len(g.Splits) {
+	if w.Vertices != g.Vertices() || w.Edges != g.Edges() || w.Classes != g.Types[0].Labels.Classes ||
+		w.Types[0].FeatureColumns != g.Types[0].Features.Columns || len(w.Splits) != len(g.Types[0].Splits) {
 		t.Errorf("whole: %+v", w)
 	}
 }

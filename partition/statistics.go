@@ -106,8 +106,8 @@ func countVertices(g *graph.Graph, a *Assignment, places []*Places) Statistics {
 		Vertices: make([]int, a.K), Edges: make([]int64, a.K), TrainVertices: make([]int, a.K),
 		HaloRows: square[int](a.K), HaloRowsOut: square[int](a.K), Cut: square[int64](a.K),
 	}
-	if a.Split < len(g.Splits) {
-		for _, v := range g.Splits[a.Split].Train {
+	if a.Split < len(g.Types[0].Splits) {
+		for _, v := range g.Types[0].Splits[a.Split].Train {
 			s.TrainVertices[a.Of[v]]++
 		}
 	}

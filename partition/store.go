@@ -458,9 +458,9 @@ func (d *Description) checkCounts(p int, part *graph.Part) error {
 	}{
 		{"vertices in the whole graph", int64(whole), int64(d.Whole.Vertices)},
 		{"in-edges", g.Edges(), d.Edges[p]},
-		{"classes", int64(g.Labels.Classes), int64(d.Whole.Classes)},
-		{"values of a vertex", int64(g.Labels.Columns), int64(d.Whole.ValueColumns)},
-		{"splits", int64(len(g.Splits)), int64(len(d.Whole.Splits))},
+		{"classes", int64(g.Types[0].Labels.Classes), int64(d.Whole.Classes)},
+		{"values of a vertex", int64(g.Types[0].Labels.Columns), int64(d.Whole.ValueColumns)},
+		{"splits", int64(len(g.Types[0].Splits)), int64(len(d.Whole.Splits))},
 	} {
 		if c.got != c.want {
 			return fmt.Errorf("%d %s, where %s says %d", c.got, c.what, descriptionFile, c.want)

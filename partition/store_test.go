@@ -243,7 +243,7 @@ func TestReadOnlyStore(t *testing.T) {
 func TestManyClasses(t *testing.T) {
 	t.Parallel()
 	g := made(t, 3000, 100, kinds["plain"], 3)
-	g.Labels = graph.Labels{Classes: 3000, Class: make([]int64, 3000)}
+	g.Types[0].Labels = graph.Labels{Classes: 3000, Class: make([]int64, 3000)}
 	store, opened := stored(t, g)
 	a := &Assignment{K: 2, Of: make([]int32, 3000), Method: File}
 	a.Of[7] = 1

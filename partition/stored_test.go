@@ -281,7 +281,7 @@ func TestCheck(t *testing.T) {
 			r := &g.Relations[0]
 			r.Source, r.Name, r.Target = "a", "in", "a"
 			g.Types[0].Type = "a"
-			g.Types = append(g.Types, graph.VertexType{Type: "b", Count: 5})
+			g.Types = append(g.Types, graph.VertexType{Type: "b", Frame: graph.Frame{Count: 5}})
 			g.Relations = append(g.Relations, relation)
 		}
 		store, g := stored(t, g)

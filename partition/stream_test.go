@@ -55,7 +55,10 @@ func bipartite(t *testing.T, communities int) *graph.Graph {
 		return in
 	}
 	g := &graph.Graph{
-		Types: []graph.VertexType{{Type: "user", Count: users}, {Type: "item", Count: items}},
+		Types: []graph.VertexType{
+			{Type: "user", Frame: graph.Frame{Count: users}},
+			{Type: "item", Frame: graph.Frame{Count: items}},
+		},
 		Relations: []graph.Relation{
 			relation("user", "likes", "item", users, items, likes),
 			relation("item", "liked", "user", items, users, liked),

@@ -35,10 +35,10 @@ func TestKeep(t *testing.T) {
 			again := own
 			again.Name = "y"
 			g.Types[0].Type = "a"
-			g.Types = append(g.Types, graph.VertexType{Type: "b", Count: 9})
+			g.Types = append(g.Types, graph.VertexType{Type: "b", Frame: graph.Frame{Count: 9}})
 			g.Relations = []graph.Relation{own, other, back, again}
 		}
-		less := *g
+		less := *g.Copy()
 		less.Relations = slices.Clone(g.Relations)
 		for i := range less.Relations {
 			r := &less.Relations[i]

@@ -51,13 +51,14 @@ func (l *WholeEdgeLabels) Named(asked string) bool {
 // labelsOfEdges are those of a graph.
 func labelsOfEdges(g *graph.Graph) (all []WholeEdgeLabels) {
 	for i := range g.Relations {
-		if l := g.Relations[i].EdgeLabels; l != nil {
+		if l := &g.Relations[i].Frame; l.HasLabels() {
 			of := WholeEdgeLabels{
-				i, g.Relations[i].FullName(), l.Column, l.Classes, l.Columns, l.MultiLabel(),
+				i, g.Relations[i].FullName(), l.Labels.Column, l.Labels.Classes, l.Labels.Columns,
+				l.Labels.MultiLabel(),
 				graph.SizesOf(l.Splits), "",
 			}
-			if l.By != nil {
-				of.Rule = l.By.Rule
+			if l.SplitBy != nil {
+				of.Rule = l.SplitBy.Rule
 			}
 			all = append(all, of)
 		}
@@ -95,8 +96,9 @@ func (w *Whole) TypeLike(other *Whole, kind int) int {
 func WholeOf(g *graph.Graph) Whole {
 	w := Whole{
 		Vertices: g.Vertices(), Edges: g.Edges(), Graphs: g.Graphs,
-		Classes: g.Labels.Classes, ValueColumns: g.Labels.Columns, SeveralLabels: g.Labels.MultiLabel(),
-		Splits: []graph.SplitSizes{}, Metric: g.Metric, Provenance: g.Provenance,
+		Classes: g.Types[0].Labels.Classes, ValueColumns: g.Types[0].Labels.Columns,
+		SeveralLabels: g.Types[0].Labels.MultiLabel(),
+		Splits:        []graph.SplitSizes{}, Metric: g.Metric, Provenance: g.Provenance,
 	}
 	for _, t := range g.Types {
 		w.Types = append(w.Types, WholeType{
@@ -104,7 +106,7 @@ func WholeOf(g *graph.Graph) Whole {
 			columnsOf(t.Table, &t.Features),
 		})
 	}
-	w.Splits = append(w.Splits, graph.SizesOf(g.Splits)...)
+	w.Splits = append(w.Splits, graph.SizesOf(g.Types[0].Splits)...)
 	for i := range g.Relations {
 		if s := g.Relations[i].EdgeSplit; s != nil {
 			w.EdgeSplits = append(w.EdgeSplits, WholeEdgeSplit{i, s.Negatives})

@@ -303,7 +303,9 @@ func (g golden) graph(t *testing.T) *graph.Graph {
 	}
 	made, counts := &graph.Graph{}, map[string]int{}
 	for _, name := range g.types {
-		v := graph.VertexType{Type: name, Features: featuresOf(g.tensors[named("x", name)])}
+		v := graph.VertexType{
+			Type: name, Frame: graph.Frame{Features: featuresOf(g.tensors[named("x", name)])},
+		}
 		v.Count = len(g.tensors[named("n_id", name)].Int64)
 		made.Types, counts[name] = append(made.Types, v), v.Count
 	}

@@ -199,9 +199,9 @@ func (a *addition) edge(kind int, near id, e *end, out bool) error {
 	case r.Weights != nil:
 		to.Weights = append(to.Weights, 1)
 	}
-	if len(e.Features) != r.EdgeColumns {
+	if len(e.Features) != r.Features.Columns {
 		return refusal.Errorf("the edge to or from %.40q has %d features, and the graph's have %d; give as "+
-			"many", e.ID.trimmed(), len(e.Features), r.EdgeColumns)
+			"many", e.ID.trimmed(), len(e.Features), r.Features.Columns)
 	}
 	to.Features = append(to.Features, e.Features...)
 	return nil

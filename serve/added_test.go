@@ -27,9 +27,9 @@ func grown(t *testing.T, of *graph.Graph, features []float32, source, target []i
 	require.NoError(t, err)
 	g.Relations = []graph.Relation{r}
 	g.Types[0].Features.Dense = slices.Concat(g.Types[0].Features.Dense, features)
-	g.Labels.Class = slices.Clone(g.Labels.Class)
+	g.Types[0].Labels.Class = slices.Clone(g.Types[0].Labels.Class)
 	for range g.Types[0].Count - of.Types[0].Count {
-		g.Labels.Class = append(g.Labels.Class, -1)
+		g.Types[0].Labels.Class = append(g.Types[0].Labels.Class, -1)
 	}
 	return &g
 }
@@ -151,7 +151,7 @@ func TestColumns(t *testing.T) {
 		{Name: "age", Kind: columns.Number, Mean: 7},
 	}}
 	other.Types[0].Features = graph.Features{Columns: 5}
-	whole := *m.Graph // as the model reads the other graph, where no vertex is of Rome
+	whole := *m.Graph.Copy() // as the model reads the other graph, where no vertex is of Rome
 	whole.Types[0].Features.Dense = slices.Clone(whole.Types[0].Features.Dense)
 	for v := range other.Types[0].Count {
 		row := whole.Types[0].Features.Row(v)

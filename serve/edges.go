@@ -89,9 +89,9 @@ func (l *learned) features(e *scoredEdge) (all []float32, err error) {
 				return nil, refusal.Errorf("%s: %.40s is no list of numbers", featuresKey, given)
 			}
 		}
-		if len(all) != l.of.EdgeColumns {
+		if len(all) != l.of.Features.Columns {
 			return nil, refusal.Errorf("it has %d features, and the graph's edges have %d; give as many", len(all),
-				l.of.EdgeColumns)
+				l.of.Features.Columns)
 		}
 		if l.weighted {
 			weight := float32(1)
@@ -157,7 +157,7 @@ func (l *learned) exampleOf(ids []*ids) string {
 	words := []string{
 		entry(l.keys[0], ids[l.types[0]].of(source)), entry(l.keys[1], ids[l.types[1]].of(target)),
 	}
-	features := l.of.EdgeFeatures[:l.of.EdgeColumns]
+	features := l.of.Features.Dense[:l.of.Features.Columns]
 	if l.columns == nil && len(features) > 0 {
 		words = append(words, entry(featuresKey, features))
 	}
@@ -199,11 +199,11 @@ func (s *Server) takeEdges(a *asked, body *request, h *holding) error {
 	if err != nil {
 		return err
 	}
-	a.edges = &graph.Edges{FeatureColumns: l.of.EdgeColumns}
-	passing := &graph.Edges{FeatureColumns: l.of.EdgeColumns} // the new edges that pass messages
+	a.edges = &graph.Edges{FeatureColumns: l.of.Features.Columns}
+	passing := &graph.Edges{FeatureColumns: l.of.Features.Columns} // the new edges that pass messages
 	err = s.model.Graph.Guard(func() error {
 		for k := range body.Edges {
-			err := h.take(edgeBytes + featureBytes*l.of.EdgeColumns)
+			err := h.take(edgeBytes + featureBytes*l.of.Features.Columns)
 			if err == nil {
 				err = s.takeEdge(a, &body.Edges[k], added, passing)
 			}
@@ -247,8 +247,8 @@ func (s *Server) takeEdge(a *asked, e *scoredEdge, added *addition, passing *gra
 				"weft predict", e.number.text, len(l.of.Sources)-1)
 		}
 		ends[0], ends[1] = l.of.EndsOf(k)
-		n := int64(l.of.EdgeColumns)
-		features = l.of.EdgeFeatures[k*n : (k+1)*n]
+		n := int64(l.of.Features.Columns)
+		features = l.of.Features.Dense[k*n : (k+1)*n]
 		is.number = &k
 		a.numbers = append(a.numbers, k)
 	} else {

@@ -24,8 +24,8 @@ func trainedOnEdges(t *testing.T, change func(*graph.Relation)) tested {
 	t.Helper()
 	const persons, shops = 30, 8
 	g := &graph.Graph{Types: []graph.VertexType{
-		{Type: "person", Count: persons, Features: graph.Features{Columns: 2}},
-		{Type: "shop", Count: shops, Features: graph.Features{Columns: 1}},
+		{Type: "person", Frame: graph.Frame{Count: persons, Features: graph.Features{Columns: 2}}},
+		{Type: "shop", Frame: graph.Frame{Count: shops, Features: graph.Features{Columns: 1}}},
 	}}
 	for v := range persons {
 		g.Types[0].Names = append(g.Types[0].Names, fmt.Sprint("p", v))
@@ -35,8 +35,8 @@ func trainedOnEdges(t *testing.T, change func(*graph.Relation)) tested {
 		g.Types[1].Features.Dense = append(g.Types[1].Features.Dense, float32(v%3))
 	}
 	e, knows := graph.Edges{FeatureColumns: 3}, graph.Edges{}
-	labels := &graph.EdgeLabels{Column: "fraud"}
-	labels.Classes, labels.Names = 2, []string{"no", "yes"}
+	labels := &graph.Frame{Labels: graph.Labels{Column: "fraud"}}
+	labels.Labels.Classes, labels.Labels.Names = 2, []string{"no", "yes"}
 	for k := range int32(90) {
 		e.Source, e.Target = append(e.Source, (k*k+k)%persons), append(e.Target, k*3%shops)
 		e.Weights = append(e.Weights, 1+float32(k%2))
@@ -46,11 +46,12 @@ func trainedOnEdges(t *testing.T, change func(*graph.Relation)) tested {
 	buys, err := graph.NewBipartite(persons, shops, e)
 	require.NoError(t, err)
 	for k := range buys.Sources {
-		labels.Class = append(labels.Class, int64(buys.EdgeFeatures[3*k+1]))
+		labels.Labels.Class = append(labels.Labels.Class, int64(buys.Features.Dense[3*k+1]))
 	}
 	require.NoError(t, labels.MakeSplits("random:60/20/20", 1, 1))
 	buys.Source, buys.Name, buys.Target = "person", "buys", "shop"
-	buys.EdgeLabels, buys.EndColumns = labels, [2]string{"who", "class"} // an answer has a class, too
+	buys.SetLabels(labels)
+	buys.EndColumns = [2]string{"who", "class"} // an answer has a class, too
 	buys.NumberColumns = columns.List{
 		{Name: "price", Kind: columns.Number},
 		{Name: "amount", Kind: columns.Number},
@@ -187,7 +188,7 @@ func TestEdgesTogether(t *testing.T) {
 		source, target := s.learned.of.EndsOf(k)
 		e := &graph.Edges{
 			Source: []int32{source, source}, Target: []int32{target, target},
-			Features: slices.Repeat(s.learned.of.EdgeFeatures[3*k:3*k+3], 2),
+			Features: slices.Repeat(s.learned.of.Features.Dense[3*k:3*k+3], 2),
 		}
 		q := &question{edges: e, numbers: []int64{k, -1}, answered: make(chan answer, 1)}
 		questions = append(questions, q)

@@ -17,7 +17,7 @@ import (
 // thinned is a graph with every n-th edge of each relation.
 func thinned(t *testing.T, g *graph.Graph, n int) *graph.Graph {
 	t.Helper()
-	thin := *g
+	thin := *g.Copy()
 	thin.Relations = slices.Clone(g.Relations)
 	types := g.Types
 	for i := range g.Relations {

@@ -20,7 +20,7 @@ func parted(t *testing.T, g *graph.Graph, seed uint64, keep func(graph.VertexTyp
 ) (base, whole *graph.Graph, added *appended.Addition) {
 	t.Helper()
 	random := rand.New(rand.NewPCG(seed, 6))
-	first, all := *g.Copy(), *g
+	first, all := *g.Copy(), *g.Copy()
 	types, was := first.Types, g.Types
 	added = &appended.Addition{
 		Types: make([]appended.Rows, len(types)),
@@ -39,15 +39,15 @@ func parted(t *testing.T, g *graph.Graph, seed uint64, keep func(graph.VertexTyp
 			Count: n, Features: graph.Features{Columns: f.Columns, Dense: f.Dense[at:]},
 		}
 	}
-	first.Labels.Class, first.Splits = g.Labels.Class[:types[0].Count], nil
-	for _, s := range g.Splits {
+	first.Types[0].Labels.Class, first.Types[0].Splits = g.Types[0].Labels.Class[:types[0].Count], nil
+	for _, s := range g.Types[0].Splits {
 		for _, part := range s.Parts() {
 			end, _ := slices.BinarySearch(*part, int64(types[0].Count))
 			*part = (*part)[:end]
 		}
-		first.Splits = append(first.Splits, s)
+		first.Types[0].Splits = append(first.Types[0].Splits, s)
 	}
-	all.Splits = first.Splits
+	all.Types[0].Splits = first.Types[0].Splits
 	first.Relations, all.Relations = slices.Clone(g.Relations), slices.Clone(g.Relations)
 	for i := range g.Relations {
 		r := &g.Relations[i]

@@ -23,7 +23,8 @@ func labelEdges(t *testing.T, g *graph.Graph, relation int, kind string) *graph.
 	t.Helper()
 	g = g.Copy()
 	r := &g.Relations[relation]
-	l := &graph.EdgeLabels{Column: "label"}
+	r.SetLabels(&graph.Frame{Labels: graph.Labels{Column: "label"}})
+	l := &r.Frame
 	differ := false
 	e := r.Edges()
 	for k := range e.Source {
@@ -37,27 +38,26 @@ func labelEdges(t *testing.T, g *graph.Graph, relation int, kind string) *graph.
 			if missing {
 				class = -1
 			}
-			l.Classes, l.Class = 3, append(l.Class, class)
+			l.Labels.Classes, l.Labels.Class = 3, append(l.Labels.Class, class)
 		case "several":
-			l.Classes = 2
+			l.Labels.Classes = 2
 			for bit := range 2 {
 				x := float32(y >> bit & 1)
 				if missing && bit == 1 {
 					x = float32(math.NaN())
 				}
-				l.Multi = append(l.Multi, x)
+				l.Labels.Multi = append(l.Labels.Multi, x)
 			}
 		default:
 			x := 3 + float32(y)/8
 			if missing {
 				x = float32(math.NaN())
 			}
-			l.Columns, l.Values = 1, append(l.Values, x)
+			l.Labels.Columns, l.Labels.Values = 1, append(l.Labels.Values, x)
 		}
 	}
 	assert.Equal(t, true, differ || relation > 0, "parallel edges of different labels")
 	require.NoError(t, l.MakeSplits("random:60/20/20", 2, 7))
-	r.EdgeLabels = l
 	require.NoError(t, g.Check())
 	return g
 }
@@ -150,7 +150,7 @@ func (c *labelledEdges) run(t *testing.T, rate float64) (*Result, float64) {
 func (c *labelledEdges) byHand(t *testing.T, r *Result, rows []float32, columns int) (loss float64) {
 	t.Helper()
 	of := &c.Graph.Relations[0]
-	l, e := of.EdgeLabels, of.Edges()
+	l, e := &of.Frame, of.Edges()
 	split := l.Splits[1]
 	train := map[int64]bool{}
 	for _, k := range split.Train {
@@ -168,8 +168,9 @@ func (c *labelledEdges) byHand(t *testing.T, r *Result, rows []float32, columns 
 		for i := range u {
 			x = append(x, float64(u[i])*float64(v[i]))
 		}
-		for i := range of.EdgeColumns {
-			x = append(x, (float64(of.EdgeFeatures[k*of.EdgeColumns+i])-c.weight("edge_features.mean", i))/
+		for i := range of.Features.Columns {
+			x = append(x, (float64(of.Features.Dense[k*of.Features.Columns+i])-c.weight("edge_features.mean",
+				i))/
 				c.weight("edge_features.deviation", i))
 		}
 		for layer := range 3 {
@@ -190,7 +191,7 @@ func (c *labelledEdges) byHand(t *testing.T, r *Result, rows []float32, columns 
 		n := len(x)
 		for i, z := range x {
 			got, want := float64(r.Logits[k*n+i]), z
-			if l.Continuous() {
+			if l.Labels.Continuous() {
 				want = z*c.weight("target.deviation", i) + c.weight("target.mean", i)
 			}
 			assert.Near(t, want, got, 2e-5, "edge %d", k)
@@ -199,18 +200,18 @@ func (c *labelledEdges) byHand(t *testing.T, r *Result, rows []float32, columns 
 			continue
 		}
 		switch {
-		case l.Class != nil:
+		case l.Labels.Class != nil:
 			sum := 0.
 			for _, z := range x {
 				sum += math.Exp(z)
 			}
-			loss, total = loss+math.Log(sum)-x[l.Class[k]], total+1
-		case l.Continuous():
-			y := (float64(l.Values[k]) - c.weight("target.mean", 0)) / c.weight("target.deviation", 0)
+			loss, total = loss+math.Log(sum)-x[l.Labels.Class[k]], total+1
+		case l.Labels.Continuous():
+			y := (float64(l.Labels.Values[k]) - c.weight("target.mean", 0)) / c.weight("target.deviation", 0)
 			loss, total = loss+(x[0]-y)*(x[0]-y), total+1
 		default:
 			for i, z := range x {
-				if y := float64(l.Multi[k*n+i]); y == y {
+				if y := float64(l.Labels.Multi[k*n+i]); y == y {
 					loss, total = loss+math.Log1p(math.Exp(z))-y*z, total+1
 				}
 			}
@@ -229,13 +230,13 @@ func (c *labelledEdges) unitsByHand(t *testing.T) {
 	t.Helper()
 	r := &c.Graph.Relations[0]
 	n := float64(len(r.Sources))
-	for i := range r.EdgeColumns {
+	for i := range r.Features.Columns {
 		mean, square := 0., 0.
 		for k := range r.Sources {
-			mean += float64(r.EdgeFeatures[k*r.EdgeColumns+i]) / n
+			mean += float64(r.Features.Dense[k*r.Features.Columns+i]) / n
 		}
 		for k := range r.Sources {
-			d := float64(r.EdgeFeatures[k*r.EdgeColumns+i]) - mean
+			d := float64(r.Features.Dense[k*r.Features.Columns+i]) - mean
 			square += d * d / n
 		}
 		assert.Near(t, mean, c.weight("edge_features.mean", i), 1e-6)

@@ -239,7 +239,7 @@ func (c *edgesCall) likeByHand(t *testing.T, g *graph.Graph, of graph.Edges, giv
 	for k := range n {
 		a := []float64{}
 		for i := range 3 {
-			a = append(a, float64(c.relation.EdgeFeatures[3*k+i]))
+			a = append(a, float64(c.relation.Features.Dense[3*k+i]))
 		}
 		at := of.Target[k]
 		if end == "source" {

@@ -45,7 +45,7 @@ func without(t *testing.T, g *graph.Graph, gone []appended.Edge) *graph.Graph {
 	}
 	r, err := graph.NewRelation(g.Types[0].Count, keep)
 	require.NoError(t, err)
-	thin := *g
+	thin := *g.Copy()
 	thin.Relations = []graph.Relation{r}
 	return &thin
 }
@@ -88,7 +88,7 @@ func TestExplainEachNetwork(t *testing.T) {
 			place := int(f.IDs[at/f.Columns])*f.Columns + at%f.Columns
 			assert.Equal(t, g.Types[0].Features.Dense[place], f.Inputs[at])
 			beside := func(step float32) float64 {
-				moved := *g
+				moved := *g.Copy()
 				moved.Types = slices.Clone(g.Types)
 				moved.Types[0].Features.Dense = slices.Clone(g.Types[0].Features.Dense)
 				moved.Types[0].Features.Dense[place] += step

@@ -34,10 +34,10 @@ func withoutTimed(t *testing.T, g *graph.Graph, labelled int, gone [][]appended.
 		})
 		require.NoError(t, err)
 	}
-	own := g.Relations[labelled].EdgeLabels
-	l := &graph.EdgeLabels{Column: own.Column, Labels: own.OfRows(numbers), By: own.By.OfRows(numbers)}
-	require.NoError(t, l.MakeSplits(own.By.Rule, 1, 0))
-	thin.Relations[labelled].EdgeLabels = l
+	own := &g.Relations[labelled].Frame
+	l := &graph.Frame{Labels: own.OfRows(numbers), SplitBy: own.SplitBy.OfRows(numbers)}
+	require.NoError(t, l.MakeSplits(own.SplitBy.Rule, 1, 0))
+	thin.Relations[labelled].SetLabels(l)
 	require.NoError(t, thin.Check())
 	return thin, numbers
 }
@@ -68,8 +68,8 @@ func TestExplainEarlier(t *testing.T) {
 			j := &Job{Graph: g, Options: o}
 			r := mustRun(t, j)
 			relation := &g.Relations[0]
-			by, e := relation.EdgeLabels.By.Values, relation.Edges()
-			n, columns := len(r.Logits)/len(by), relation.EdgeColumns
+			by, e := relation.SplitBy.Values, relation.Edges()
+			n, columns := len(r.Logits)/len(by), relation.Features.Columns
 			first := make([]appended.Edge, len(by)) // each edge, with how many parallel ones come before
 			seen := map[[2]int32]int{}
 			for k := range by {
@@ -85,7 +85,7 @@ func TestExplainEarlier(t *testing.T) {
 				})
 				of := &worker.ExplainedEdge{
 					Source: e.Source[k], Target: e.Target[k],
-					Features: relation.EdgeFeatures[k*columns : (k+1)*columns],
+					Features: relation.Features.Dense[k*columns : (k+1)*columns],
 				}
 				job, err := j.Over(int64(k), nil)
 				require.NoError(t, err)
@@ -104,9 +104,7 @@ func TestExplainEarlier(t *testing.T) {
 				// The graph needs labels of the name, which are not read.
 				less := until(t, g, 0, part.graph)
 				kept := &less.Relations[0]
-				kept.EdgeLabels = &graph.EdgeLabels{
-					Column: "label", Labels: relation.EdgeLabels.OfRows(make([]int64, len(kept.Sources))),
-				}
+				kept.Labels = relation.OfRows(make([]int64, len(kept.Sources)))
 				beside := &Job{Graph: less, Options: o}
 				want, err := beside.Explain(t.Context(), r.Weights, worker.Explained{Edge: of})
 				require.NoError(t, err)

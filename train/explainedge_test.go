@@ -48,7 +48,7 @@ func TestExplainEdge(t *testing.T) {
 			e := r.Edges()
 			of := &worker.ExplainedEdge{
 				Source: e.Source[3], Target: e.Target[3],
-				Features: r.EdgeFeatures[3*r.EdgeColumns : 4*r.EdgeColumns],
+				Features: r.Features.Dense[3*r.Features.Columns : 4*r.Features.Columns],
 			}
 			j := &Job{Graph: c.g, Options: o}
 			// Alone computes the rows of the ends and no others.
@@ -85,8 +85,8 @@ func TestExplainEdge(t *testing.T) {
 				})
 				assert.Near(t, want, float64(f.Gradients[at]), .02*math.Abs(want)+1e-4)
 			}
-			assert.Equal(t, r.EdgeColumns, len(x.Edge.Gradients))
-			for k := range r.EdgeColumns {
+			assert.Equal(t, r.Features.Columns, len(x.Edge.Gradients))
+			for k := range r.Features.Columns {
 				deviation := float64(weights["edge_features.deviation"].Float32[k])
 				want := slope(func(step float32) float64 {
 					moved := *of

@@ -184,7 +184,10 @@ func addTypes(t *testing.T, g *graph.Graph, vertices int, split *graph.EdgeSplit
 	other.Source, other.Name, other.Target, other.EdgeSplit = "a", "z", "b", split
 	g.Relations = append(g.Relations, other)
 	g.Types = append(g.Types, graph.VertexType{
-		Type: "b", Count: vertices, Features: graph.Features{Columns: 1, Dense: make([]float32, vertices)},
+		Type: "b",
+		Frame: graph.Frame{
+			Count: vertices, Features: graph.Features{Columns: 1, Dense: make([]float32, vertices)},
+		},
 	})
 }
 

@@ -140,8 +140,8 @@ func run(t *testing.T, g *graph.Graph, o Options) *Result {
 // classes. Without dropout, which follows the vertex ids, its losses are those on a permuted graph.
 func TestEachNetwork(t *testing.T) {
 	g := tangled(t)
-	bare := *g
-	bare.Labels, bare.Splits = graph.Labels{}, nil
+	bare := *g.Copy()
+	bare.Types[0].Labels, bare.Types[0].Splits = graph.Labels{}, nil
 	newID := make([]int32, g.Vertices())
 	for i, v := range rand.New(rand.NewPCG(1, 2)).Perm(len(newID)) {
 		newID[i] = int32(v)
@@ -163,7 +163,7 @@ func TestEachNetwork(t *testing.T) {
 			columns := 24
 			switch { // the last block aggregates logits, or the features, or reads all layers
 			case o.Model == "appnp":
-				columns = g.Labels.Classes
+				columns = g.Types[0].Labels.Classes
 			case o.Model == "sgc":
 				columns = g.Types[0].Features.Columns
 			case o.Jump == "cat":
@@ -172,7 +172,7 @@ func TestEachNetwork(t *testing.T) {
 			predicts := &Job{Graph: &bare, Options: o}
 			p, err := predicts.Predict(t.Context(), one["f32"].Weights, WithEmbeddings)
 			require.NoError(t, err)
-			assert.Equal(t, g.Labels.Classes, p.Classes)
+			assert.Equal(t, g.Types[0].Labels.Classes, p.Classes)
 			assert.Equal(t, one["f32"].Logits, p.Logits)
 			assert.Equal(t, columns, p.EmbeddingColumns)
 			assert.Len(t, p.Embeddings, columns*g.Vertices())

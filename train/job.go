@@ -199,11 +199,10 @@ func (j *Job) resolve() (*setting.Resolved, error) {
 func (j *Job) drawn() (*Job, error) {
 	of := *j
 	if j.Graph != nil && j.Options.Split.Rule != "" {
-		g := *j.Graph
-		if err := j.Options.Divide(&g); err != nil {
+		of.Graph = j.Graph.Copy()
+		if err := j.Options.Divide(of.Graph); err != nil {
 			return nil, err
 		}
-		of.Graph = &g
 	}
 	return &of, nil
 }

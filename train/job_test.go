@@ -24,9 +24,9 @@ import (
 // TestJobRefuses: a job made by a program is checked as the command's jobs are.
 func TestJobRefuses(t *testing.T) {
 	g := tangled(t)
-	broken := *g
-	broken.Labels.Class = slices.Clone(g.Labels.Class)
-	broken.Labels.Class[3] = 99
+	broken := *g.Copy()
+	broken.Types[0].Labels.Class = slices.Clone(g.Types[0].Labels.Class)
+	broken.Types[0].Labels.Class[3] = 99
 	for name, j := range map[string]Job{
 		"eval-every": {Graph: g, Options: func() Options { o := Defaults(); o.EvalEvery = -1; return o }()},
 		"norm":       {Graph: g, Options: func() Options { o := Defaults(); o.Norm = "bach"; return o }()},
@@ -113,8 +113,9 @@ func TestPatienceBelowEvalEvery(t *testing.T) {
 // TestPlanSaysThatTheLastEpochCounts: without validation vertices the last epoch is the best.
 func TestPlanSaysThatTheLastEpochCounts(t *testing.T) {
 	g := tangled(t)
-	g.Splits[0].Test, g.Splits[0].Val = append(g.Splits[0].Test, g.Splits[0].Val...), []int64{}
-	slices.Sort(g.Splits[0].Test)
+	g.Types[0].Splits[0].Test, g.Types[0].Splits[0].Val = append(g.Types[0].Splits[0].Test,
+		g.Types[0].Splits[0].Val...), []int64{}
+	slices.Sort(g.Types[0].Splits[0].Test)
 	for _, choice := range []string{"metric", "loss"} {
 		o := networks()["gcn"]
 		o.Epochs, o.Patience, o.Select = 4, 1, choice
@@ -139,10 +140,10 @@ func TestMain(m *testing.M) {
 // alone, and of a graph that has no split.
 func TestSplitSetting(t *testing.T) {
 	g := tangled(t)
-	stored := *g
+	stored := *g.Copy()
 	require.NoError(t, stored.MakeSplits("random:40/30/30", 1, 7))
-	bare := *g
-	bare.Splits = nil
+	bare := *g.Copy()
+	bare.Types[0].Splits = nil
 	for _, engine := range []string{"", "graph=2"} {
 		o := given(networks()["gcn"], "epochs 3")
 		o.Parallel = engine
@@ -155,7 +156,7 @@ func TestSplitSetting(t *testing.T) {
 			t.Errorf("%s: another seed gives the same losses", engine)
 		}
 	}
-	assert.Equal(t, 0, len(bare.Splits), "splits of the caller's graph")
+	assert.Equal(t, 0, len(bare.Types[0].Splits), "splits of the caller's graph")
 }
 
 // TestRunTwice: whatever its caller changes after a run, in the options or in the graph, a job gives the
@@ -167,11 +168,14 @@ func TestRunTwice(t *testing.T) {
 	}{
 		{"nothing", func(*Job) {}},
 		{"edges", func(j *Job) { j.Graph.Relations[0] = tangle(t, 300, 50).Relations[0] }},
-		{"labels", func(j *Job) { j.Graph.Labels.Class[j.Graph.Splits[0].Train[0]] ^= 1 }},
+		{"labels", func(j *Job) { j.Graph.Types[0].Labels.Class[j.Graph.Types[0].Splits[0].Train[0]] ^= 1 }},
 		{"seed of splits", func(j *Job) { j.Options.SplitSeed++ }},
 		{"sizes of a split", func(j *Job) { j.Options.Split.Rule = "random:20/40/40" }},
 		{"the graph's split", func(j *Job) { j.Options.Split = task.Split{} }},
-		{"its lists", func(j *Job) { j.Graph.Splits[0].Train = j.Graph.Splits[0].Train[1:] }},
+		{
+			"its lists",
+			func(j *Job) { j.Graph.Types[0].Splits[0].Train = j.Graph.Types[0].Splits[0].Train[1:] },
+		},
 		{"method of partitions", func(j *Job) { j.Options.Partition = partition.Range }},
 		{"balance of partitions", func(j *Job) { j.Options.Balance = partition.ByEdges }},
 		{"seed", func(j *Job) { j.Options.Seed++ }},

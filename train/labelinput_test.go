@@ -19,8 +19,8 @@ import (
 // widened is a graph with the labels of the training vertices that show it as further features, dense. The
 // other ones train.
 func widened(g *graph.Graph, shows func(v int64) bool) *graph.Graph {
-	wide, l := *g.Copy(), &g.Labels
-	split := g.Splits[0]
+	wide, l := *g.Copy(), &g.Types[0].Labels
+	split := g.Types[0].Splits[0]
 	split.Train = nil
 	wide.Types[0].Features = graph.Features{Columns: g.Types[0].Features.Columns + l.Classes}
 	wide.Types[0].Features.Dense = make([]float32, g.Types[0].Count*wide.Types[0].Features.Columns)
@@ -34,7 +34,7 @@ func widened(g *graph.Graph, shows func(v int64) bool) *graph.Graph {
 			row[g.Types[0].Features.Indices[int(g.Types[0].Features.Indptr[v])+k]] = x
 		}
 	}
-	for _, v := range g.Splits[0].Train {
+	for _, v := range g.Types[0].Splits[0].Train {
 		row := wide.Types[0].Features.Row(int(v))[g.Types[0].Features.Columns:]
 		switch {
 		case !shows(v):
@@ -49,14 +49,14 @@ func widened(g *graph.Graph, shows func(v int64) bool) *graph.Graph {
 			row[l.Class[v]] = 1
 		}
 	}
-	wide.Splits = []graph.Split{split}
+	wide.Types[0].Splits = []graph.Split{split}
 	return &wide
 }
 
 // labelled are graphs whose labels and features are of each kind.
 func labelled(t *testing.T) map[string]*graph.Graph {
 	dense := tangle(t, 700, 3000)
-	sparse, multi := *dense.Copy(), *dense
+	sparse, multi := *dense.Copy(), *dense.Copy()
 	f, of := &sparse.Types[0].Features, &dense.Types[0].Features
 	*f = graph.Features{Columns: of.Columns, Indptr: []int64{0}}
 	for v := range dense.Types[0].Count {
@@ -67,13 +67,13 @@ func labelled(t *testing.T) map[string]*graph.Graph {
 		}
 		f.Indptr = append(f.Indptr, int64(len(f.Indices)))
 	}
-	multi.Labels, multi.Metric = graph.Labels{Classes: 3}, ""
-	for v, class := range dense.Labels.Class {
+	multi.Types[0].Labels, multi.Metric = graph.Labels{Classes: 3}, ""
+	for v, class := range dense.Types[0].Labels.Class {
 		row := []float32{float32(class % 2), float32(class / 2 % 2), float32(v % 2)}
 		if v%9 == 4 {
 			row[2] = float32(math.NaN())
 		}
-		multi.Labels.Multi = append(multi.Labels.Multi, row...)
+		multi.Types[0].Labels.Multi = append(multi.Types[0].Labels.Multi, row...)
 	}
 	return map[string]*graph.Graph{"dense": dense, "sparse": &sparse, "weighted": dense, "multi": &multi}
 }
@@ -95,7 +95,8 @@ func TestLabelInput(t *testing.T) {
 			with.LabelInput = .4
 			draw := nn.LabelInput{Probability: .4, Seed: 5}
 			of := widened(g, draw.Shows(1))
-			if n, all := len(of.Splits[0].Train), len(g.Splits[0].Train); n < all/2 || n > 3*all/4 {
+			if n, all := len(of.Types[0].Splits[0].Train), len(g.Types[0].Splits[0].Train); n < all/2 ||
+				n > 3*all/4 {
 				t.Fatalf("%d of %d training vertices train", n, all)
 			}
 			got, want := run(t, g, with), run(t, of, o)
@@ -144,10 +145,10 @@ func apart(a, b []float32) (d float64) {
 // TestLabelInputRefused: what has no such labels says so.
 func TestLabelInputRefused(t *testing.T) {
 	g := tangle(t, 700, 3000)
-	bare, unlabelled, split := *g.Copy(), *g, *g
+	bare, unlabelled, split := *g.Copy(), *g.Copy(), *g.Copy()
 	bare.Types[0].Features = graph.Features{}
-	unlabelled.Labels, unlabelled.Splits = graph.Labels{}, nil
-	split.Splits = nil
+	unlabelled.Types[0].Labels, unlabelled.Types[0].Splits = graph.Labels{}, nil
+	split.Types[0].Splits = nil
 	for name, c := range map[string]struct {
 		g      *graph.Graph
 		change string

@@ -31,7 +31,8 @@ func severalTypes(t *testing.T) *graph.Graph {
 	other.Source, other.Name, other.Target = "b", "y", "a"
 	g.Relations = append(g.Relations, other)
 	g.Types = append(g.Types, graph.VertexType{
-		Type: "b", Count: 40, Features: graph.Features{Columns: 2, Dense: make([]float32, 80)},
+		Type:  "b",
+		Frame: graph.Frame{Count: 40, Features: graph.Features{Columns: 2, Dense: make([]float32, 80)}},
 	})
 	for i := range g.Types[1].Features.Dense {
 		g.Types[1].Features.Dense[i] = float32(i%7) / 7
@@ -53,12 +54,15 @@ func TestLinksOfAnotherType(t *testing.T) {
 	require.NoError(t, err)
 	follows.Source, follows.Name, follows.Target = "user", "follows", "user"
 	g.Relations = append(g.Relations, follows)
-	first := *g
+	first := *g.Copy()
 	first.Types = []graph.VertexType{g.Types[1], g.Types[0], g.Types[2]}
-	beside := *g
-	beside.Labels, beside.Splits = graph.Labels{}, nil
+	beside := *g.Copy()
+	beside.Types[0].Labels, beside.Types[0].Splits = graph.Labels{}, nil
 	beside.Types = append([]graph.VertexType{
-		{Type: "aside", Count: 4, Features: graph.Features{Columns: 1, Dense: make([]float32, 4)}},
+		{
+			Type:  "aside",
+			Frame: graph.Frame{Count: 4, Features: graph.Features{Columns: 1, Dense: make([]float32, 4)}},
+		},
 	}, g.Types...)
 	for _, model := range []string{"rgcn", "gatv2"} {
 		want := mustRun(t, &Job{Graph: &first, Options: linked("model " + model)})
@@ -100,7 +104,8 @@ func TestLinksAreLearned(t *testing.T) {
 		Kind: generate.SBM, Vertices: 400, Degree: 40, Features: 16, Classes: 4, Seed: 1,
 	})
 	require.NoError(t, err)
-	within := func(_ int64, u, v int32) bool { return g.Labels.Class[u] == g.Labels.Class[v] }
+	class := g.Types[0].Labels.Class
+	within := func(_ int64, u, v int32) bool { return class[u] == class[v] }
 	g.Relations[0], err = g.Relations[0].Where(within)
 	require.NoError(t, err)
 	o := linked("metric roc-auc, lr 1e-6, epochs 1, dropout 0, negatives 1")
@@ -126,7 +131,7 @@ func TestLinksAreLearned(t *testing.T) {
 // TestLinksNeedNoLabels: link prediction needs no labels, classes or splits.
 func TestLinksNeedNoLabels(t *testing.T) {
 	g := *tangled(t)
-	g.Labels, g.Splits = graph.Labels{}, nil
+	g.Types[0].Labels, g.Types[0].Splits = graph.Labels{}, nil
 	if r := run(t, &g, linked("")); math.IsNaN(r.Val) || !math.IsNaN(r.Train) {
 		t.Errorf("training %v, validation %v", r.Train, r.Val)
 	}
@@ -142,9 +147,9 @@ func TestLinksRefused(t *testing.T) {
 	}
 	loops, err := graph.NewRelation(g.Vertices(), graph.Edges{Source: []int32{3}, Target: []int32{3}})
 	require.NoError(t, err)
-	lonely, types := *g, severalTypes(t)
+	lonely, types := *g.Copy(), severalTypes(t)
 	lonely.Relations = []graph.Relation{loops}
-	between := *types // nothing joins the first type to itself
+	between := *types.Copy() // nothing joins the first type to itself
 	between.Relations = slices.DeleteFunc(slices.Clone(types.Relations),
 		func(r graph.Relation) bool { return r.Source == r.Target })
 	for _, c := range []struct {

@@ -163,8 +163,9 @@ func TestPlateau(t *testing.T) {
 	if n := len(rates[0]); rates[0][n-1] == o.LR || !slices.Equal(rates[0], rates[1]) {
 		t.Errorf("rates %v, and on two workers %v", rates[0], rates[1])
 	}
-	g.Splits[0].Test, g.Splits[0].Val = append(g.Splits[0].Test, g.Splits[0].Val...), []int64{}
-	slices.Sort(g.Splits[0].Test)
+	g.Types[0].Splits[0].Test, g.Types[0].Splits[0].Val = append(g.Types[0].Splits[0].Test,
+		g.Types[0].Splits[0].Val...), []int64{}
+	slices.Sort(g.Types[0].Splits[0].Test)
 	o.Parallel = ""
 	_, err := (&Job{Graph: g, Options: o}).Run(context.Background())
 	want := "--schedule plateau: nothing is held out for validation; give another split, or take " +

@@ -237,9 +237,9 @@ func labelFeatures(t *testing.T, all map[string]feature) {
 // oddFeatures have empty partitions, a worker without training vertices, a worker with all of them, sparse
 // features with dropout, and several labels for each vertex.
 func oddFeatures(g *graph.Graph, all map[string]feature) {
-	sparse, several := *g.Copy(), *g
+	sparse, several := *g.Copy(), *g.Copy()
 	sparse.Types[0].Features = graph.Features{Columns: 40, Indptr: []int64{0}}
-	several.Labels, several.Metric = graph.Labels{Classes: 3}, "roc-auc"
+	several.Types[0].Labels, several.Metric = graph.Labels{Classes: 3}, "roc-auc"
 	for v := range g.Vertices() {
 		for c := int32(v % 7); c < 40; c += 1 + int32(v)*c%12 {
 			sparse.Types[0].Features.Indices = append(sparse.Types[0].Features.Indices, c)
@@ -248,14 +248,15 @@ func oddFeatures(g *graph.Graph, all map[string]feature) {
 		sparse.Types[0].Features.Indptr = append(sparse.Types[0].Features.Indptr,
 			int64(len(sparse.Types[0].Features.Indices)))
 		for c := range 3 {
-			several.Labels.Multi = append(several.Labels.Multi, float32((int(g.Labels.Class[v])>>c)&1))
+			several.Types[0].Labels.Multi = append(several.Types[0].Labels.Multi,
+				float32((int(g.Types[0].Labels.Class[v])>>c)&1))
 		}
 	}
 	trains := make([]int32, g.Vertices()) // all training vertices on worker 2, nothing on worker 1
 	for v := range trains {
 		trains[v] = 3 * int32(v%2)
 	}
-	for _, v := range g.Splits[0].Train {
+	for _, v := range g.Types[0].Splits[0].Train {
 		trains[v] = 2
 	}
 	for name, g := range map[string]*graph.Graph{"dense": g, "sparse": &sparse, "several labels": &several} {

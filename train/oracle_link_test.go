@@ -172,9 +172,9 @@ func shop(t *testing.T, times int) (g *graph.Graph, items, users, tags links.Ran
 	}
 	g = &graph.Graph{
 		Types: []graph.VertexType{
-			{Type: "item", Count: 70 * times, Features: features(items, 5)},
-			{Type: "user", Count: 90 * times, Features: features(users, 3)},
-			{Type: "tag", Count: 30 * times, Features: features(tags, 4)},
+			{Type: "item", Frame: graph.Frame{Count: 70 * times, Features: features(items, 5)}},
+			{Type: "user", Frame: graph.Frame{Count: 90 * times, Features: features(users, 3)}},
+			{Type: "tag", Frame: graph.Frame{Count: 30 * times, Features: features(tags, 4)}},
 		},
 	}
 	for _, of := range []struct {

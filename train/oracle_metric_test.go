@@ -75,15 +75,15 @@ func TestMissingLabelsByHand(t *testing.T) {
 // logits are those of its loss.
 func TestLossesByHand(t *testing.T) {
 	one := tangled(t)
-	several := *one
-	several.Labels, several.Metric = graph.Labels{Classes: 3}, ""
+	several := *one.Copy()
+	several.Types[0].Labels, several.Metric = graph.Labels{Classes: 3}, ""
 	for v := range one.Vertices() {
 		for c := range 3 {
-			label := float32((int(one.Labels.Class[v]) >> c) & 1)
+			label := float32((int(one.Types[0].Labels.Class[v]) >> c) & 1)
 			if (v+c)%4 == 0 {
 				label = float32(math.NaN())
 			}
-			several.Labels.Multi = append(several.Labels.Multi, label)
+			several.Types[0].Labels.Multi = append(several.Types[0].Labels.Multi, label)
 		}
 	}
 	for name, g := range map[string]*graph.Graph{"a class each": one, "several labels": &several} {
@@ -94,18 +94,18 @@ func TestLossesByHand(t *testing.T) {
 			mean := func(vertices []int64) float64 {
 				sum, n := 0.0, 0.0
 				for _, v := range vertices {
-					z := r.Logits[int(v)*g.Labels.Classes:][:g.Labels.Classes]
-					if !g.Labels.MultiLabel() {
+					z := r.Logits[int(v)*g.Types[0].Labels.Classes:][:g.Types[0].Labels.Classes]
+					if !g.Types[0].Labels.MultiLabel() {
 						all := 0.0
 						for _, x := range z {
 							all += math.Exp(float64(x))
 						}
-						sum, n = sum+math.Log(all)-float64(z[g.Labels.Class[v]]), n+1
+						sum, n = sum+math.Log(all)-float64(z[g.Types[0].Labels.Class[v]]), n+1
 						continue
 					}
 					for c, x := range z {
 						p := 1 / (1 + math.Exp(-float64(x)))
-						switch g.Labels.Multi[int(v)*g.Labels.Classes+c] {
+						switch g.Types[0].Labels.Multi[int(v)*g.Types[0].Labels.Classes+c] {
 						case 1:
 							sum, n = sum-math.Log(p), n+1
 						case 0:
@@ -115,7 +115,7 @@ func TestLossesByHand(t *testing.T) {
 				}
 				return sum / n
 			}
-			s := g.Splits[0]
+			s := g.Types[0].Splits[0]
 			closeTo(t, fmt.Sprintf("%s, %s: the loss", name, mesh), r.Losses[0], mean(s.Train), 1e-5)
 			closeTo(t, fmt.Sprintf("%s, %s: the validation loss", name, mesh), r.ValLoss, mean(s.Val), 1e-5)
 		}

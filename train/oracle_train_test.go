@@ -115,10 +115,13 @@ func (c *training) job(t *testing.T, features [][]float32, metric, selects, mesh
 	classes := len(c.After[c.Ends[metric][selects].Best].Logits[0])
 	g := &graph.Graph{
 		Types: []graph.VertexType{{
-			Count:    len(relation.Indptr) - 1,
-			Features: graph.Features{Columns: len(features[0]), Dense: slices.Concat(features...)},
+			Frame: graph.Frame{
+				Count:    len(relation.Indptr) - 1,
+				Features: graph.Features{Columns: len(features[0]), Dense: slices.Concat(features...)},
+				Labels:   c.Labels.of(classes), Splits: []graph.Split{c.Split},
+			},
 		}},
-		Relations: []graph.Relation{relation}, Labels: c.Labels.of(classes), Splits: []graph.Split{c.Split},
+		Relations: []graph.Relation{relation},
 	}
 	o := Defaults()
 	o.Model, o.Hidden, o.Dropout, o.Metric, o.Select, o.Threads = "mlp", 8, 0, metric, selects, 1

@@ -36,15 +36,15 @@ func ownOptions(model, parallel string) Options {
 
 // severalLabels gives a graph several labels for each vertex, some of which are missing.
 func severalLabels(g *graph.Graph) *graph.Graph {
-	class := g.Labels.Class
-	g.Labels, g.Metric = graph.Labels{Classes: 4}, ""
+	class := g.Types[0].Labels.Class
+	g.Types[0].Labels, g.Metric = graph.Labels{Classes: 4}, ""
 	for v := range class {
 		for k := range 4 {
 			y := float32((v + k + int(class[v])) % 2)
 			if (v+k)%11 == 0 {
 				y = float32(math.NaN())
 			}
-			g.Labels.Multi = append(g.Labels.Multi, y)
+			g.Types[0].Labels.Multi = append(g.Types[0].Labels.Multi, y)
 		}
 	}
 	return g
@@ -126,7 +126,7 @@ func weighted(logits *autograd.Var, y nn.Labels) *autograd.Var {
 // weightedByHand compares the validation loss by weighted with double precision, from a run's logits.
 func weightedByHand(t *testing.T, g *graph.Graph, r *Result) {
 	t.Helper()
-	want, rows := 0., g.Splits[0].Val
+	want, rows := 0., g.Types[0].Splits[0].Val
 	for _, v := range rows {
 		z := r.Logits[v*5 : (v+1)*5]
 		sum, entropy := 0., 0.
@@ -137,7 +137,7 @@ func weightedByHand(t *testing.T, g *graph.Graph, r *Result) {
 			log := float64(x) - math.Log(sum)
 			entropy += math.Exp(log) * log
 		}
-		want += float64(1+v%3) * (math.Log(sum) - float64(z[g.Labels.Class[v]]) + .25*entropy)
+		want += float64(1+v%3) * (math.Log(sum) - float64(z[g.Types[0].Labels.Class[v]]) + .25*entropy)
 	}
 	want /= float64(len(rows))
 	assert.Near(t, want, r.ValLoss, 1e-6*want, "%d workers: validation loss", r.Workers)
@@ -146,10 +146,10 @@ func weightedByHand(t *testing.T, g *graph.Graph, r *Result) {
 // TestOwnLossOfValues: the squared error as a caller's own loss is the built-in one up to rounding.
 func TestOwnLossOfValues(t *testing.T) {
 	g := tangle(t, 700, 3000)
-	class := g.Labels.Class
-	g.Labels, g.Metric = graph.Labels{Columns: 2}, ""
+	class := g.Types[0].Labels.Class
+	g.Types[0].Labels, g.Metric = graph.Labels{Columns: 2}, ""
 	for v, c := range class {
-		g.Labels.Values = append(g.Labels.Values, 100+float32(c), float32(v%13))
+		g.Types[0].Labels.Values = append(g.Types[0].Labels.Values, 100+float32(c), float32(v%13))
 	}
 	squared := func(output *autograd.Var, y nn.Labels) *autograd.Var {
 		d := autograd.Combine(1, output, -1, output.Tape().Constant(y.Values, output.RowSet()))
@@ -209,7 +209,7 @@ func TestLossFile(t *testing.T) {
 				j.Options.Loss = loss
 				switch c.words {
 				case "few":
-					split := &j.Graph.Splits[0]
+					split := &j.Graph.Types[0].Splits[0]
 					split.Train, split.Val = split.Train[:1], split.Val[:2]
 				case "another graph":
 					j.Validate = &Job{Graph: elsewhereGraph(t, 300), Dataset: "other"}

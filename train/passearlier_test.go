@@ -17,14 +17,13 @@ import (
 func timed(t *testing.T, g *graph.Graph, relation int) *graph.Graph {
 	t.Helper()
 	g = g.Copy()
-	l := *g.Relations[relation].EdgeLabels
+	l := &g.Relations[relation].Frame
 	e := g.Relations[relation].Edges()
-	l.By = &graph.SplitBy{Column: "at", Kind: graph.ByNumber}
+	l.SplitBy = &graph.SplitBy{Column: "at", Kind: graph.ByNumber}
 	for k := range e.Source {
-		l.By.Values = append(l.By.Values, float64((int(e.Source[k])*5+int(e.Target[k])+k*7)%10))
+		l.SplitBy.Values = append(l.SplitBy.Values, float64((int(e.Source[k])*5+int(e.Target[k])+k*7)%10))
 	}
 	require.NoError(t, l.MakeSplits("time:at=5,7", 1, 0))
-	g.Relations[relation].EdgeLabels = &l
 	require.NoError(t, g.Check())
 	return g
 }
@@ -44,7 +43,7 @@ func until(t *testing.T, g *graph.Graph, relation int, time float64) *graph.Grap
 			key := [3]int32{u, v, seen[[2]int32{u, v}]}
 			seen[[2]int32{u, v}]++
 			if give {
-				times[key] = r.EdgeLabels.By.Values[k]
+				times[key] = r.SplitBy.Values[k]
 			}
 			return times[key] < time
 		}
@@ -52,7 +51,7 @@ func until(t *testing.T, g *graph.Graph, relation int, time float64) *graph.Grap
 	var err error
 	less.Relations[relation], err = r.Where(passes(true))
 	require.NoError(t, err)
-	less.Relations[relation].EdgeLabels = nil
+	less.Relations[relation].SetLabels(&graph.Frame{})
 	for i := range less.Relations {
 		if reverse := &less.Relations[i]; r.Name != "" && reverse.Name == "rev_"+r.Name {
 			*reverse, err = reverse.Where(passes(false))
@@ -81,18 +80,15 @@ func TestPassesEarlier(t *testing.T) {
 		g := timed(t, c.g, c.relation)
 		o := edgeLabelOptions("epochs 3, lr .01, split 0, " + c.words)
 		r := mustRun(t, &Job{Graph: g, Options: o})
-		by := g.Relations[c.relation].EdgeLabels.By.Values
+		by := g.Relations[c.relation].SplitBy.Values
 		want := make([]float32, len(r.Logits))
 		n := len(r.Logits) / len(by)
 		e := g.Relations[c.relation].Edges()
 		for _, last := range []float64{5, 7} {
 			less := until(t, g, c.relation, last)
 			// The graph needs labels of the name, which are not read.
-			l := &graph.EdgeLabels{Column: "label", Labels: g.Relations[c.relation].EdgeLabels.Labels}
 			kept := &less.Relations[c.relation]
-			numbers := make([]int64, len(kept.Sources))
-			l.Labels = g.Relations[c.relation].EdgeLabels.OfRows(numbers)
-			kept.EdgeLabels = l
+			kept.Labels = g.Relations[c.relation].OfRows(make([]int64, len(kept.Sources)))
 			p, err := (&Job{Graph: less, Options: o}).PredictEdges(t.Context(), r.Weights, &e)
 			require.NoError(t, err)
 			for k, at := range by {
@@ -120,15 +116,15 @@ func TestPassesEarlier(t *testing.T) {
 func units(t *testing.T, g *graph.Graph, relation int, weights nn.State) {
 	t.Helper()
 	r := &g.Relations[relation]
-	for i := range r.EdgeColumns {
+	for i := range r.Features.Columns {
 		sum, n, square := 0., 0., 0.
 		for k := range r.Sources {
-			if r.EdgeLabels.By.Values[k] < 5 {
-				sum, n = sum+float64(r.EdgeFeatures[k*r.EdgeColumns+i]), n+1
+			if r.SplitBy.Values[k] < 5 {
+				sum, n = sum+float64(r.Features.Dense[k*r.Features.Columns+i]), n+1
 			}
 		}
 		for k := range r.Sources {
-			if d := float64(r.EdgeFeatures[k*r.EdgeColumns+i]) - sum/n; r.EdgeLabels.By.Values[k] < 5 {
+			if d := float64(r.Features.Dense[k*r.Features.Columns+i]) - sum/n; r.SplitBy.Values[k] < 5 {
 				square += d * d / n
 			}
 		}
@@ -142,16 +138,16 @@ func units(t *testing.T, g *graph.Graph, relation int, weights nn.State) {
 func TestNothingLeaksFromLater(t *testing.T) {
 	g := timed(t, labelEdges(t, tangle(t, 60, 40), 0, "classes"), 0)
 	o := edgeLabelOptions("model gine, epochs 3, eval-every 3, lr .01, split 0")
-	by := g.Relations[0].EdgeLabels.By.Values
+	by := g.Relations[0].SplitBy.Values
 	before := mustRun(t, &Job{Graph: g, Options: o})
 	for _, from := range []float64{5, 7} {
 		changed := g.Copy()
 		r := &changed.Relations[0]
-		r.EdgeFeatures = slices.Clone(r.EdgeFeatures)
+		r.Features.Dense = slices.Clone(r.Features.Dense)
 		for k, at := range by {
 			if at >= from {
-				for i := range r.EdgeColumns {
-					r.EdgeFeatures[k*r.EdgeColumns+i] *= -100
+				for i := range r.Features.Columns {
+					r.Features.Dense[k*r.Features.Columns+i] *= -100
 				}
 			}
 		}
@@ -213,11 +209,11 @@ func TestReverseEdgesByTime(t *testing.T) {
 		}
 	}
 
-	r.EdgeFeatures = slices.Clone(r.EdgeFeatures)
-	for k, at := range r.EdgeLabels.By.Values {
+	r.Features.Dense = slices.Clone(r.Features.Dense)
+	for k, at := range r.SplitBy.Values {
 		if at >= 7 {
-			for i := range r.EdgeColumns {
-				r.EdgeFeatures[k*r.EdgeColumns+i] *= -100
+			for i := range r.Features.Columns {
+				r.Features.Dense[k*r.Features.Columns+i] *= -100
 			}
 		}
 	}

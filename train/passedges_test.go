@@ -84,7 +84,7 @@ func TestPassesOfKeptEdges(t *testing.T) {
 // outputWith is the output of a pass on a graph whose first relation has these edges.
 func outputWith(t *testing.T, g *graph.Graph, some graph.Edges) []float32 {
 	t.Helper()
-	less := *g
+	less := *g.Copy()
 	less.Relations = slices.Clone(g.Relations)
 	var err error
 	less.Relations[0], err = graph.NewRelation(60, some)

@@ -42,8 +42,8 @@ func opened(open func(p int, use func(*partition.Share) error) error, lacking []
 				}
 				r := &of.Edges.Relations[l.Type]
 				if l.Features > 0 {
-					r.In.EdgeColumns = l.Features
-					r.In.EdgeFeatures = make([]float32, len(r.In.Sources)*l.Features)
+					r.In.Features.Columns = l.Features
+					r.In.Features.Dense = make([]float32, len(r.In.Sources)*l.Features)
 				}
 				if l.Weights {
 					r.In.Weights = make([]float32, len(r.In.Sources))

@@ -18,10 +18,15 @@ func twoTypes(t *testing.T) *graph.Graph {
 	require.NoError(t, err)
 	r.Source, r.Name, r.Target = "b", "y", "a"
 	return &graph.Graph{Relations: []graph.Relation{r}, Types: []graph.VertexType{
-		{Type: "a", Count: 5, Features: graph.Features{Columns: 1, Dense: []float32{1, 2, 3, 4, 5}}},
-		{Type: "b", Count: 4, Features: graph.Features{
+		{
+			Type: "a",
+			Frame: graph.Frame{
+				Count: 5, Features: graph.Features{Columns: 1, Dense: []float32{1, 2, 3, 4, 5}},
+			},
+		},
+		{Type: "b", Frame: graph.Frame{Count: 4, Features: graph.Features{
 			Columns: 2, Dense: []float32{1, 0, 0, 1, 1, 1, 2, -1},
-		}},
+		}}},
 	}}
 }
 

@@ -38,7 +38,7 @@ func TestPlannedNumbers(t *testing.T) {
 	g := tangled(t)
 	o := given(Defaults(), "model gcn, layers 2, hidden 5, norm none, threads 1")
 	p := planOf(t, g, o)
-	one, classes := p.Workers[0], g.Labels.Classes
+	one, classes := p.Workers[0], g.Types[0].Labels.Classes
 	parameters := g.Types[0].Features.Columns*o.Hidden + o.Hidden + o.Hidden*classes + classes
 	assert.Equal(t, one.Parameters, parameters)
 	assert.Equal(t, one.Predictions, g.Vertices()*classes)
@@ -59,7 +59,7 @@ func TestPlannedNumbers(t *testing.T) {
 	for model, ignores := range map[string]bool{"gcn": false, "gat": true} {
 		o.Model = model
 		for _, weighted := range []bool{false, true} {
-			of := *g
+			of := *g.Copy()
 			of.Relations = []graph.Relation{g.Relations[0]}
 			of.Relations[0].Weights = nil
 			if weighted {
@@ -68,9 +68,9 @@ func TestPlannedNumbers(t *testing.T) {
 			if got := planOf(t, &of, o).Workers[0].UnusedWeights; got != (ignores && weighted) {
 				t.Errorf("%s, weights %v: unused %v", model, weighted, got)
 			}
-			assert.Equal(t, of.Relations[0].EdgeColumns, planOf(t, &of, o).Workers[0].UnusedEdgeFeatures,
+			assert.Equal(t, of.Relations[0].Features.Columns, planOf(t, &of, o).Workers[0].UnusedEdgeFeatures,
 				"%s is said to use edge features", model)
-			of.Relations[0].EdgeColumns, of.Relations[0].EdgeFeatures = 0, nil
+			of.Relations[0].Features.Columns, of.Relations[0].Features.Dense = 0, nil
 			if planOf(t, &of, o).Workers[0].UnusedEdgeFeatures > 0 {
 				t.Errorf("%s is said to ignore edge features where there are none", model)
 			}
@@ -245,14 +245,19 @@ func TestUnusedRelations(t *testing.T) {
 	features := graph.Features{Columns: 2, Dense: make([]float32, 6)}
 	g := &graph.Graph{
 		Types: []graph.VertexType{
-			{Type: "paper", Count: 3, Features: features}, {Type: "venue", Count: 3, Features: features},
+			{
+				Type: "paper",
+				Frame: graph.Frame{
+					Count: 3, Features: features, Labels: graph.Labels{Classes: 2, Class: []int64{0, 1, 0}},
+					Splits: []graph.Split{{Train: []int64{0, 1}, Val: []int64{2}, Test: []int64{}}},
+				},
+			},
+			{Type: "venue", Frame: graph.Frame{Count: 3, Features: features}},
 		},
 		Relations: []graph.Relation{
 			relation("paper", "cites", "paper", ring),
 			relation("paper", "in", "venue", ring),
 		},
-		Labels: graph.Labels{Classes: 2, Class: []int64{0, 1, 0}},
-		Splits: []graph.Split{{Train: []int64{0, 1}, Val: []int64{2}, Test: []int64{}}},
 	}
 	for _, decoupled := range []bool{false, true} {
 		o := Defaults()
@@ -261,7 +266,7 @@ func TestUnusedRelations(t *testing.T) {
 		}
 		assert.Equal(t, []string{"paper__in__venue"}, planOf(t, g, o).Workers[0].UnusedRelations,
 			"decoupled %v", decoupled)
-		of := *g
+		of := *g.Copy()
 		of.Relations = append(slices.Clone(g.Relations), relation("venue", "has", "paper", ring))
 		if got := planOf(t, &of, o).Workers[0].UnusedRelations; got != nil {
 			t.Errorf("decoupled %v, with the reverse: %q, want none", decoupled, got)

@@ -209,7 +209,7 @@ func ofManyRows(t *testing.T) *graph.Graph {
 	g.Relations[0].Source, g.Relations[0].Name, g.Relations[0].Target = "a", "x", "a"
 	into.Source, into.Name, into.Target = "b", "y", "a"
 	g.Relations = append(g.Relations, into)
-	g.Types = append(g.Types, graph.VertexType{Type: "b", Count: 2000})
+	g.Types = append(g.Types, graph.VertexType{Type: "b", Frame: graph.Frame{Count: 2000}})
 	g, err = g.ReverseRelations()
 	require.NoError(t, err)
 	return g

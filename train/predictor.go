@@ -72,7 +72,7 @@ func (j *Job) Predictor(ctx context.Context, weights nn.State) (p *Predictor, er
 	if p.learned >= 0 {
 		first = &graph.Edges{
 			Source: []int32{0}, Target: []int32{0},
-			Features: make([]float32, of.Graph.Relations[p.learned].EdgeColumns),
+			Features: make([]float32, of.Graph.Relations[p.learned].Features.Columns),
 		}
 		rows, err := p.job.rowsOfEnds(r, first, true)
 		if err != nil {

@@ -31,10 +31,10 @@ func TestPredictor(t *testing.T) {
 	embedded := severalTypes(t)
 	embedded.Types[1].Features = graph.Features{} // a learned row for each vertex
 	all["rgcn"] = trained{embedded, given(Defaults(), "model rgcn, hidden 8, norm batch")}
-	valued := *plain
-	valued.Labels = graph.Labels{Values: make([]float32, valued.Types[0].Count), Columns: 1}
+	valued := *plain.Copy()
+	valued.Types[0].Labels = graph.Labels{Values: make([]float32, valued.Types[0].Count), Columns: 1}
 	for v := range valued.Types[0].Count {
-		valued.Labels.Values[v] = float32(v%17) - 40
+		valued.Types[0].Labels.Values[v] = float32(v%17) - 40
 	}
 	all["values"] = trained{&valued, given(Defaults(), "model gin, hidden 8, loss mse")}
 	for name, of := range all {
@@ -100,7 +100,7 @@ func TestPredictorOfEdges(t *testing.T) {
 		all, err := job.Predict(t.Context(), weights, Logits)
 		require.NoError(t, err, name)
 		r := &c.g.Relations[c.relation]
-		n := r.EdgeColumns
+		n := r.Features.Columns
 		var done sync.WaitGroup
 		for _, list := range [][]int{{2}, {3, 0, 2}, {0, 1, 2, 3, 3, 1}} {
 			var e graph.Edges
@@ -109,7 +109,7 @@ func TestPredictorOfEdges(t *testing.T) {
 				numbers = append(numbers, int64(k))
 				source, target := r.EndsOf(int64(k))
 				e.Source, e.Target = append(e.Source, source), append(e.Target, target)
-				e.Features = append(e.Features, r.EdgeFeatures[k*n:(k+1)*n]...)
+				e.Features = append(e.Features, r.Features.Dense[k*n:(k+1)*n]...)
 			}
 			done.Go(func() {
 				for range 3 {

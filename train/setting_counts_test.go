@@ -56,9 +56,9 @@ func TestEachSettingCounts(t *testing.T) {
 	require.NoError(t, err)
 	require.NoError(t, g.MakeSplits("random:60/20/20", 2, 4))
 	r := &g.Relations[0]
-	r.EdgeColumns, r.EdgeFeatures = 1, make([]float32, len(r.Sources))
-	for k := range r.EdgeFeatures {
-		r.EdgeFeatures[k] = float32(k%5) - 2
+	r.Features.Columns, r.Features.Dense = 1, make([]float32, len(r.Sources))
+	for k := range r.Features.Dense {
+		r.Features.Dense[k] = float32(k%5) - 2
 	}
 	var bases []Options
 	for _, model := range gnn.Names() {

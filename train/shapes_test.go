@@ -48,15 +48,16 @@ func TestEdgeShapes(t *testing.T) {
 			require.NoError(t, err)
 			g := &graph.Graph{
 				Types: []graph.VertexType{{
-					Count:    len(relation.Indptr) - 1,
-					Features: graph.Features{Columns: 3},
+					Frame: graph.Frame{
+						Count: len(relation.Indptr) - 1, Features: graph.Features{Columns: 3},
+						Labels: graph.Labels{Classes: 2}, Splits: []graph.Split{{Train: s.train}},
+					},
 				}},
 				Relations: []graph.Relation{relation},
-				Labels:    graph.Labels{Classes: 2}, Splits: []graph.Split{{Train: s.train}},
 			}
 			for v := range s.vertices {
 				g.Types[0].Features.Dense = append(g.Types[0].Features.Dense, float32(v), 1, float32(-v%3))
-				g.Labels.Class = append(g.Labels.Class, int64(v%2))
+				g.Types[0].Labels.Class = append(g.Types[0].Labels.Class, int64(v%2))
 			}
 			require.NoError(t, g.Check())
 			o := Defaults()

@@ -51,9 +51,16 @@ func readSmoothGolden(t *testing.T) (golden smoothGolden, g *graph.Graph) {
 	})
 	require.NoError(t, err)
 	g = &graph.Graph{
-		Types: []graph.VertexType{{Count: len(r.Indptr) - 1}}, Relations: []graph.Relation{r},
-		Labels: graph.Labels{Classes: golden.Classes, Class: golden.Labels},
-		Splits: []graph.Split{{Train: golden.Train, Val: golden.Val}},
+		Types: []graph.VertexType{
+			{
+				Frame: graph.Frame{
+					Count:  len(r.Indptr) - 1,
+					Labels: graph.Labels{Classes: golden.Classes, Class: golden.Labels},
+					Splits: []graph.Split{{Train: golden.Train, Val: golden.Val}},
+				},
+			},
+		},
+		Relations: []graph.Relation{r},
 	}
 	return golden, g
 }
@@ -109,11 +116,13 @@ func TestSmoothAsPyG(t *testing.T) {
 // TestSmoothRefuses names what has no class for each vertex.
 func TestSmoothRefuses(t *testing.T) {
 	golden, g := readSmoothGolden(t)
-	values := *g
-	values.Labels = graph.Labels{Columns: 1, Values: make([]float32, golden.Vertices)}
-	several := *g
-	several.Labels = graph.Labels{Classes: golden.Classes, Multi: make([]float32, len(golden.Probabilities))}
-	related := *g
+	values := *g.Copy()
+	values.Types[0].Labels = graph.Labels{Columns: 1, Values: make([]float32, golden.Vertices)}
+	several := *g.Copy()
+	several.Types[0].Labels = graph.Labels{
+		Classes: golden.Classes, Multi: make([]float32, len(golden.Probabilities)),
+	}
+	related := *g.Copy()
 	related.Relations = []graph.Relation{g.Relations[0], g.Relations[0]}
 	for want, c := range map[string]struct {
 		g    *graph.Graph

@@ -152,7 +152,7 @@ func wordy(t *testing.T, columns int) (sparse, dense *graph.Graph) {
 	for v := range sparse.Vertices() {
 		words := []int32{}
 		for k := range 9 {
-			words = append(words, int32((v*37+k*k*111+int(sparse.Labels.Class[v]))%columns))
+			words = append(words, int32((v*37+k*k*111+int(sparse.Types[0].Labels.Class[v]))%columns))
 		}
 		slices.Sort(words)
 		for k, word := range slices.Compact(words) {

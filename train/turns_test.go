@@ -437,7 +437,7 @@ func TestBytesInTurns(t *testing.T) {
 	g := tangled(t)
 	o := Defaults()
 	o.Model, o.Decoupled, o.Layers, o.Epochs = "gcn", true, rounds, 2
-	vertices, classes := int64(g.Vertices()), int64(g.Labels.Classes)
+	vertices, classes := int64(g.Vertices()), int64(g.Types[0].Labels.Classes)
 	halo := int64(0)
 	job := inTurns(Job{Graph: g, Options: o}, "graph=2,tensor=5")
 	a, err := partition.Assign(t.Context(), g, job.Options.Assignment(g, 4))

@@ -26,10 +26,10 @@ func elsewhereGraph(t *testing.T, vertices int) *graph.Graph {
 	})
 	require.NoError(t, err)
 	r := &g.Relations[0]
-	r.Weights, r.EdgeColumns = make([]float32, len(r.Sources)), 3
+	r.Weights, r.Features.Columns = make([]float32, len(r.Sources)), 3
 	for k := range r.Sources {
 		r.Weights[k] = 1 + float32(k%3)
-		r.EdgeFeatures = append(r.EdgeFeatures, float32(k%5), 1, -float32(k%2))
+		r.Features.Dense = append(r.Features.Dense, float32(k%5), 1, -float32(k%2))
 	}
 	return g
 }
@@ -70,9 +70,9 @@ func TestValidate(t *testing.T) {
 			}
 			p, err := (&Job{Graph: other, Options: o}).Predict(context.Background(), r.Weights, Logits)
 			require.NoError(t, err)
-			s := &other.Splits[0]
+			s := &other.Types[0].Splits[0]
 			for part, got := range []float64{r.Val, r.Test} {
-				e, err := metric.Evaluate(p.Logits, &other.Labels, [][]int64{s.Val, s.Test}[part])
+				e, err := metric.Evaluate(p.Logits, &other.Types[0].Labels, [][]int64{s.Val, s.Test}[part])
 				require.NoError(t, err)
 				assert.Equal(t, e.Scores[r.Metric], got, "%s of part %d", r.Metric, part)
 			}
@@ -82,7 +82,7 @@ func TestValidate(t *testing.T) {
 				for _, z := range row {
 					sum += math.Exp(float64(z))
 				}
-				loss += math.Log(sum) - float64(row[other.Labels.Class[v]])
+				loss += math.Log(sum) - float64(row[other.Types[0].Labels.Class[v]])
 			}
 			loss /= float64(len(s.Val))
 			assert.Near(t, r.ValLoss, loss, 1e-5*loss, "validation loss")
@@ -101,7 +101,7 @@ func TestValidateOnMeshes(t *testing.T) {
 			other, err = other.Induced(slices.Concat(slices.Repeat([]bool{true}, vertices),
 				make([]bool, 150-vertices)))
 			require.NoError(t, err)
-			other.Splits = []graph.Split{{Val: []int64{1, 4, 6}}}
+			other.Types[0].Splits = []graph.Split{{Val: []int64{1, 4, 6}}}
 		}
 		o := networks()[name]
 		o.Epochs, o.Norm, o.DropEdge, o.Threads = 3, "layer", 0, 1
@@ -147,26 +147,28 @@ func TestValidateOnMeshes(t *testing.T) {
 // these. The sums over all labels of the other graph are by hand, with no more classes than it has.
 func TestValidateMeasures(t *testing.T) {
 	g, other := tangle(t, 700, 3000), elsewhereGraph(t, 300)
-	for v, class := range other.Labels.Class {
-		other.Labels.Class[v] = class % 3
+	for v, class := range other.Types[0].Labels.Class {
+		other.Types[0].Labels.Class[v] = class % 3
 	}
-	other.Labels.Classes, other.Splits = 3, []graph.Split{{Val: []int64{1, 2, 5, 9}, Test: []int64{3}}}
+	other.Types[0].Labels.Classes, other.Types[0].Splits = 3, []graph.Split{
+		{Val: []int64{1, 2, 5, 9}, Test: []int64{3}},
+	}
 	o := given(networks()["gcn"], "class-weights balanced")
 	j, _ := validated(g, other, o)
 	r := mustRun(t, j)
 	p, err := (&Job{Graph: other, Options: o}).Predict(context.Background(), r.Weights, Logits)
 	require.NoError(t, err)
 	count := make([]float64, 5)
-	for _, v := range g.Splits[0].Train {
-		count[g.Labels.Class[v]]++
+	for _, v := range g.Types[0].Splits[0].Train {
+		count[g.Types[0].Labels.Class[v]]++
 	}
 	loss, weight := 0., 0.
-	for _, v := range other.Splits[0].Val {
+	for _, v := range other.Types[0].Splits[0].Val {
 		row, sum := p.Logits[5*v:5*v+5], 0.
 		for _, z := range row {
 			sum += math.Exp(float64(z))
 		}
-		c := other.Labels.Class[v]
+		c := other.Types[0].Labels.Class[v]
 		weight += 1 / count[c]
 		loss += (math.Log(sum) - float64(row[c])) / count[c]
 	}
@@ -174,10 +176,10 @@ func TestValidateMeasures(t *testing.T) {
 	assert.Near(t, r.ValLoss, loss, 1e-5*loss, "validation loss")
 
 	values := func(g *graph.Graph, scale float32) *graph.Graph {
-		with := *g
-		with.Labels = graph.Labels{Columns: 1, Values: make([]float32, g.Types[0].Count)}
-		for v := range with.Labels.Values {
-			with.Labels.Values[v] = scale * (float32(v%10) + 2*g.Types[0].Features.Row(v)[0])
+		with := *g.Copy()
+		with.Types[0].Labels = graph.Labels{Columns: 1, Values: make([]float32, g.Types[0].Count)}
+		for v := range with.Types[0].Labels.Values {
+			with.Types[0].Labels.Values[v] = scale * (float32(v%10) + 2*g.Types[0].Features.Row(v)[0])
 		}
 		return &with
 	}
@@ -187,8 +189,8 @@ func TestValidateMeasures(t *testing.T) {
 	p, err = (&Job{Graph: held, Options: j.Options}).Predict(context.Background(), r.Weights, Logits)
 	require.NoError(t, err)
 	square := 0.
-	for _, v := range other.Splits[0].Val {
-		square += math.Pow(float64(p.Logits[v]-held.Labels.Values[v]), 2)
+	for _, v := range other.Types[0].Splits[0].Val {
+		square += math.Pow(float64(p.Logits[v]-held.Types[0].Labels.Values[v]), 2)
 	}
 	if want := math.Sqrt(square / 4); r.Metric != "rmse" || math.Abs(want-r.Val) > 1e-5*want {
 		t.Errorf("%s %v, by hand %v", r.Metric, r.Val, want)
@@ -206,27 +208,27 @@ func TestValidateRefuses(t *testing.T) {
 			}
 		},
 		"its labels are of 7 classes or columns, and those of the graph that is trained on of 5": func(other *graph.Graph, _ *Options) {
-			other.Labels.Classes = 7
+			other.Types[0].Labels.Classes = 7
 		},
 		"a vertex has one class in one of the graphs and several labels in the other": func(other *graph.Graph, _ *Options) {
-			other.Labels = graph.Labels{Classes: 5, Multi: make([]float32, 5*other.Types[0].Count)}
+			other.Types[0].Labels = graph.Labels{Classes: 5, Multi: make([]float32, 5*other.Types[0].Count)}
 		},
 		"the graph has no split into training": func(other *graph.Graph, _ *Options) {
-			other.Splits = nil
+			other.Types[0].Splits = nil
 		},
 		"--split 0 has no validation vertices; import it with --split val": func(other *graph.Graph, _ *Options) {
-			other.Splits = []graph.Split{{Train: []int64{1}}}
+			other.Types[0].Splits = []graph.Split{{Train: []int64{1}}}
 		},
 		"with a row for each vertex of its graph": func(_ *graph.Graph, o *Options) {
 			o.Model, o.NodeEmbedding = "sage", 4
 		},
 		"--model gine: it uses edge features, and the edges have none; import the graph with those of its " +
 			"source, or take another --model": func(other *graph.Graph, o *Options) {
-			o.Model, other.Relations[0].EdgeColumns, other.Relations[0].EdgeFeatures = "gine", 0, nil
+			o.Model, other.Relations[0].Features.Columns, other.Relations[0].Features.Dense = "gine", 0, nil
 		},
 		"the model has convs.0.lin.weight as [1 13] there, and as [3 13] on the graph that is trained on": func(other *graph.Graph, o *Options) {
 			r := &other.Relations[0]
-			o.Model, r.EdgeColumns, r.EdgeFeatures = "gine", 1, make([]float32, len(r.Sources))
+			o.Model, r.Features.Columns, r.Features.Dense = "gine", 1, make([]float32, len(r.Sources))
 		},
 		"validates labels of vertices":     func(_ *graph.Graph, o *Options) { o.Task = task.Link },
 		"a job has that graph as Validate": func(_ *graph.Graph, o *Options) { o.Validate = "other" },
@@ -258,7 +260,7 @@ func TestValidateTypes(t *testing.T) {
 	g := severalTypes(t)
 	o := given(networks()["gcn"], "model rgcn, residual false, norm none, normalize-features standard, epochs 2")
 	validate := func(change func(g *graph.Graph)) (*Result, error) {
-		other := *g
+		other := *g.Copy()
 		other.Types, other.Relations = slices.Clone(g.Types), slices.Clone(g.Relations)
 		change(&other)
 		j, _ := validated(g, &other, o)
@@ -266,7 +268,8 @@ func TestValidateTypes(t *testing.T) {
 	}
 	aside := func(g *graph.Graph) {
 		g.Types = append(g.Types, graph.VertexType{
-			Type: "c", Count: 4, Features: graph.Features{Columns: 1, Dense: make([]float32, 4)},
+			Type:  "c",
+			Frame: graph.Frame{Count: 4, Features: graph.Features{Columns: 1, Dense: make([]float32, 4)}},
 		})
 	}
 	same, err := validate(func(*graph.Graph) {})

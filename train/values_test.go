@@ -18,17 +18,17 @@ import (
 // withValues is the graph with two values to predict for each vertex in units of their own, in place of
 // classes. Every seventh lacks the second, and one in 50 both, outside the splits.
 func withValues(g *graph.Graph) *graph.Graph {
-	values, nan := *g, float32(math.NaN())
-	values.Labels = graph.Labels{Columns: 2}
+	values, nan := *g.Copy(), float32(math.NaN())
+	values.Types[0].Labels = graph.Labels{Columns: 2}
 	in := map[int64]bool{}
-	for _, s := range g.Splits {
+	for _, s := range g.Types[0].Splits {
 		for _, part := range s.Parts() {
 			for _, v := range *part {
 				in[v] = true
 			}
 		}
 	}
-	for v, class := range g.Labels.Class {
+	for v, class := range g.Types[0].Labels.Class {
 		row := []float32{1990 + 3*float32(class), 1e-3 * g.Types[0].Features.Row(v)[0]}
 		if v%7 == 0 {
 			row[1] = nan
@@ -36,7 +36,7 @@ func withValues(g *graph.Graph) *graph.Graph {
 		if v%50 == 11 && !in[int64(v)] {
 			row[0], row[1] = nan, nan
 		}
-		values.Labels.Values = append(values.Labels.Values, row...)
+		values.Types[0].Labels.Values = append(values.Types[0].Labels.Values, row...)
 	}
 	return &values
 }
@@ -52,8 +52,8 @@ func TestRegression(t *testing.T) {
 	if mean := learned.Logits[0]; mean < 1985 || mean > 2007 {
 		t.Errorf("a value of 1990 to 2002 is predicted as %v", mean)
 	}
-	bare := *g
-	bare.Labels, bare.Splits = graph.Labels{}, nil
+	bare := *g.Copy()
+	bare.Types[0].Labels, bare.Types[0].Splits = graph.Labels{}, nil
 	p, err := (&Job{Graph: &bare, Options: o}).Predict(context.Background(), learned.Weights, Logits)
 	if err != nil || !slices.Equal(p.Logits, learned.Logits) || p.Classes != 2 {
 		t.Errorf("other predictions without labels, or %v", err)
@@ -63,8 +63,8 @@ func TestRegression(t *testing.T) {
 // TestColumnWithoutTrainingValue is refused on any mesh: nothing tells the mean of its values.
 func TestColumnWithoutTrainingValue(t *testing.T) {
 	g, o := withValues(tangled(t)), Defaults()
-	for _, v := range g.Splits[0].Train {
-		g.Labels.Values[2*v+1] = float32(math.NaN())
+	for _, v := range g.Types[0].Splits[0].Train {
+		g.Types[0].Labels.Values[2*v+1] = float32(math.NaN())
 	}
 	o.Epochs = 1
 	for _, mesh := range []string{"graph=3", "graph=2,tensor=2"} {
@@ -77,8 +77,8 @@ func TestColumnWithoutTrainingValue(t *testing.T) {
 // and those of one class per vertex for several labels.
 func TestLossesOfOtherLabels(t *testing.T) {
 	g := tangle(t, 300, 100)
-	values, several := withValues(g), *g
-	several.Labels = graph.Labels{Classes: 2, Multi: make([]float32, 2*g.Types[0].Count)}
+	values, several := withValues(g), *g.Copy()
+	several.Types[0].Labels = graph.Labels{Classes: 2, Multi: make([]float32, 2*g.Types[0].Count)}
 	for _, c := range []struct {
 		g            *graph.Graph
 		change, want string
@@ -141,8 +141,14 @@ func TestStandardFeatures(t *testing.T) {
 	some := func(g *graph.Graph) *graph.Graph { // without edges, and with other means
 		ids := []int32{0, 1, 2, 3}
 		return &graph.Graph{
-			Types:     []graph.VertexType{{Count: len(ids), Features: g.Types[0].Features.Rows(ids)}},
-			Labels:    g.Labels.Of(ids),
+			Types: []graph.VertexType{
+				{
+					Frame: graph.Frame{
+						Count: len(ids), Features: g.Types[0].Features.Rows(ids),
+						Labels: g.Types[0].Labels.Of(ids),
+					},
+				},
+			},
 			Relations: []graph.Relation{{Indptr: make([]int64, len(ids)+1)}},
 		}
 	}

@@ -83,13 +83,13 @@ func mustRun(t *testing.T, j *Job) *Result {
 func TestClassWeights(t *testing.T) {
 	g, o := tangled(t), Defaults()
 	o.Model, o.LR, o.Epochs, o.Threads = "gcn", .001, 3, 1
-	counts := make([]float64, g.Labels.Classes)
-	for _, v := range g.Splits[0].Train {
-		counts[g.Labels.Class[v]]++
+	counts := make([]float64, g.Types[0].Labels.Classes)
+	for _, v := range g.Types[0].Splits[0].Train {
+		counts[g.Types[0].Labels.Class[v]]++
 	}
 	var text strings.Builder
 	for _, n := range counts {
-		fmt.Fprintln(&text, float64(len(g.Splits[0].Train))/(float64(len(counts))*n))
+		fmt.Fprintln(&text, float64(len(g.Types[0].Splits[0].Train))/(float64(len(counts))*n))
 	}
 	file := filepath.Join(t.TempDir(), "weights.txt")
 	require.NoError(t, os.WriteFile(file, []byte(text.String()), 0o666))
@@ -109,14 +109,14 @@ func TestClassWeights(t *testing.T) {
 func TestValidationOfWeightZero(t *testing.T) {
 	g, o := tangle(t, 300, 900), networks()["gcn"]
 	var train, val []int64
-	for v, class := range g.Labels.Class {
+	for v, class := range g.Types[0].Labels.Class {
 		if class == 2 {
 			val = append(val, int64(v))
 		} else {
 			train = append(train, int64(v))
 		}
 	}
-	g.Splits = []graph.Split{{Train: train, Val: val}}
+	g.Types[0].Splits = []graph.Split{{Train: train, Val: val}}
 	o.ClassWeights, o.Epochs, o.Patience = task.Balanced, 50, 3
 	one, _ := planAndRun(t, &Job{Graph: g, Options: o})
 	if math.IsNaN(one.Val) || !math.IsNaN(one.ValLoss) {
@@ -147,7 +147,7 @@ func TestEdgeColumns(t *testing.T) {
 		}
 	}
 	o := given(networks()["gcn"], "residual false")
-	want := 2 * edges * int64(o.Hidden+g.Labels.Classes)
+	want := 2 * edges * int64(o.Hidden+g.Types[0].Labels.Classes)
 	for _, j := range []*Job{{Graph: g, Options: o}, divided(t, g, o, 3, nil), onMesh(g, o, "tensor=3")} {
 		r, sum := mustRun(t, j), int64(0)
 		for _, n := range r.EdgeColumns {
@@ -203,11 +203,13 @@ func ringed(t *testing.T, vertices, reach int32) *graph.Graph {
 	require.NoError(t, err)
 	g := &graph.Graph{
 		Types: []graph.VertexType{{
-			Count:    len(relation.Indptr) - 1,
-			Features: graph.Features{Columns: 1, Dense: make([]float32, vertices)},
+			Frame: graph.Frame{
+				Count:    len(relation.Indptr) - 1,
+				Features: graph.Features{Columns: 1, Dense: make([]float32, vertices)},
+				Labels:   graph.Labels{Classes: 1, Class: make([]int64, vertices)},
+			},
 		}},
 		Relations: []graph.Relation{relation},
-		Labels:    graph.Labels{Classes: 1, Class: make([]int64, vertices)},
 	}
 	require.NoError(t, g.MakeSplits("random:60/20/20", 1, 1))
 	return g

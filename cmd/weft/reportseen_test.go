@@ -179,5 +179,5 @@ func testEdges(t *testing.T, run *rundir.Run) int {
 	g, err := graph.Open(run.Store)
 	require.NoError(t, err)
 	defer g.Close()
-	return len(g.Relations[0].EdgeLabels.Splits[0].Test)
+	return len(g.Relations[0].Splits[0].Test)
 }

@@ -173,14 +173,14 @@ func relabel(ts *testscript.TestScript, _ bool, args []string) {
 	g, err := graph.Open(ts.MkAbs(args[0]))
 	ts.Check(err)
 	names, class := args[2:], make([]int64, g.Types[0].Count)
-	for v, k := range g.Labels.Class {
+	for v, k := range g.Types[0].Labels.Class {
 		class[v] = -1
 		if k >= 0 {
-			class[v] = int64(slices.Index(names, g.Labels.Names[k]))
+			class[v] = int64(slices.Index(names, g.Types[0].Labels.Names[k]))
 		}
 	}
-	for s := range g.Splits {
-		for _, part := range g.Splits[s].Parts() {
+	for s := range g.Types[0].Splits {
+		for _, part := range g.Types[0].Splits[s].Parts() {
 			var kept []int64
 			for _, v := range *part {
 				if class[v] >= 0 {
@@ -190,7 +190,7 @@ func relabel(ts *testscript.TestScript, _ bool, args []string) {
 			*part = kept
 		}
 	}
-	g.Labels = graph.Labels{Classes: len(names), Class: class, Names: names}
+	g.Types[0].Labels = graph.Labels{Classes: len(names), Class: class, Names: names}
 	ts.Check(g.Write(ts.MkAbs(args[1])))
 	ts.Check(g.Close())
 }

@@ -33,8 +33,8 @@ func TestSplitOfARun(t *testing.T) {
 	var want [2]map[string]map[string]any
 	for split := range want {
 		want[split] = map[string]map[string]any{}
-		for part, of := range g.Splits[split].Parts() {
-			e, err := metric.Evaluate(rows, &g.Labels, *of)
+		for part, of := range g.Types[0].Splits[split].Parts() {
+			e, err := metric.Evaluate(rows, &g.Types[0].Labels, *of)
 			require.NoError(t, err)
 			want[split][[]string{"train", "val", "test"}[part]] = asJSON[map[string]any](t, &e)
 		}

@@ -35,22 +35,23 @@ func contrast(path string, in, out int, act kernel.Activation) gnn.BlockSpec {
 func main() {
 	const vertices, classes = 2000, 4
 	r := rand.New(rand.NewPCG(1, 2))
-	edges := graph.Edges{}
-	features := graph.Features{Columns: classes}
-	g := &graph.Graph{Labels: graph.Labels{Classes: classes}}
+	edges, rows := graph.Edges{}, graph.Frame{Count: vertices}
+	rows.Features.Columns, rows.Labels.Classes = classes, classes
 	for v := range int32(vertices) {
 		for k := range int32(3 * classes) { // twelve in-neighbours, of which nine share the class
 			edges.Source, edges.Target = append(edges.Source, (v+classes*r.Int32N(50)+k%4/3)%vertices),
 				append(edges.Target, v)
 		}
 		for c := range int32(classes) {
-			features.Dense = append(features.Dense,
+			rows.Features.Dense = append(rows.Features.Dense,
 				float32(r.NormFloat64()+1/(1+100*float64((v-c)%classes))))
 		}
-		g.Labels.Class = append(g.Labels.Class, int64(v%classes))
+		rows.Labels.Class = append(rows.Labels.Class, int64(v%classes))
 	}
-	g.Types = []graph.VertexType{{Count: vertices, Features: features}}
-	g.Relations = append(g.Relations, must(graph.NewRelation(vertices, edges)))
+	g := &graph.Graph{
+		Types:     []graph.VertexType{{Frame: rows}},
+		Relations: []graph.Relation{must(graph.NewRelation(vertices, edges))},
+	}
 	must(0, g.MakeSplits("random:60/20/20", 1, 1))
 	job := train.Job{Graph: g, Options: train.Defaults(), Model: func(features, classes int) []gnn.BlockSpec {
 		return []gnn.BlockSpec{

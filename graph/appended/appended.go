@@ -25,7 +25,7 @@ type Addition struct {
 	// EdgeLabels are the labels of the new edges by relation, a row for each, with values of By if the
 	// graph's labels have some. An entry without rows: the edges are not labelled. nil: no relation has
 	// labels.
-	EdgeLabels []graph.EdgeLabels
+	EdgeLabels []graph.Frame
 	Notes      []string // notes on what has been read, a line each
 	Reversed   []string // notes on edges that AddReverses has added, a line each
 	reverses   []int    // the relations of these edges
@@ -100,7 +100,7 @@ func (b *Base) Nothing() *Addition {
 		}
 	}
 	for i := range b.Relations {
-		a.Edges[i].FeatureColumns = b.Relations[i].EdgeColumns
+		a.Edges[i].FeatureColumns = b.Relations[i].Features.Columns
 	}
 	return a
 }
@@ -201,9 +201,10 @@ func checkEdges(r *graph.Relation, e *graph.Edges) error {
 	case (e.Weights != nil) != (r.Weights != nil):
 		return refusal.Errorf("either all edges have weights, or none: those of the graph %s",
 			map[bool]string{true: "have", false: "have none"}[r.Weights != nil])
-	case len(e.Features) != n*r.EdgeColumns || len(e.Target) != n || e.Weights != nil && len(e.Weights) != n:
+	case len(e.Features) != n*r.Features.Columns || len(e.Target) != n ||
+		e.Weights != nil && len(e.Weights) != n:
 		return refusal.Errorf("%d edges with %d feature values, where the graph's have %d features each", n,
-			len(e.Features), r.EdgeColumns)
+			len(e.Features), r.Features.Columns)
 	}
 	if graph.NotFinite(e.Weights) >= 0 || graph.NotFinite(e.Features) >= 0 {
 		return refusal.Errorf("a weight or a feature is not finite")
@@ -213,19 +214,20 @@ func checkEdges(r *graph.Relation, e *graph.Edges) error {
 
 // checkLabels refuses labels of another kind than the relation's, and labels that do not have a row for each
 // edge.
-func checkLabels(r *graph.Relation, e *graph.Edges, l *graph.EdgeLabels) error {
-	if !l.There() {
+func checkLabels(r *graph.Relation, e *graph.Edges, l *graph.Frame) error {
+	if !l.Labels.There() {
 		return nil
 	}
-	if r.EdgeLabels == nil {
+	if !r.HasLabels() {
 		return refusal.Errorf("the graph's edges have no labels, and the new ones have some")
 	}
-	own, width := &r.EdgeLabels.Labels, max(1, l.Columns)
+	own, width := &r.Labels, max(1, l.Labels.Columns)
 	if own.MultiLabel() {
 		width = own.Classes
 	}
-	if l.MultiLabel() != own.MultiLabel() || l.Columns != own.Columns || l.Classes != own.Classes ||
-		len(l.Class)+len(l.Multi)+len(l.Values) != e.Len()*width {
+	if l.Labels.MultiLabel() != own.MultiLabel() || l.Labels.Columns != own.Columns ||
+		l.Labels.Classes != own.Classes ||
+		len(l.Labels.Class)+len(l.Labels.Multi)+len(l.Labels.Values) != e.Len()*width {
 		return refusal.Errorf("labels of %d edges are not of the kind of the graph's", e.Len())
 	}
 	return nil

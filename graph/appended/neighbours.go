@@ -99,34 +99,34 @@ func newNeighbours(own *graph.Relation, e *graph.Edges, of, to []int32) *Neighbo
 		if e.Weights != nil {
 			n.added.Weights = append(n.added.Weights, e.Weights[k])
 		}
-		n.added.EdgeFeatures = append(n.added.EdgeFeatures,
+		n.added.Features.Dense = append(n.added.Features.Dense,
 			e.Features[k*columns:(k+1)*columns]...)
 	}
-	n.added.EdgeColumns, n.added.Indptr = e.FeatureColumns,
+	n.added.Features.Columns, n.added.Indptr = e.FeatureColumns,
 		append(n.added.Indptr, int64(len(n.added.Sources)))
 	return n
 }
 
 // label gives the new edges their labels, in the order of the addition, if the graph's edges have labels. It
 // refuses edges that lack a value by which the graph's edges are divided.
-func (n *Neighbours) label(added *graph.EdgeLabels) error {
-	own := n.own.EdgeLabels
-	if own == nil {
+func (n *Neighbours) label(added *graph.Frame) error {
+	own := &n.own.Frame
+	if !own.HasLabels() {
 		return nil
 	}
 	none := slices.Repeat([]int64{-1}, len(n.order))
-	made := &graph.EdgeLabels{Labels: own.OfRows(none), By: own.By.OfRows(none)}
-	if added.There() {
+	made := &graph.Frame{Labels: own.OfRows(none), SplitBy: own.SplitBy.OfRows(none)}
+	if added.Labels.There() {
 		made.Labels = added.OfRows(n.order)
 	}
-	switch by := own.By; {
+	switch by := own.SplitBy; {
 	case by == nil:
-	case added.By != nil:
-		made.By = added.By.OfRows(n.order)
+	case added.SplitBy != nil:
+		made.SplitBy = added.SplitBy.OfRows(n.order)
 	case by.Kind != graph.ByPart && len(n.order) > 0:
 		return refusal.Errorf("the graph's edges are divided by %s, which new ones lack", by.Column)
 	}
-	n.added.EdgeLabels = made
+	n.added.SetLabels(made)
 	return nil
 }
 
@@ -229,20 +229,17 @@ func (n *Neighbours) Each(v int32, f func(u int32, in *graph.Relation, k int64))
 // valid until do returns.
 func (n *Neighbours) rows(vertices int, do func(*graph.Relation) error) error {
 	const most = 1 << 16 // most rows or edges in a batch, unless a vertex has more
-	b := &graph.Relation{
-		Indptr: []int64{0}, EdgeColumns: n.own.EdgeColumns, EdgeLabels: n.own.EdgeLabels.Announced(),
-	}
+	b := &graph.Relation{Indptr: []int64{0}, Frame: n.own.Announced()}
+	b.Features.Columns = n.own.Features.Columns
 	for v := range vertices {
 		n.runs(int32(v), func(in *graph.Relation, from, to int64) {
 			b.Sources = append(b.Sources, in.Sources[from:to]...)
 			if in.Weights != nil {
 				b.Weights = append(b.Weights, in.Weights[from:to]...)
 			}
-			c := int64(b.EdgeColumns)
-			b.EdgeFeatures = append(b.EdgeFeatures, in.EdgeFeatures[from*c:to*c]...)
-			if l := b.EdgeLabels; l != nil {
-				l.AppendRows(in.EdgeLabels, from, to)
-			}
+			c := int64(b.Features.Columns)
+			b.Features.Dense = append(b.Features.Dense, in.Features.Dense[from*c:to*c]...)
+			b.AppendRows(&in.Frame, from, to)
 		})
 		b.Indptr = append(b.Indptr, int64(len(b.Sources)))
 		if max(len(b.Sources), len(b.Indptr)) < most && v < vertices-1 {
@@ -251,9 +248,10 @@ func (n *Neighbours) rows(vertices int, do func(*graph.Relation) error) error {
 		if err := do(b); err != nil {
 			return err
 		}
-		b.Indptr, b.Sources, b.Weights, b.EdgeFeatures = b.Indptr[:1], b.Sources[:0], b.Weights[:0],
-			b.EdgeFeatures[:0]
-		b.EdgeLabels = n.own.EdgeLabels.Announced()
+		b.Indptr, b.Sources, b.Weights, b.Features.Dense = b.Indptr[:1], b.Sources[:0], b.Weights[:0],
+			b.Features.Dense[:0]
+		none := n.own.Announced()
+		b.SetLabels(&none)
 	}
 	return nil
 }

@@ -76,15 +76,15 @@ func begins[T comparable](with, list []T, rest *[]T) bool {
 // edgesUntil are the edges that a relation has in addition to those that it had. Of parallel edges the new
 // ones come last.
 func edgesUntil(was, is *graph.Relation) (e graph.Edges, err error) {
-	if was.FullName() != is.FullName() || was.EdgeColumns != is.EdgeColumns ||
+	if was.FullName() != is.FullName() || was.Features.Columns != is.Features.Columns ||
 		(was.Weights == nil) != (is.Weights == nil) {
 		return e, refusal.Errorf("the edges of %s have other names, weights or features", was.FullName())
 	}
-	e.FeatureColumns = is.EdgeColumns
+	e.FeatureColumns = is.Features.Columns
 	n := int64(e.FeatureColumns)
 	same := func(k, j int64) bool {
 		return was.Sources[k] == is.Sources[j] && (is.Weights == nil || was.Weights[k] == is.Weights[j]) &&
-			slices.Equal(was.EdgeFeatures[k*n:(k+1)*n], is.EdgeFeatures[j*n:(j+1)*n])
+			slices.Equal(was.Features.Dense[k*n:(k+1)*n], is.Features.Dense[j*n:(j+1)*n])
 	}
 	for v := range len(is.Indptr) - 1 {
 		k, end, parallel := int64(0), int64(0), int32(-1)
@@ -102,7 +102,7 @@ func edgesUntil(was, is *graph.Relation) (e graph.Edges, err error) {
 			if is.Weights != nil {
 				e.Weights = append(e.Weights, is.Weights[j])
 			}
-			e.Features = append(e.Features, is.EdgeFeatures[j*n:(j+1)*n]...)
+			e.Features = append(e.Features, is.Features.Dense[j*n:(j+1)*n]...)
 		}
 		if k < end {
 			return e, refusal.Errorf("the edges of %s into vertex %d are not those of before and others",

@@ -35,7 +35,7 @@ func TestUntil(t *testing.T) {
 	require.NoError(t, err)
 	for i := range later.Relations { // the lists of both are the store's
 		r, list := &later.Relations[i], again.In(i)
-		n := int64(r.EdgeColumns)
+		n := int64(r.Features.Columns)
 		for v := range len(r.Indptr) - 1 {
 			at := r.Indptr[v]
 			list.Each(int32(v), func(u int32, in *graph.Relation, k int64) {
@@ -43,13 +43,13 @@ func TestUntil(t *testing.T) {
 				if r.Weights != nil {
 					assert.Equal(t, r.Weights[at], in.Weights[k])
 				}
-				assert.Equal(t, r.EdgeFeatures[at*n:(at+1)*n], in.EdgeFeatures[k*n:(k+1)*n])
+				assert.Equal(t, r.Features.Dense[at*n:(at+1)*n], in.Features.Dense[k*n:(k+1)*n])
 				at++
 			})
 			assert.Equal(t, r.Indptr[v+1], at)
 		}
 	}
-	between := *g // new ones stand before the parallel ones that were there
+	between := *g.Copy() // new ones stand before the parallel ones that were there
 	between.Relations = slices.Clone(g.Relations)
 	knows := &between.Relations[1]
 	split := knows.EdgeSplit
@@ -68,7 +68,7 @@ func TestUntil(t *testing.T) {
 	_, err = On(g).Until(later)
 	assert.Refused(t, err, "the features of person have changed")
 	g.Types[0].Features.Dense[1] = 2
-	g.Relations[1].EdgeFeatures[0] = 9
+	g.Relations[1].Features.Dense[0] = 9
 	_, err = On(g).Until(later)
 	assert.Refused(t, err,
 		"the edges of person__knows__person into vertex 0 are not those of before and others")

@@ -24,7 +24,7 @@ func (g *Graph) Write(dir, provenance string, progress graph.Progress) (*streame
 		return nil, err
 	}
 	defer w.Abort() // nothing to do after Close
-	written := &streamed.Written{Graph: whole, Edges: g.Edges(), OneClass: whole.Labels.OneClass()}
+	written := &streamed.Written{Graph: whole, Edges: g.Edges(), OneClass: whole.Types[0].Labels.OneClass()}
 	for i := range g.Counts {
 		if err := g.features(w, i, progress); err != nil {
 			return nil, err
@@ -42,8 +42,7 @@ func (g *Graph) Write(dir, provenance string, progress graph.Progress) (*streame
 // announced is the graph with its addition, without rows of features and edges.
 func (g *Graph) announced(provenance string) (*graph.Graph, error) {
 	whole := &graph.Graph{
-		Labels: g.Labels, Splits: g.Splits, Graphs: g.Graphs, Metric: g.Metric, Provenance: provenance,
-		Earlier: g.Earlier,
+		Graphs: g.Graphs, Metric: g.Metric, Provenance: provenance, Earlier: g.Earlier,
 	}
 	for i, t := range g.Types {
 		rows := &g.Added.Types[i]
@@ -61,9 +60,9 @@ func (g *Graph) announced(provenance string) (*graph.Graph, error) {
 		case t.Names != nil:
 			t.Names = slices.Concat(t.Names, rows.Names)
 		}
-		if l := &whole.Labels; i == 0 && rows.Count > 0 && l.There() {
+		if l := &t.Labels; i == 0 && rows.Count > 0 && l.There() {
 			l.Class, l.Multi, l.Values = slices.Clip(l.Class), slices.Clip(l.Multi), slices.Clip(l.Values)
-			l.Append(&g.Added.Labels, &g.Labels, rows.Count)
+			l.Append(&g.Added.Labels, &g.Types[0].Labels, rows.Count)
 		}
 		whole.Types = append(whole.Types, t)
 	}
@@ -71,9 +70,8 @@ func (g *Graph) announced(provenance string) (*graph.Graph, error) {
 		r := &g.Relations[i]
 		whole.Relations = append(whole.Relations, graph.Relation{
 			Source: r.Source, Name: r.Name, Target: r.Target, EndColumns: r.EndColumns,
-			NumberColumns: r.NumberColumns, EdgeSplit: r.EdgeSplit, EdgeLabels: r.EdgeLabels.Announced(),
-			Indptr:    []int64{0},
-			Symmetric: r.Symmetric && g.Added.Edges[i].Len() == 0,
+			NumberColumns: r.NumberColumns, EdgeSplit: r.EdgeSplit, Frame: r.Announced(),
+			Indptr: []int64{0}, Symmetric: r.Symmetric && g.Added.Edges[i].Len() == 0,
 		})
 	}
 	return whole, nil
@@ -116,7 +114,7 @@ func (g *Graph) edges(w *graph.Writer, relation int, written *streamed.Written,
 	progress graph.Progress,
 ) error {
 	r, n := &g.Relations[relation], g.In(relation)
-	var labels graph.EdgeLabels
+	var labels graph.Frame
 	if g.Added.EdgeLabels != nil {
 		labels = g.Added.EdgeLabels[relation]
 	}
@@ -129,12 +127,12 @@ func (g *Graph) edges(w *graph.Writer, relation int, written *streamed.Written,
 			progress.Of("copying edges", done, all)
 			done += int64(len(rows.Sources))
 			g.Unload() // the written rows are a copy
-			written.Label(relation, rows.EdgeLabels)
+			written.Label(relation, &rows.Frame)
 			return write(rows)
 		})
 	})
-	if l := r.EdgeLabels; err == nil && l != nil && len(l.Splits) > 0 {
-		err = w.EdgeSplits(relation, func(of *graph.EdgeLabels) error {
+	if l := &r.Frame; err == nil && l.HasLabels() && len(l.Splits) > 0 {
+		err = w.EdgeSplits(relation, func(of *graph.Frame) error {
 			of.Splits = n.renumbered(l.Splits)
 			written.Divide(relation, of.Splits)
 			return nil

@@ -23,20 +23,19 @@ func small(t *testing.T) (*graph.Graph, *Addition) {
 	}
 	g := &graph.Graph{
 		Types: []graph.VertexType{{
-			Type:     "person",
-			Count:    2,
-			Features: graph.Features{Columns: 1, Dense: []float32{1, 2}},
-			Names:    []string{"a", "b"},
-			Table:    table(1),
+			Type: "person",
+			Frame: graph.Frame{
+				Count: 2, Features: graph.Features{Columns: 1, Dense: []float32{1, 2}},
+				Names: []string{"a", "b"}, Table: table(1),
+				Labels: graph.Labels{Classes: 2, Class: []int64{1, 0}, Names: []string{"x", "y"}},
+				Splits: []graph.Split{{Train: []int64{0}, Val: []int64{1}, Test: []int64{}}},
+			},
 		}, {
-			Type: "shop", Count: 1,
-			Features: graph.Features{
+			Type: "shop", Frame: graph.Frame{Count: 1, Features: graph.Features{
 				Columns: 3, Indptr: []int64{0, 1}, Indices: []int32{2},
 				Data: []float32{7},
-			},
+			}},
 		}},
-		Labels: graph.Labels{Classes: 2, Class: []int64{1, 0}, Names: []string{"x", "y"}},
-		Splits: []graph.Split{{Train: []int64{0}, Val: []int64{1}, Test: []int64{}}},
 		Metric: "macro-f1",
 	}
 	buys, err := graph.NewBipartite(2, 1, graph.Edges{
@@ -50,13 +49,11 @@ func small(t *testing.T) (*graph.Graph, *Addition) {
 	buys.Source, buys.Name, buys.Target = "person", "buys", "shop"
 	knows.Source, knows.Name, knows.Target = "person", "knows", "person"
 	knows.EdgeSplit = &graph.EdgeSplit{Edges: [3][]int32{{0, 1}, {1, 0}, {}}}
-	knows.EdgeLabels = &graph.EdgeLabels{
-		Column: "years", Labels: graph.Labels{Columns: 1, Values: []float32{.5, 2}},
-		Splits: []graph.Split{{Train: []int64{1}, Val: []int64{}, Test: []int64{0}}},
-	}
+	knows.Labels = graph.Labels{Column: "years", Columns: 1, Values: []float32{.5, 2}}
+	knows.Splits = []graph.Split{{Train: []int64{1}, Val: []int64{}, Test: []int64{0}}}
 	g.Relations = []graph.Relation{buys, knows}
 	return g, &Addition{
-		EdgeLabels: []graph.EdgeLabels{{}, {Labels: graph.Labels{Columns: 1, Values: []float32{7, 8, 9}}}},
+		EdgeLabels: []graph.Frame{{}, {Labels: graph.Labels{Columns: 1, Values: []float32{7, 8, 9}}}},
 		Types: []Rows{
 			{
 				Count: 2, Features: graph.Features{Columns: 1, Dense: []float32{3, 4}},
@@ -101,11 +98,11 @@ func TestWrite(t *testing.T) {
 	assert.Equal(t, "both", got.Provenance)
 	assert.Equal(t, "macro-f1", got.Metric)
 	assert.Equal(t, []float32{1, 2, 3, 4}, got.Types[0].Features.Dense)
-	assert.Equal(t, []int64{1, 0, -1, 1}, got.Labels.Class)
-	assert.Equal(t, []string{"x", "y"}, got.Labels.Names)
+	assert.Equal(t, []int64{1, 0, -1, 1}, got.Types[0].Labels.Class)
+	assert.Equal(t, []string{"x", "y"}, got.Types[0].Labels.Names)
 	assert.Equal(t, []string{"a", "b", "c", "d"}, got.Types[0].Names)
 	assert.Equal(t, int64(2), got.Types[0].Table.Columns[0].Missing)
-	assert.Equal(t, g.Splits, got.Splits)
+	assert.Equal(t, g.Types[0].Splits, got.Types[0].Splits)
 	shop := &got.Types[1]
 	assert.Equal(t, graph.Features{
 		Columns: 3, Indptr: []int64{0, 1, 2}, Indices: []int32{2, 0}, Data: []float32{7, 8},
@@ -116,11 +113,11 @@ func TestWrite(t *testing.T) {
 	assert.Equal(t, []float32{20, 40, 10, 30, 50}, buys.Weights)
 	assert.Equal(t, []int64{0, 4, 4, 5, 5}, knows.Indptr)
 	assert.Equal(t, []int32{0, 1, 1, 1, 3}, knows.Sources)
-	assert.Equal(t, []float32{7, 8, 1, 2, 3, 4, 5, 6, 9, 10}, knows.EdgeFeatures)
-	assert.Equal(t, []float32{8, .5, 2, 7, 9}, knows.EdgeLabels.Values)
+	assert.Equal(t, []float32{7, 8, 1, 2, 3, 4, 5, 6, 9, 10}, knows.Features.Dense)
+	assert.Equal(t, []float32{8, .5, 2, 7, 9}, knows.Labels.Values)
 	assert.Equal(t, []graph.Split{{Train: []int64{2}, Val: []int64{}, Test: []int64{1}}},
-		knows.EdgeLabels.Splits)
-	assert.Equal(t, "years", knows.EdgeLabels.Column)
+		knows.Splits)
+	assert.Equal(t, "years", knows.Labels.Column)
 	assert.Equal(t, 5, written.LabelledEdges)
 	splits, err := graph.OpenRelations(store)
 	require.NoError(t, err)
@@ -169,7 +166,7 @@ func TestWriteUnlabelledEdges(t *testing.T) {
 	require.NoError(t, err)
 	defer got.Close()
 	for k, labelled := range []bool{false, true, true, false, false} {
-		assert.Equal(t, labelled, got.Relations[1].EdgeLabels.Labelled(int64(k)))
+		assert.Equal(t, labelled, got.Relations[1].Labels.Labelled(int64(k)))
 	}
 	const kind = "labels of 3 edges are not of the kind of the graph's"
 	for _, c := range []struct {
@@ -181,7 +178,7 @@ func TestWriteUnlabelledEdges(t *testing.T) {
 		{1, graph.Labels{Classes: 2, Class: []int64{1, 0, 1}}, kind},
 		{1, graph.Labels{Columns: 1, Values: []float32{7}}, kind},
 	} {
-		added.EdgeLabels = make([]graph.EdgeLabels, 2)
+		added.EdgeLabels = make([]graph.Frame, 2)
 		added.EdgeLabels[c.relation].Labels = c.labels
 		_, err := On(g).With(added)
 		assert.Refused(t, err, c.want)
@@ -189,21 +186,21 @@ func TestWriteUnlabelledEdges(t *testing.T) {
 	// Edges that are divided by dates have one each, and those of parts need none.
 	added.EdgeLabels = nil
 	by := &graph.SplitBy{Column: "at", Kind: graph.ByPart, Values: []float64{1, 2}}
-	g.Relations[1].EdgeLabels.By = by
+	g.Relations[1].SplitBy = by
 	written, err = with.Write(filepath.Join(t.TempDir(), "parts"), "both", nil)
 	require.NoError(t, err)
 	assert.Equal(t, 2, written.LabelledEdges)
 	by.Kind = graph.ByDate
 	_, err = with.Write(filepath.Join(t.TempDir(), "dates"), "both", nil)
 	assert.Refused(t, err, "the graph's edges are divided by at, which new ones lack")
-	added.EdgeLabels = []graph.EdgeLabels{{}, {By: &graph.SplitBy{Values: []float64{7, 8, 9}}}}
+	added.EdgeLabels = []graph.Frame{{}, {SplitBy: &graph.SplitBy{Values: []float64{7, 8, 9}}}}
 	dates := filepath.Join(t.TempDir(), "dates")
 	_, err = with.Write(dates, "both", nil)
 	require.NoError(t, err)
 	later, err := graph.Open(dates)
 	require.NoError(t, err)
 	defer later.Close()
-	assert.Equal(t, []float64{8, 1, 2, 7, 9}, later.Relations[1].EdgeLabels.By.Values)
+	assert.Equal(t, []float64{8, 1, 2, 7, 9}, later.Relations[1].SplitBy.Values)
 }
 
 // TestWrittenSplits: what is said of a store's labels of edges is of the first relation that has some, and so
@@ -211,15 +208,14 @@ func TestWriteUnlabelledEdges(t *testing.T) {
 func TestWrittenSplits(t *testing.T) {
 	g, added := small(t)
 	added.EdgeLabels = nil
-	g.Relations[0].EdgeLabels = &graph.EdgeLabels{
-		Column: "sum", Labels: graph.Labels{Columns: 1, Values: []float32{1, 2}},
-		Splits: []graph.Split{{Train: []int64{0}, Val: []int64{1}, Test: []int64{}}},
-	}
+	buys := &g.Relations[0]
+	buys.Labels = graph.Labels{Column: "sum", Columns: 1, Values: []float32{1, 2}}
+	buys.Splits = []graph.Split{{Train: []int64{0}, Val: []int64{1}, Test: []int64{}}}
 	with, err := On(g).With(added)
 	require.NoError(t, err)
 	written, err := with.Write(filepath.Join(t.TempDir(), "store"), "both", nil)
 	require.NoError(t, err)
-	assert.Equal(t, "sum", written.EdgeLabels.Column)
+	assert.Equal(t, "sum", written.EdgeLabels.Labels.Column)
 	// 0→0 and 1→0 have the new edge 0→0 between them.
 	assert.Equal(t, []graph.Split{{Train: []int64{0}, Val: []int64{2}, Test: []int64{}}},
 		written.EdgeLabels.Splits)

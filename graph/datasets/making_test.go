@@ -247,7 +247,8 @@ func TestMakingFails(t *testing.T) {
 		t.Errorf("a panic: %v", err)
 	}
 	require.NoError(t, making(small(30)))
-	if n := vertices(t, store); n != 30 || before.Vertices() != 20 || len(before.Labels.Class) != 20 {
+	if n := vertices(t,
+		store); n != 30 || before.Vertices() != 20 || len(before.Types[0].Labels.Class) != 20 {
 		t.Errorf("%d vertices, and %d for who had it open", n, before.Vertices())
 	}
 	if left, _ := filepath.Glob(filepath.Join(dir, ".*")); left != nil {
@@ -332,7 +333,7 @@ func TestRenew(t *testing.T) {
 		require.NoError(t, <-ends)
 	}
 	assert.Equal(t, 20+times*10, vertices(t, store), "vertices")
-	assert.Equal(t, 20, len(before.Labels.Class), "vertices for who had it open")
+	assert.Equal(t, 20, len(before.Types[0].Labels.Class), "vertices for who had it open")
 	bad := errors.New("no")
 	failing := m
 	failing.Make = func(fresh string) error { return fmt.Errorf("%s: %w", fresh, bad) }

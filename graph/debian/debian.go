@@ -80,7 +80,7 @@ func build(packages map[string]entry) (*graph.Graph, error) {
 		entries = append(entries, p)
 	}
 	slices.SortFunc(entries, func(a, b entry) int { return cmp.Compare(a.name, b.name) })
-	of := graph.VertexType{Count: len(entries), Names: make([]string, len(entries))}
+	of := graph.VertexType{Frame: graph.Frame{Count: len(entries), Names: make([]string, len(entries))}}
 	vertex := make(map[string]int32, len(entries))
 	synopses := make([]string, len(entries))
 	for v, p := range entries {
@@ -98,9 +98,8 @@ func build(packages map[string]entry) (*graph.Graph, error) {
 	if of.Features, err = describe(synopses); err != nil {
 		return nil, err
 	}
-	return &graph.Graph{
-		Types: []graph.VertexType{of}, Relations: []graph.Relation{relation}, Labels: sections(entries),
-	}, nil
+	of.Labels = sections(entries)
+	return &graph.Graph{Types: []graph.VertexType{of}, Relations: []graph.Relation{relation}}, nil
 }
 
 // dependencies lists the edges b→a of all packages a, each once and without self loops.

@@ -148,7 +148,7 @@ func TestRead(t *testing.T) {
 		labels := graph.Labels{
 			Classes: 3, Class: []int64{2, -1, 1, 0, 2}, Names: []string{"devel", "libs", "science"},
 		}
-		assert.Equal(t, labels, g.Labels, "%s: labels", compression)
+		assert.Equal(t, labels, g.Types[0].Labels, "%s: labels", compression)
 		from := "debian " + dir + ": 3 Packages lists (bookworm-security of Tue, 17 Nov 2026 22:33:39 UTC; " +
 			"bookworm-updates of Sat, 11 Jul 2026 10:16:37 UTC; bookworm of Sat, 11 Jul 2026 10:16:37 " +
 			"UTC), 2 of other origins left out"
@@ -165,11 +165,11 @@ func TestRead(t *testing.T) {
 // checkSplit checks that one split divides the labelled vertices 60/20/20.
 func checkSplit(t *testing.T, g *graph.Graph) {
 	t.Helper()
-	require.Len(t, g.Splits, 1, "splits")
-	s := g.Splits[0]
+	require.Len(t, g.Types[0].Splits, 1, "splits")
+	s := g.Types[0].Splits[0]
 	all := slices.Sorted(slices.Values(slices.Concat(s.Train, s.Val, s.Test)))
 	var labelled []int64
-	for v, c := range g.Labels.Class {
+	for v, c := range g.Types[0].Labels.Class {
 		if c >= 0 {
 			labelled = append(labelled, int64(v))
 		}
@@ -270,8 +270,8 @@ func TestReadThisMachine(t *testing.T) {
 	if v, e := g.Vertices(), g.Edges(); v < 50_000 || v > 150_000 || e < 4*int64(v) || e > 8*int64(v) {
 		t.Errorf("%d packages and %d edges", v, e)
 	}
-	if c := g.Labels.Classes; c < 50 || c > 70 {
-		t.Errorf("%d sections: %v", c, g.Labels.Names)
+	if c := g.Types[0].Labels.Classes; c < 50 || c > 70 {
+		t.Errorf("%d sections: %v", c, g.Types[0].Labels.Names)
 	}
 	libc, found := slices.BinarySearch(g.Types[0].Names, "libc6")
 	if !found {

@@ -224,7 +224,7 @@ func (t *table) splits(names [3]string, labels *graph.Labels) ([]graph.Split, er
 	var parts [3][][]int64
 	for k, name := range names {
 		err := t.array(name, func(a *npy.Array) (err error) {
-			parts[k], err = arrays.Masks(a, t.rows)
+			parts[k], err = arrays.Masks(a, t.rows, labels.Noun())
 			return err
 		})
 		if err != nil {

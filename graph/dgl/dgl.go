@@ -53,7 +53,7 @@ type Options struct {
 	// unless EdgeSplit is None.
 	EdgeSplit string
 	// DivideEdges is Divide of streamed.EdgeLabels, for labels of edges.
-	DivideEdges func(*graph.EdgeLabels) error
+	DivideEdges func(*graph.Frame) error
 	// DenseFeatures stores features dense even if most values are zero. By default such features become
 	// sparse rows.
 	DenseFeatures bool
@@ -364,7 +364,7 @@ func (c *contents) open(o *Options) (g *streamed.Graph, order []int, err error) 
 	own := c.types[k.first]
 	of := &graph.Graph{Notes: c.notes}
 	for _, t := range order {
-		made := graph.VertexType{Type: typeName(c.types[t].name), Count: c.types[t].rows}
+		made := graph.VertexType{Type: typeName(c.types[t].name), Frame: graph.Frame{Count: c.types[t].rows}}
 		of.Types = append(of.Types, made)
 	}
 	g = &streamed.Graph{InMemory: of, Source: c.source, Types: make([]streamed.Type, len(order))}
@@ -394,11 +394,11 @@ func (c *contents) open(o *Options) (g *streamed.Graph, order []int, err error) 
 		}
 		m.Give(g, i)
 	}
-	if of.Labels, err = own.labels(k.labels[k.first], cmp.Or(c.vertices, own.rows)); err != nil {
+	if of.Types[0].Labels, err = own.labels(k.labels[k.first], cmp.Or(c.vertices, own.rows)); err != nil {
 		return nil, nil, err
 	}
 	masks := [3]string{k.splits[0][k.first], k.splits[1][k.first], k.splits[2][k.first]}
-	if of.Splits, err = own.splits(masks, &of.Labels); err != nil {
+	if of.Types[0].Splits, err = own.splits(masks, &of.Types[0].Labels); err != nil {
 		return nil, nil, err
 	}
 	for _, left := range []struct {

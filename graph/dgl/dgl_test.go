@@ -114,12 +114,12 @@ func TestFormats(t *testing.T) {
 		assert.Equal(t, from, r.Sources[r.Indptr[v]:r.Indptr[v+1]], "in-neighbours of %d", v)
 	}
 	if want.Types[0].Features.Columns != 2 || want.Types[0].Features.Dense[8] != 4 ||
-		want.Labels.Classes != 3 ||
-		want.Labels.Class[5] != 2 {
-		t.Errorf("features %+v, labels %+v", want.Types[0].Features, want.Labels)
+		want.Types[0].Labels.Classes != 3 ||
+		want.Types[0].Labels.Class[5] != 2 {
+		t.Errorf("features %+v, labels %+v", want.Types[0].Features, want.Types[0].Labels)
 	}
 	assert.Equal(t, []graph.Split{{Train: []int64{0, 4, 8}, Val: []int64{1, 5, 9}, Test: []int64{2, 6}}},
-		want.Splits)
+		want.Types[0].Splits)
 	assert.Equal(t, `[columns of vertices left out: "year" columns of edges left out: "w"]`,
 		fmt.Sprint(want.Notes), "notes")
 	for _, formats := range []int{
@@ -158,10 +158,11 @@ func TestColumns(t *testing.T) {
 		EdgeWeights: "w", EdgeFeatures: "ef", Val: None, Test: None,
 	})
 	assert.Equal(t, 1.5, got.Types[0].Features.Dense[3], "features %v, labels", got.Types[0].Features.Dense)
-	assert.Equal(t, []int64{0, 1, 2, 3, -1, 0, 0, 1, 2, -1}, got.Labels.Class, "features %v, labels",
+	assert.Equal(t, []int64{0, 1, 2, 3, -1, 0, 0, 1, 2, -1}, got.Types[0].Labels.Class, "features %v, labels",
 		got.Types[0].Features.Dense)
-	if len(got.Splits) != 2 || !slices.Equal(got.Splits[1].Train, []int64{2}) || len(got.Splits[0].Val) != 0 {
-		t.Errorf("splits %v", got.Splits)
+	if len(got.Types[0].Splits) != 2 || !slices.Equal(got.Types[0].Splits[1].Train,
+		[]int64{2}) || len(got.Types[0].Splits[0].Val) != 0 {
+		t.Errorf("splits %v", got.Types[0].Splits)
 	}
 	inStream(t, path, Options{
 		Graph: AllGraphs, Features: "half", Labels: "y", Train: "several",
@@ -170,12 +171,13 @@ func TestColumns(t *testing.T) {
 	r := &got.Relations[0]
 	// The edges into vertex 6 are 3→6 twice, with the ids 6 and 20, and 5→6 with the id 11.
 	if first := r.Indptr[6]; !slices.Equal(r.Weights[first:first+3], []float32{6.5, 20.5, 11.5}) ||
-		r.EdgeColumns != 2 {
-		t.Errorf("weights %v of %d columns", r.Weights[first:first+3], r.EdgeColumns)
+		r.Features.Columns != 2 {
+		t.Errorf("weights %v of %d columns", r.Weights[first:first+3], r.Features.Columns)
 	}
 	if bare, _ := read(t, path, Options{
 		Graph: AllGraphs, Features: None, Labels: None, Train: None,
-	}); bare.Types[0].Features.Columns != 0 || bare.Labels.Classes != 0 || bare.Splits != nil {
+	}); bare.Types[0].Features.Columns != 0 || bare.Types[0].Labels.Classes != 0 ||
+		bare.Types[0].Splits != nil {
 		t.Errorf("without columns: %+v", bare)
 	}
 	tensors["half a class"], tensors["infinite"] = dgltest.Of([]float32{0, .5, 0, 0, 0, 0, 0, 0, 0, 0}),
@@ -215,11 +217,11 @@ func TestTypes(t *testing.T) {
 		want.Types[2].Features.Columns != 2 {
 		t.Errorf("types %+v", want.Types)
 	}
-	assert.Equal(t, []int64{0, 1, -1, 1}, want.Labels.Class)
+	assert.Equal(t, []int64{0, 1, -1, 1}, want.Types[0].Labels.Class)
 	assert.Equal(t, []float32{1, 2, 3, 4}, want.Types[0].Features.Dense)
 	plays := want.Relations[1]
 	if plays.Source != "user" || plays.Name != "plays" || !slices.Equal(plays.Sources, []int32{2, 0, 2, 1}) ||
-		!slices.Equal(plays.EdgeFeatures, []float32{4, 2, 1, 3}) {
+		!slices.Equal(plays.Features.Dense, []float32{4, 2, 1, 3}) {
 		t.Errorf("%+v", plays)
 	}
 	g := shop()
@@ -229,9 +231,10 @@ func TestTypes(t *testing.T) {
 	same(t, got, want)
 	got, _ = read(t, path,
 		Options{Graph: AllGraphs, Labels: "user/label", Features: "user/feat", Train: None})
-	if got.Types[0].Type != "user" || got.Labels.Classes != 2 || got.Types[0].Features.Columns != 2 ||
+	if got.Types[0].Type != "user" || got.Types[0].Labels.Classes != 2 ||
+		got.Types[0].Features.Columns != 2 ||
 		got.Types[2].Features.Columns != 1 {
-		t.Errorf("type %q, labels %+v", got.Types[0].Type, got.Labels)
+		t.Errorf("type %q, labels %+v", got.Types[0].Type, got.Types[0].Labels)
 	}
 	refused(t, path, Options{Graph: AllGraphs, Labels: "game/feat"},
 		`labels "game/feat": there is no such column: those that are there are "game/features"`)
@@ -273,7 +276,8 @@ func TestSeveralGraphs(t *testing.T) {
 	for v := range own {
 		assert.Equal(t, want.Types[0].Features.Row(v), got.Types[0].Features.Row(own+v),
 			"vertex %d of the second graph", v)
-		assert.Equal(t, want.Labels.Class[v], got.Labels.Class[own+v], "vertex %d of the second graph", v)
+		assert.Equal(t, want.Types[0].Labels.Class[v], got.Types[0].Labels.Class[own+v],
+			"vertex %d of the second graph", v)
 	}
 	refused(t, graphtest.File(t, "g.bin", dgltest.Graphs(nil)), only, "holds no graph")
 }
@@ -374,10 +378,10 @@ func TestRealGraph(t *testing.T) {
 func TestRealDivision(t *testing.T) {
 	g, d := read(t, realdata.File(t, "dgl", "three_parts", "grafo_prueba.json"), only)
 	if g.Vertices() != 10000 || g.Edges() != 50000 || g.Types[0].Features.Columns != 128 ||
-		g.Labels.Classes != 10 ||
-		len(g.Splits[0].Train) != 6000 {
+		g.Types[0].Labels.Classes != 10 ||
+		len(g.Types[0].Splits[0].Train) != 6000 {
 		t.Errorf("%d vertices, %d edges, %d features, %d classes", g.Vertices(), g.Edges(),
-			g.Types[0].Features.Columns, g.Labels.Classes)
+			g.Types[0].Features.Columns, g.Types[0].Labels.Classes)
 	}
 	counts := make([]int, d.K)
 	for _, p := range d.Of {

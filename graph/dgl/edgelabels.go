@@ -20,7 +20,7 @@ func (c *contents) label(r *relation) string {
 
 // edgeLabels gives a relation the labels of its edges, if there are any, with their masks.
 func (c *contents) edgeLabels(r *relation, to *streamed.Relation,
-	divide func(*graph.EdgeLabels) error,
+	divide func(*graph.Frame) error,
 ) error {
 	name := c.label(r)
 	if name == "" {
@@ -32,7 +32,7 @@ func (c *contents) edgeLabels(r *relation, to *streamed.Relation,
 		return err
 	})
 	if err != nil || !labels.There() {
-		return graph.SaysEdges(err)
+		return err
 	}
 	masks := edgeMasks
 	for part, mask := range masks {
@@ -40,9 +40,9 @@ func (c *contents) edgeLabels(r *relation, to *streamed.Relation,
 			masks[part] = ""
 		}
 	}
-	of := graph.EdgeLabels{Column: name, Labels: labels}
-	if of.Splits, err = r.splits(masks, &labels); err != nil {
-		return graph.SaysEdges(err)
+	of := graph.Frame{Labels: labels.Named(name)}
+	if of.Splits, err = r.splits(masks, &of.Labels); err != nil {
+		return err
 	}
 	to.EdgeLabels = &streamed.EdgeLabels{Of: of, Divide: divide}
 	to.Edges = to.Numbered()

@@ -23,19 +23,19 @@ func TestEdgeLabels(t *testing.T) {
 		g, _ := read(t, graphtest.File(t, "g.bin", dgltest.Graphs(nil, of)), only)
 		r := &g.Relations[0]
 		assert.Equal(t, []int32{0, 1, 1, 2, 0, 2, 0, 1}, r.Sources)
-		assert.Equal(t, "label", r.EdgeLabels.Column)
+		assert.Equal(t, "label", r.Labels.Column)
 		assert.Equal(t, true, r.EdgeSplit == nil)
-		assert.Equal(t, []float32{0, 0, 4, -4, 1, -1}, r.EdgeFeatures[:6])
+		assert.Equal(t, []float32{0, 0, 4, -4, 1, -1}, r.Features.Dense[:6])
 		return r
 	}
 	r := labelled(dgltest.Of([]int64{0, 1, 2, 0, 1, 2, -1, 1}))
-	assert.Equal(t, []int64{0, 1, 1, 2, -1, 2, 0, 1}, r.EdgeLabels.Class)
+	assert.Equal(t, []int64{0, 1, 1, 2, -1, 2, 0, 1}, r.Labels.Class)
 	assert.Equal(t, []graph.Split{{Train: []int64{0, 2, 3, 7}, Val: []int64{5}, Test: []int64{1, 6}}},
-		r.EdgeLabels.Splits)
+		r.Splits)
 	r = labelled(dgltest.Of([]float32{1, 5, 3, 2, 4, 5, 1, 2}))
-	assert.Equal(t, []float32{1, 4, 5, 5, 1, 3, 2, 2}, r.EdgeLabels.Values)
+	assert.Equal(t, []float32{1, 4, 5, 5, 1, 3, 2, 2}, r.Labels.Values)
 	r = labelled(dgltest.Of([]float32{1, 0, 0, 1, 0, 1, 1, 0}))
-	assert.Equal(t, []int64{1, 0, 0, 1, 1, 0, 1, 0}, r.EdgeLabels.Class)
+	assert.Equal(t, []int64{1, 0, 0, 1, 1, 0, 1, 0}, r.Labels.Class)
 
 	// Masks of edges are a split of links where that is asked for.
 	of := follows(masks)
@@ -43,5 +43,5 @@ func TestEdgeLabels(t *testing.T) {
 	o := only
 	o.EdgeSplit = Masks
 	g, _ := read(t, graphtest.File(t, "g.bin", dgltest.Graphs(nil, of)), o)
-	assert.Equal(t, true, g.Relations[0].EdgeLabels == nil && g.Relations[0].EdgeSplit != nil)
+	assert.Equal(t, true, !g.Relations[0].HasLabels() && g.Relations[0].EdgeSplit != nil)
 }

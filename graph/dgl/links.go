@@ -81,7 +81,7 @@ func (r *relation) mask(name string, use func(edge int64) error) error {
 		return nil
 	}
 	return r.array(name, func(a *npy.Array) error {
-		parts, err := arrays.Masks(a, r.rows)
+		parts, err := arrays.Masks(a, r.rows, graph.EdgeNoun)
 		if err != nil {
 			return err
 		}

@@ -56,8 +56,8 @@ func TestEdgeMasks(t *testing.T) {
 	edges := buys.Edges()
 	if !slices.Equal(edges.Source, []int32{0, 1, 2, 1}) || !slices.Equal(edges.Target, []int32{0, 1, 1, 3}) ||
 		!slices.Equal(buys.Weights, []float32{0, 1, 5, 7}) ||
-		!slices.Equal(buys.EdgeFeatures, []float32{0, 0, 1, -1, 5, -5, 7, -7}) {
-		t.Errorf("edges %v, weights %v, features %v", edges, buys.Weights, buys.EdgeFeatures)
+		!slices.Equal(buys.Features.Dense, []float32{0, 0, 1, -1, 5, -5, 7, -7}) {
+		t.Errorf("edges %v, weights %v, features %v", edges, buys.Weights, buys.Features.Dense)
 	}
 	edges = back.Edges()
 	if back.EdgeSplit != nil || !slices.Equal(edges.Source, []int32{0, 2, 1, 3, 1}) ||

@@ -65,7 +65,9 @@ const metric = "accuracy"
 func (o *Options) announced() *graph.Graph {
 	vertices, _ := o.size()
 	return &graph.Graph{
-		Types: []graph.VertexType{{Count: vertices}}, Labels: graph.Labels{Classes: o.Classes},
+		Types: []graph.VertexType{
+			{Frame: graph.Frame{Count: vertices, Labels: graph.Labels{Classes: o.Classes}}},
+		},
 		Relations: []graph.Relation{{Indptr: []int64{0}}}, Metric: metric, Provenance: o.command(),
 	}
 }

@@ -81,13 +81,13 @@ func TestShape(t *testing.T) {
 			assert.Equal(t, g.Relations[0].Sources, reversed.Sources)
 		}
 		size := make([]int, o.Classes)
-		for _, class := range g.Labels.Class {
+		for _, class := range g.Types[0].Labels.Class {
 			size[class]++
 		}
-		if slices.Max(size)-slices.Min(size) > 1 || len(g.Labels.Class) != vertices {
+		if slices.Max(size)-slices.Min(size) > 1 || len(g.Types[0].Labels.Class) != vertices {
 			t.Errorf("classes of %v vertices", size)
 		}
-		s := g.Splits[0]
+		s := g.Types[0].Splits[0]
 		all := slices.Sorted(slices.Values(slices.Concat(s.Train, s.Val, s.Test)))
 		for v, id := range all {
 			require.Equal(t, id, int64(v), "the split is no partition of the vertices: %v", all)
@@ -111,7 +111,7 @@ func TestSeedDecidesAll(t *testing.T) {
 		other := inMemory(t, o)
 		if slices.Equal(g.Relations[0].Sources, other.Relations[0].Sources) ||
 			slices.Equal(g.Types[0].Features.Dense, other.Types[0].Features.Dense) ||
-			slices.Equal(g.Splits[0].Train, other.Splits[0].Train) {
+			slices.Equal(g.Types[0].Splits[0].Train, other.Types[0].Splits[0].Train) {
 			t.Error("another seed gives the same edges, features or split")
 		}
 	})
@@ -154,7 +154,7 @@ func TestSBMIsHomophilous(t *testing.T) {
 		})
 		e, own, class := g.Relations[0].Edges(), 0.0, make([]float64, 7)
 		for k := range e.Len() {
-			u, v := g.Labels.Class[e.Source[k]], g.Labels.Class[e.Target[k]]
+			u, v := g.Types[0].Labels.Class[e.Source[k]], g.Types[0].Labels.Class[e.Target[k]]
 			if u == v {
 				own++
 			} else {
@@ -187,17 +187,17 @@ func TestSBMNeedsTheGraph(t *testing.T) {
 
 // nearestCentre is the test accuracy of the nearest mean of the training vertices.
 func nearestCentre(g *graph.Graph, x []float32) float64 {
-	columns, classes := g.Types[0].Features.Columns, g.Labels.Classes
+	columns, classes := g.Types[0].Features.Columns, g.Types[0].Labels.Classes
 	centre, size := make([]float64, classes*columns), make([]float64, classes)
-	for _, v := range g.Splits[0].Train {
-		class := int(g.Labels.Class[v])
+	for _, v := range g.Types[0].Splits[0].Train {
+		class := int(g.Types[0].Labels.Class[v])
 		size[class]++
 		for j := range columns {
 			centre[class*columns+j] += float64(x[int(v)*columns+j])
 		}
 	}
 	right := 0
-	for _, v := range g.Splits[0].Test {
+	for _, v := range g.Types[0].Splits[0].Test {
 		nearest, least := 0, math.Inf(1)
 		for class := range classes {
 			distance := 0.0
@@ -209,11 +209,11 @@ func nearestCentre(g *graph.Graph, x []float32) float64 {
 				nearest, least = class, distance
 			}
 		}
-		if int64(nearest) == g.Labels.Class[v] {
+		if int64(nearest) == g.Types[0].Labels.Class[v] {
 			right++
 		}
 	}
-	return float64(right) / float64(len(g.Splits[0].Test))
+	return float64(right) / float64(len(g.Types[0].Splits[0].Test))
 }
 
 // average is the mean over a vertex and its in-neighbours.

@@ -27,14 +27,14 @@ func Permuted(t testing.TB, g *graph.Graph, newID []int32) *graph.Graph {
 	from := &g.Relations[0]
 	relation.Source, relation.Name, relation.Target = from.Source, from.Name, from.Target
 	permuted := *g.Copy()
-	permuted.Relations, permuted.Splits = []graph.Relation{relation}, nil
+	permuted.Relations, permuted.Types[0].Splits = []graph.Relation{relation}, nil
 	permuted.Types[0].Features = g.Types[0].Features.Rows(oldID)
-	l := &permuted.Labels
+	l := &permuted.Types[0].Labels
 	l.Class, l.Multi, l.Values = pick(l.Class, 1, oldID), pick(l.Multi, l.Classes, oldID),
 		pick(l.Values, l.Columns, oldID)
 	permuted.Types[0].GraphOf = pick(g.Types[0].GraphOf, 1, oldID)
 	permuted.Types[0].Names = pick(g.Types[0].Names, 1, oldID)
-	for _, s := range g.Splits {
+	for _, s := range g.Types[0].Splits {
 		for _, part := range s.Parts() {
 			ids := make([]int64, 0, len(*part))
 			for _, v := range *part {
@@ -43,7 +43,7 @@ func Permuted(t testing.TB, g *graph.Graph, newID []int32) *graph.Graph {
 			slices.Sort(ids)
 			*part = ids
 		}
-		permuted.Splits = append(permuted.Splits, s)
+		permuted.Types[0].Splits = append(permuted.Types[0].Splits, s)
 	}
 	return &permuted
 }

@@ -39,23 +39,24 @@ func (a *archive) giveEdgeLabels(r *relation, to *streamed.Relation) error {
 			streamed.MaxCode))
 	}
 	edges := int(to.Count)
-	labels, err := namedLabels(r.Archive, edgeLabelsKey, edgeClassNamesKey, edges)
+	labels, err := namedLabels(r.Archive, edgeLabelsKey, edgeClassNamesKey, edges, graph.EdgeNoun)
 	if err != nil {
-		return graph.SaysEdges(err)
+		return err
 	}
 	if !labels.There() {
 		return r.Refuse(edgeLabelsKey, refusal.Errorf("no edge has a label: leave it out"))
 	}
+	labels.Column = edgeLabelsKey
 	splits, err := r.Splits(edgeMaskKeys, edges, &labels, arrays.Masks)
 	if err != nil {
-		return graph.SaysEdges(err)
+		return err
 	}
 	by, err := r.edgeTime(edges)
 	if err != nil {
 		return err
 	}
 	to.EdgeLabels = &streamed.EdgeLabels{
-		Of:     graph.EdgeLabels{Column: edgeLabelsKey, Labels: labels, Splits: splits, By: by},
+		Of:     graph.Frame{Labels: labels, Splits: splits, SplitBy: by},
 		Divide: a.options.DivideEdges,
 	}
 	if by != nil {

@@ -33,10 +33,11 @@ func labelled(changed ...entry) []entry {
 func TestEdgeLabels(t *testing.T) {
 	g := streamedtest.Same(t, opening(folder(t, labelled()...)))
 	r := g.Relations[0]
-	want := &graph.EdgeLabels{
-		Column: "edge_y",
+	want := &graph.Frame{
+		Features: graph.Features{Columns: 1, Dense: []float32{13, 15, 11, 14, 10, 12}},
 		Labels: graph.Labels{
-			Classes: 4, Class: []int64{-1, 0, 1, 1, 0, 2}, Names: []string{"a", "b", "c", "d"},
+			Column: "edge_y", Classes: 4, Class: []int64{-1, 0, 1, 1, 0, 2},
+			Names: []string{"a", "b", "c", "d"},
 		},
 		Splits: []graph.Split{
 			{Train: []int64{4, 5}, Val: []int64{3}, Test: []int64{1}},
@@ -44,13 +45,12 @@ func TestEdgeLabels(t *testing.T) {
 		},
 	}
 	assert.Equal(t, []int32{1, 2, 0, 0, 3, 3}, r.Sources)
-	assert.Equal(t, []float32{13, 15, 11, 14, 10, 12}, r.EdgeFeatures)
-	assert.Equal(t, want, r.EdgeLabels)
+	assert.Equal(t, want, &r.Frame)
 	divided, err := streamedtest.Read(Open(write(t, labelled()...), Options{
-		DivideEdges: func(l *graph.EdgeLabels) error { return l.MakeSplits("random:40/20/40", 1, 0) },
+		DivideEdges: func(l *graph.Frame) error { return l.MakeSplits("random:40/20/40", 1, 0) },
 	}))
 	require.NoError(t, err)
-	assert.Equal(t, 1, len(divided.Relations[0].EdgeLabels.Splits))
+	assert.Equal(t, 1, len(divided.Relations[0].Splits))
 	y := func(y ...int64) entry { return array("edge_y", "<i8", fmt.Sprintf("(%d,)", len(y)), y) }
 	for want, entries := range map[string][]entry{
 		`array "edge_y": has 5 rows, not 6`:           labelled(y(0, 1, 2, 0, 1)),

@@ -265,7 +265,7 @@ func (a *archive) giveVertices(g *streamed.Graph, vertices []vertexType, edges i
 	vertices = append([]vertexType{own}, slices.Delete(slices.Clone(vertices), max(first, 0),
 		max(first, 0)+1)...)
 	for _, v := range vertices {
-		of.Types = append(of.Types, graph.VertexType{Type: v.name, Count: v.count})
+		of.Types = append(of.Types, graph.VertexType{Type: v.name, Frame: graph.Frame{Count: v.count}})
 	}
 	of.Notes = []string{fmt.Sprintf("%d edges, as the file lists them", edges)}
 	if a.isTyped() {
@@ -289,11 +289,12 @@ func (a *archive) giveVertices(g *streamed.Graph, vertices []vertexType, edges i
 			return err
 		}
 		if t == 0 {
-			of.Labels = labels
+			of.Types[0].Labels = labels
 		}
 	}
 	var err error
-	of.Splits, err = own.Splits(arrays.MaskKeys, of.Types[0].Count, &of.Labels, arrays.Masks)
+	of.Types[0].Splits, err = own.Splits(arrays.MaskKeys, of.Types[0].Count, &of.Types[0].Labels,
+		arrays.Masks)
 	return err
 }
 
@@ -340,7 +341,7 @@ func (a *archive) featuresOf(v vertexType) (*arrays.Matrix, error) {
 // labels reads the labels of a type; none, if there are none.
 func (a *archive) labels(v vertexType) (l graph.Labels, err error) {
 	if v.Has("y") {
-		return namedLabels(v.Archive, "y", classNamesKey, v.count)
+		return namedLabels(v.Archive, "y", classNamesKey, v.count, graph.VertexNoun)
 	}
 	if v.Has(classNamesKey) {
 		return l, v.Refuse(classNamesKey, refusal.Errorf("there are no labels %q: leave it out", v.Key("y")))
@@ -348,10 +349,12 @@ func (a *archive) labels(v vertexType) (l graph.Labels, err error) {
 	return l, nil
 }
 
-// namedLabels reads the labels of vertices from the array of a key, and the names of their classes if they
-// are there. There may be more names than vertices have classes.
-func namedLabels(a *arrays.Archive, key, namesKey string, vertices int) (l graph.Labels, err error) {
-	if l, err = a.Labels(key, vertices); err != nil || !a.Has(namesKey) {
+// namedLabels reads the labels of rows from the array of a key, and the names of their classes if they are
+// there. There may be more names than rows have classes.
+func namedLabels(a *arrays.Archive, key, namesKey string, rows int, row graph.Noun) (
+	l graph.Labels, err error,
+) {
+	if l, err = a.Labels(key, rows, row); err != nil || !a.Has(namesKey) {
 		return l, err
 	}
 	names, err := listed(a, namesKey, 1)
@@ -359,8 +362,8 @@ func namedLabels(a *arrays.Archive, key, namesKey string, vertices int) (l graph
 	case err != nil:
 		return l, err
 	case l.Class == nil:
-		return l, a.Refuse(namesKey, refusal.Errorf("labels %q are not one class id for each vertex, and only "+
-			"these have names: leave it out", a.Key(key)))
+		return l, a.Refuse(namesKey, refusal.Errorf("labels %q are not one class id for each %s, and only "+
+			"these have names: leave it out", a.Key(key), row.One))
 	case len(names) < l.Classes:
 		return l, a.Refuse(namesKey, refusal.Errorf("has %d names, and %q has %d classes: name each class",
 			len(names), a.Key(key), l.Classes))

@@ -123,8 +123,9 @@ func TestTyped(t *testing.T) {
 	}
 	got := facts{
 		X: g.Types[1].Features.Dense, Indices: g.Types[0].Features.Indices, Data: g.Types[0].Features.Data,
-		Class: g.Labels.Class, Train: g.Splits[0].Train, Sources: writes.Sources, Weights: writes.Weights,
-		EdgeFeatures: in.EdgeFeatures, Source: writes.Source, Name: writes.Name, Target: writes.Target,
+		Class: g.Types[0].Labels.Class, Train: g.Types[0].Splits[0].Train, Sources: writes.Sources,
+		Weights:      writes.Weights,
+		EdgeFeatures: in.Features.Dense, Source: writes.Source, Name: writes.Name, Target: writes.Target,
 		Other: in.Name, Notes: strings.Join(g.Notes, "; "),
 	}
 	for _, v := range g.Types {

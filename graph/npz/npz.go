@@ -46,7 +46,7 @@ type Options struct {
 	// sparse rows.
 	DenseFeatures bool
 	// DivideEdges is Divide of streamed.EdgeLabels, for labels of edges.
-	DivideEdges func(*graph.EdgeLabels) error
+	DivideEdges func(*graph.Frame) error
 }
 
 // archive is an open file and how it is read.
@@ -177,7 +177,7 @@ func (a *archive) sparseAdjacency() (*streamed.Graph, error) {
 	}
 	features.Give(g, 0)
 	if a.Has("labels") {
-		if of.Labels, err = a.Labels("labels", vertices); err != nil {
+		if of.Types[0].Labels, err = a.Labels("labels", vertices, graph.VertexNoun); err != nil {
 			return nil, err
 		}
 	} else {
@@ -186,7 +186,7 @@ func (a *archive) sparseAdjacency() (*streamed.Graph, error) {
 	if of.Types[0].Names, err = a.names(of, "node_names", vertices); err != nil {
 		return nil, err
 	}
-	if of.Labels.Names, err = a.names(of, classNamesKey, of.Labels.Classes); err != nil {
+	if of.Types[0].Labels.Names, err = a.names(of, classNamesKey, of.Types[0].Labels.Classes); err != nil {
 		return nil, err
 	}
 	for _, key := range unread {
@@ -242,7 +242,7 @@ func (a *archive) heterophilous() (*streamed.Graph, error) {
 	}
 	vertices := features.Rows
 	// Labels are read first: rows of features may be empty, and any number of empty rows takes no bytes.
-	labels, err := a.Labels("node_labels", vertices)
+	labels, err := a.Labels("node_labels", vertices, graph.VertexNoun)
 	if err != nil {
 		return nil, err
 	}
@@ -263,12 +263,12 @@ func (a *archive) heterophilous() (*streamed.Graph, error) {
 		of.Notes, g.Symmetrize = nil, true
 	}
 	features.Give(g, 0)
-	of.Labels = labels
-	if of.Labels.Classes == 2 && !of.Labels.MultiLabel() {
+	of.Types[0].Labels = labels
+	if of.Types[0].Labels.Classes == 2 && !of.Types[0].Labels.MultiLabel() {
 		of.Metric = "roc-auc"
 	}
 	if divided {
-		of.Splits, err = a.Splits(maskKeys, vertices, &of.Labels, arrays.MaskRows)
+		of.Types[0].Splits, err = a.Splits(maskKeys, vertices, &of.Types[0].Labels, arrays.MaskRows)
 	}
 	return g, err
 }
@@ -278,7 +278,10 @@ func (a *archive) graph(vertices int, e streamed.Edges) *streamed.Graph {
 	e.Refuse = func(err error) error { return refusal.In(a.Path, err) }
 	notes := []string{fmt.Sprintf("%d edges, as the file lists them", e.Count)}
 	return &streamed.Graph{
-		InMemory: &graph.Graph{Types: []graph.VertexType{{Count: vertices}}, Notes: notes}, Source: a.Path,
+		InMemory: &graph.Graph{
+			Types: []graph.VertexType{{Frame: graph.Frame{Count: vertices}}}, Notes: notes,
+		},
+		Source:    a.Path,
 		Relations: []streamed.Relation{{Edges: e}}, Types: make([]streamed.Type, 1),
 	}
 }

@@ -58,10 +58,10 @@ func TestPublishedGraphs(t *testing.T) {
 				Vertices: g.Vertices(), Edges: int(g.Edges()), Symmetric: int(symmetric.Edges()),
 				Columns: g.Types[0].Features.Columns,
 				NonZero: len(g.Types[0].Features.Data) + len(g.Types[0].Features.Dense),
-				Classes: g.Labels.Classes, Splits: len(g.Splits), Metric: g.Metric,
+				Classes: g.Types[0].Labels.Classes, Splits: len(g.Types[0].Splits), Metric: g.Metric,
 			}
-			if len(g.Splits) > 0 {
-				got.Train = len(g.Splits[0].Train)
+			if len(g.Types[0].Splits) > 0 {
+				got.Train = len(g.Types[0].Splits[0].Train)
 			}
 			e := g.Relations[0].Edges()
 			for k := range e.Len() {
@@ -190,64 +190,76 @@ func TestLayouts(t *testing.T) {
 		want    graph.Graph
 	}{
 		{"sparse", sparse(), graph.Graph{
-			Types:     []graph.VertexType{{Count: len(shape.Indptr) - 1, Features: features, Names: names}},
-			Relations: []graph.Relation{shape}, Labels: labels,
+			Types: []graph.VertexType{
+				{
+					Frame: graph.Frame{
+						Count: len(shape.Indptr) - 1, Features: features, Names: names, Labels: labels,
+					},
+				},
+			},
+			Relations: []graph.Relation{shape},
 		}},
 		{"weighted", weighted, graph.Graph{
-			Types: []graph.VertexType{{Count: 3, Features: features, Names: names}},
+			Types: []graph.VertexType{
+				{Frame: graph.Frame{Count: 3, Features: features, Names: names, Labels: labels}},
+			},
 			Relations: []graph.Relation{
 				{Indptr: shape.Indptr, Sources: shape.Sources, Weights: []float32{2, .5, 1}},
 			},
-			Labels: labels,
 		}},
 		{"dense", dense, graph.Graph{
 			Types: []graph.VertexType{{
-				Count:    len(shape.Indptr) - 1,
-				Features: graph.Features{Columns: 1, Dense: []float32{7, 8, 9}},
-				Names:    names,
+				Frame: graph.Frame{
+					Count:    len(shape.Indptr) - 1,
+					Features: graph.Features{Columns: 1, Dense: []float32{7, 8, 9}}, Names: names,
+					Labels: labels,
+				},
 			}},
 			Relations: []graph.Relation{shape},
-			Labels:    labels,
 		}},
 		{"adjacency alone", sparse()[:4], *graph.Of(shape)},
 		{"heterophilous", heterophilous(), graph.Graph{
 			Types: []graph.VertexType{{
-				Count:    3,
-				Features: graph.Features{Columns: 2, Dense: []float32{1, 2, 3, 4, 5, 6}},
+				Frame: graph.Frame{Count: 3, Features: graph.Features{
+					Columns: 2, Dense: []float32{1, 2, 3, 4, 5, 6},
+				}, Labels: graph.Labels{Classes: 2, Class: []int64{1, 0, 1}}, Splits: []graph.Split{
+					{Train: []int64{0}, Val: []int64{1}, Test: []int64{2}},
+					{Train: []int64{1, 2}, Val: []int64{0}, Test: []int64{}},
+				}},
 			}},
 			Relations: []graph.Relation{
 				{Indptr: []int64{0, 1, 3, 5}, Sources: []int32{1, 0, 2, 1, 2}, Symmetric: true},
-			},
-			Labels: graph.Labels{Classes: 2, Class: []int64{1, 0, 1}},
-			Splits: []graph.Split{
-				{Train: []int64{0}, Val: []int64{1}, Test: []int64{2}},
-				{Train: []int64{1, 2}, Val: []int64{0}, Test: []int64{}},
 			},
 			Metric: "roc-auc",
 		}},
 		{"fields", fields(), graph.Graph{
 			Types: []graph.VertexType{{
-				Count:    3,
-				Features: graph.Features{Columns: 1, Dense: []float32{7, 8, 9}},
+				Frame: graph.Frame{
+					Count: 3, Features: graph.Features{Columns: 1, Dense: []float32{7, 8, 9}},
+					Labels: graph.Labels{Classes: 2, Class: []int64{1, 0, 1}},
+					Splits: []graph.Split{{Train: []int64{0}, Val: []int64{1}, Test: []int64{2}}},
+				},
 			}},
 			Relations: []graph.Relation{
 				{
 					Indptr: shape.Indptr, Sources: shape.Sources, Weights: []float32{2, .5, 1},
-					EdgeFeatures: []float32{1, 2, 3, 4, 5, 6}, EdgeColumns: 2,
+					Frame: graph.Frame{
+						Features: graph.Features{Dense: []float32{1, 2, 3, 4, 5, 6}, Columns: 2},
+					},
 				},
 			},
-			Labels: graph.Labels{Classes: 2, Class: []int64{1, 0, 1}},
-			Splits: []graph.Split{{Train: []int64{0}, Val: []int64{1}, Test: []int64{2}}},
 		}},
 		{
 			"masks in columns",
 			append(fields()[:1:1], array("train_mask", "|b1", "(3, 2)", []byte{1, 0, 0, 1, 0, 1})),
 			graph.Graph{
-				Types:     []graph.VertexType{{Count: len(shape.Indptr) - 1}},
-				Relations: []graph.Relation{shape}, Splits: []graph.Split{
-					{Train: []int64{0}, Val: []int64{}, Test: []int64{}},
-					{Train: []int64{1, 2}, Val: []int64{}, Test: []int64{}},
-				},
+				Types: []graph.VertexType{{Frame: graph.Frame{
+					Count: len(shape.Indptr) - 1, Splits: []graph.Split{
+						{Train: []int64{0}, Val: []int64{}, Test: []int64{}},
+						{Train: []int64{1, 2}, Val: []int64{}, Test: []int64{}},
+					},
+				}}},
+				Relations: []graph.Relation{shape},
 			},
 		},
 		{
@@ -259,17 +271,17 @@ func TestLayouts(t *testing.T) {
 				array("num_nodes", "<i8", "()", []int64{3}),
 			},
 			graph.Graph{
-				Types: []graph.VertexType{{Count: 3}},
+				Types: []graph.VertexType{{Frame: graph.Frame{Count: 3}}},
 				Relations: []graph.Relation{{
 					Indptr: make([]int64, 4), Sources: []int32{}, Weights: []float32{},
-					EdgeFeatures: []float32{}, EdgeColumns: 2,
+					Frame: graph.Frame{Features: graph.Features{Dense: []float32{}, Columns: 2}},
 				}},
 			},
 		},
 		{
 			"edge list", edgeList(),
 			graph.Graph{
-				Types:     []graph.VertexType{{Count: 4}},
+				Types:     []graph.VertexType{{Frame: graph.Frame{Count: 4}}},
 				Relations: []graph.Relation{{Indptr: []int64{0, 0, 2, 3, 3}, Sources: []int32{0, 0, 2}}},
 			},
 		},
@@ -461,7 +473,7 @@ func TestClassNames(t *testing.T) {
 	names := func(shape string, runes ...int32) entry { return array("class_names", "<U1", shape, runes) }
 	g, err := streamedtest.Read(Open(write(t, append(fields(), names("(3,)", 'r', 'g', 'b'))...), Options{}))
 	require.NoError(t, err)
-	if l := g.Labels; l.Classes != 3 || !slices.Equal(l.Names, []string{"r", "g", "b"}) ||
+	if l := g.Types[0].Labels; l.Classes != 3 || !slices.Equal(l.Names, []string{"r", "g", "b"}) ||
 		!slices.Equal(l.Class, []int64{1, 0, 1}) {
 		t.Errorf("labels %+v", l)
 	}

@@ -146,7 +146,7 @@ func (f *archives) types() (types []graph.VertexType, err error) {
 		if err != nil {
 			return nil, err
 		}
-		types = append(types, graph.VertexType{Type: name, Count: int(count)})
+		types = append(types, graph.VertexType{Type: name, Frame: graph.Frame{Count: int(count)}})
 	}
 	return types, nil
 }

@@ -221,10 +221,10 @@ func (f *folder) readLabels(g *graph.Graph, of graph.VertexType) error {
 		return err
 	}
 	defer m.Close()
-	if g.Labels, err = labelsOf(m, of.Count); err != nil {
+	if g.Types[0].Labels, err = labelsOf(m, of.Count); err != nil {
 		return err
 	}
-	g.Splits, err = f.readSplits(of.Type, of.Count, &g.Labels)
+	g.Types[0].Splits, err = f.readSplits(of.Type, of.Count, &g.Types[0].Labels)
 	return err
 }
 
@@ -386,7 +386,7 @@ func (f *folder) chooseFeatures(g *streamed.Graph) error {
 // fromEdges makes features of consecutive vertices from the features of the edges into them. A vertex without
 // edges has zeros.
 func fromEdges(kind string, rows *graph.Relation) ([]float32, error) {
-	columns := rows.EdgeColumns
+	columns := rows.Features.Columns
 	made, err := memory.Grow([]float32{}, (len(rows.Indptr)-1)*columns)
 	if err != nil {
 		return nil, err
@@ -396,7 +396,7 @@ func fromEdges(kind string, rows *graph.Relation) ([]float32, error) {
 		to := rows.Indptr[v+1]
 		clear(sums)
 		for k := from; k < to; k++ {
-			for c, x := range rows.EdgeFeatures[int(k)*columns : int(k+1)*columns] {
+			for c, x := range rows.Features.Dense[int(k)*columns : int(k+1)*columns] {
 				sums[c] += float64(x)
 			}
 		}

@@ -50,7 +50,7 @@ func classes(m *whole) (graph.Labels, error) {
 	if err != nil {
 		return graph.Labels{}, err
 	}
-	labels, err := arrays.Classes(ids, len(ids))
+	labels, err := arrays.Classes(ids, len(ids), graph.VertexNoun)
 	return labels, refusal.In(m.where(0), err)
 }
 
@@ -78,9 +78,9 @@ func tasks(m *whole) (graph.Labels, error) {
 // folder of the type of; empty: directly in the split's folder.
 func (o *Options) readSplits(of string, vertices int, labels *graph.Labels) ([]graph.Split, error) {
 	if o.Rule != nil {
-		g := &graph.Graph{Types: []graph.VertexType{{Count: vertices}}, Labels: *labels}
+		g := &graph.Graph{Types: []graph.VertexType{{Frame: graph.Frame{Count: vertices, Labels: *labels}}}}
 		err := g.MakeSplits(o.Rule.Spec, o.Rule.Splits, o.Rule.Seed)
-		return g.Splits, err
+		return g.Types[0].Splits, err
 	}
 	path, err := o.splitFolder()
 	if err != nil {

@@ -148,7 +148,7 @@ func oneType(folder string, count func(of string) ([]int64, error)) ([]graph.Ver
 		return nil, refusal.Errorf("%s: announces %d vertices and %d edges, where 1 to %d vertices are "+
 			"read; %s", folder, vertices, edges, math.MaxInt32, fetchAgain)
 	}
-	return []graph.VertexType{{Count: int(vertices)}}, nil
+	return []graph.VertexType{{Frame: graph.Frame{Count: int(vertices)}}}, nil
 }
 
 // onlyCount reads the number of vertices, or of edges, of the only graph of a folder.

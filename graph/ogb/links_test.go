@@ -62,7 +62,7 @@ func TestLinkFolder(t *testing.T) {
 	}
 	require.NoError(t, os.CopyFS(filepath.Join(folder, "split", "time"), os.DirFS("testdata/collab")))
 	read := streamedtest.Same(t, func() (*streamed.Graph, error) { return Open(Options{Folder: folder}) })
-	if read.Edges() != 10 || read.Labels.There() || read.Relations[0].EdgeSplit.Count(0) != 5 {
+	if read.Edges() != 10 || read.Types[0].Labels.There() || read.Relations[0].EdgeSplit.Count(0) != 5 {
 		t.Errorf("%d edges, %+v", read.Edges(), read.Relations[0].EdgeSplit)
 	}
 }

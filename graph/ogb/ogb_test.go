@@ -133,7 +133,7 @@ func TestFeaturesFromEdges(t *testing.T) {
 			for c := range 2 {
 				sum, n := 0., r.Indptr[v+1]-r.Indptr[v]
 				for k := r.Indptr[v]; k < r.Indptr[v+1]; k++ {
-					sum += float64(r.EdgeFeatures[2*k+int64(c)])
+					sum += float64(r.Features.Dense[2*k+int64(c)])
 				}
 				if kind == Mean {
 					sum /= float64(max(n, 1))

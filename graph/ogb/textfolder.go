@@ -74,7 +74,7 @@ func (f textFolder) types() (types []graph.VertexType, err error) {
 		if err != nil {
 			return nil, refusal.Errorf("%s: %.40q is no count of vertices; %s", path, values[k], fetchAgain)
 		}
-		types = append(types, graph.VertexType{Type: name, Count: int(count)})
+		types = append(types, graph.VertexType{Type: name, Frame: graph.Frame{Count: int(count)}})
 	}
 	return types, nil
 }

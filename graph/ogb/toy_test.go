@@ -213,18 +213,18 @@ func (y *toy) want(t testing.TB, inverse bool) *graph.Graph {
 		g.Types[0].Features = graph.Features{Columns: y.columns, Dense: y.features}
 	}
 	if y.tasks > 1 {
-		g.Labels = graph.Labels{Classes: y.tasks, Multi: y.labels}
+		g.Types[0].Labels = graph.Labels{Classes: y.tasks, Multi: y.labels}
 	} else {
-		g.Labels.Classes = 5
+		g.Types[0].Labels.Classes = 5
 		for _, x := range y.labels {
 			if x != x {
 				x = -1
 			}
-			g.Labels.Class = append(g.Labels.Class, int64(x))
+			g.Types[0].Labels.Class = append(g.Types[0].Labels.Class, int64(x))
 		}
 	}
 	g.Types[0].Arrays = []graph.Array{{Name: "node_year", Columns: 1, Ints: y.years}}
 	s := y.splits["time"]
-	g.Splits = []graph.Split{{Train: s[0], Val: s[1], Test: s[2]}}
+	g.Types[0].Splits = []graph.Split{{Train: s[0], Val: s[1], Test: s[2]}}
 	return g
 }

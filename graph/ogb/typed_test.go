@@ -106,7 +106,7 @@ func (y *typedToy) want(t testing.TB) *graph.Graph {
 	g := y.papers.want(t, false)
 	g.Types[0].Type, g.Relations = "paper", nil
 	for _, name := range []string{"author", "field"} {
-		g.Types = append(g.Types, graph.VertexType{Type: name, Count: counts[name]})
+		g.Types = append(g.Types, graph.VertexType{Type: name, Frame: graph.Frame{Count: counts[name]}})
 	}
 	for _, name := range []string{
 		"author___writes___paper", "paper___about___field", "paper___cites___paper",
@@ -155,7 +155,7 @@ func TestTypedLayouts(t *testing.T) {
 			defer stored.Close()
 			assert.Equal(t, 190, stored.Edges())
 			assert.Equal(t, 30, stored.Types[0].Count)
-			assert.Len(t, stored.Splits, 1)
+			assert.Len(t, stored.Types[0].Splits, 1)
 		})
 	}
 }

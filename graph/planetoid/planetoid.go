@@ -86,10 +86,10 @@ func Read(prefix string) (*graph.Graph, error) {
 		g.Notes = append(g.Notes, fmt.Sprintf("%d vertices have neither features nor a label, as no file "+
 			"has a row for them", bare))
 	}
-	if g.Types[0].Features, g.Labels, err = assemble(known, tested, order, vertices); err != nil {
+	if g.Types[0].Features, g.Types[0].Labels, err = assemble(known, tested, order, vertices); err != nil {
 		return nil, fmt.Errorf("%s: %w", prefix, err)
 	}
-	g.Splits = []graph.Split{{
+	g.Types[0].Splits = []graph.Split{{
 		Train: ascending(0, train.x.Rows),
 		Val:   ascending(train.x.Rows, min(train.x.Rows+validation, known.x.Rows)),
 		Test:  slices.Sorted(slices.Values(order)),

@@ -44,13 +44,13 @@ func TestPublishedGraphs(t *testing.T) {
 				"row for them", want.Unlabelled); slices.Contains(g.Notes, note) != (want.Unlabelled > 0) {
 				t.Errorf("notes %q", g.Notes)
 			}
-			s, x := g.Splits[0], &g.Types[0].Features
+			s, x := g.Types[0].Splits[0], &g.Types[0].Features
 			got := facts{
 				Vertices: g.Vertices(), Edges: int(g.Edges()), Columns: x.Columns,
-				NonZero: len(x.Data), Classes: g.Labels.Classes, Train: len(s.Train),
+				NonZero: len(x.Data), Classes: g.Types[0].Labels.Classes, Train: len(s.Train),
 				Val: len(s.Val), Test: len(s.Test), FirstTest: int(s.Test[0]),
 			}
-			for v, class := range g.Labels.Class {
+			for v, class := range g.Types[0].Labels.Class {
 				got.LabelSum += int64(v+1) * class
 				if class < 0 {
 					got.Unlabelled++
@@ -97,10 +97,13 @@ func TestAssembly(t *testing.T) {
 	require.NoError(t, err)
 	want := &graph.Graph{
 		Types: []graph.VertexType{{
-			Count: 6,
-			Features: graph.Features{
-				Columns: 3, Indptr: []int64{0, 1, 2, 4, 5, 6, 6},
-				Indices: []int32{0, 1, 0, 2, 1, 2}, Data: []float32{1, 2, 4, 3, 6, 5},
+			Frame: graph.Frame{
+				Count: 6, Features: graph.Features{
+					Columns: 3, Indptr: []int64{0, 1, 2, 4, 5, 6, 6},
+					Indices: []int32{0, 1, 0, 2, 1, 2}, Data: []float32{1, 2, 4, 3, 6, 5},
+				},
+				Labels: graph.Labels{Classes: 2, Class: []int64{0, 1, 0, 0, 1, -1}},
+				Splits: []graph.Split{{Train: []int64{0, 1}, Val: []int64{2}, Test: []int64{3, 4}}},
 			},
 		}},
 		Relations: []graph.Relation{
@@ -109,14 +112,13 @@ func TestAssembly(t *testing.T) {
 				Sources: []int32{1, 2, 0, 0, 4, 5, 2, 3}, Symmetric: true,
 			},
 		},
-		Labels:     graph.Labels{Classes: 2, Class: []int64{0, 1, 0, 0, 1, -1}},
-		Splits:     []graph.Split{{Train: []int64{0, 1}, Val: []int64{2}, Test: []int64{3, 4}}},
 		Provenance: "planetoid " + prefix,
 	}
 	assert.Equal(t, want.Relations[0], g.Relations[0], "edges")
 	assert.Equal(t, want.Types[0].Features, g.Types[0].Features, "features")
-	assert.Equal(t, want.Labels, g.Labels, "labels")
-	if diff := cmp.Diff(want.Splits, g.Splits); diff != "" || g.Provenance != want.Provenance {
+	assert.Equal(t, want.Types[0].Labels, g.Types[0].Labels, "labels")
+	if diff := cmp.Diff(want.Types[0].Splits,
+		g.Types[0].Splits); diff != "" || g.Provenance != want.Provenance {
 		t.Errorf("provenance %q, splits (-want +got):\n%s", g.Provenance, diff)
 	}
 }
@@ -193,8 +195,8 @@ func FuzzRead(f *testing.F) {
 			assert.Refused(t, err, "")
 			return
 		}
-		if len(g.Labels.Class) != g.Vertices() || len(g.Types[0].Features.Indptr) != g.Vertices()+1 {
-			t.Errorf("%d vertices, %d labels, %d rows of features", g.Vertices(), len(g.Labels.Class),
+		if len(g.Types[0].Labels.Class) != g.Vertices() || len(g.Types[0].Features.Indptr) != g.Vertices()+1 {
+			t.Errorf("%d vertices, %d labels, %d rows of features", g.Vertices(), len(g.Types[0].Labels.Class),
 				len(g.Types[0].Features.Indptr)-1)
 		}
 	})

@@ -39,12 +39,12 @@ func (r *reader) edgeLabels(e *store, to *streamed.Relation) error {
 	edges := int(e.edges.Count)
 	labels, err := r.labelsAt(e, key, edges, arrays.EdgeLabels)
 	if err != nil || !labels.There() {
-		return graph.SaysEdges(err)
+		return err
 	}
-	of := graph.EdgeLabels{Column: key, Labels: labels}
+	of := graph.Frame{Labels: labels.Named(key)}
 	if e.relation != "" || !e.Has("y") {
-		if of.Splits, err = e.Splits(arrays.MaskKeys, edges, &labels, arrays.Masks); err != nil {
-			return graph.SaysEdges(err)
+		if of.Splits, err = e.Splits(arrays.MaskKeys, edges, &of.Labels, arrays.Masks); err != nil {
+			return err
 		}
 	}
 	to.EdgeLabels = &streamed.EdgeLabels{Of: of, Divide: r.options.DivideEdges}

@@ -21,11 +21,11 @@ func TestEdgeLabels(t *testing.T) {
 			mask("test_mask", 0, 0, 0, 0))
 		g, err := streamedtest.Read(Open(path, Options{}))
 		require.NoError(t, err)
-		of := g.Relations[0].EdgeLabels
-		assert.Equal(t, name, of.Column)
-		assert.Equal(t, []int64{1, -1, 0, 1}, of.Class)
+		of := &g.Relations[0].Frame
+		assert.Equal(t, name, of.Labels.Column)
+		assert.Equal(t, []int64{1, -1, 0, 1}, of.Labels.Class)
 		assert.Equal(t, []graph.Split{{Train: []int64{2, 3}, Val: []int64{0}, Test: []int64{}}}, of.Splits)
-		assert.Equal(t, 0, len(g.Splits))
+		assert.Equal(t, 0, len(g.Types[0].Splits))
 	}
 
 	// Masks are those of vertices where these have labels.
@@ -33,13 +33,13 @@ func TestEdgeLabels(t *testing.T) {
 	g, err := streamedtest.Read(Open(saved(t, edges, y, label("edge_y"), mask("train_mask", 1, 1, 0, 0),
 		mask("val_mask", 0, 0, 1, 0), mask("test_mask", 0, 0, 0, 1)), Options{}))
 	require.NoError(t, err)
-	assert.Equal(t, []int64{0, 1}, g.Splits[0].Train)
-	assert.Equal(t, 0, len(g.Relations[0].EdgeLabels.Splits))
+	assert.Equal(t, []int64{0, 1}, g.Types[0].Splits[0].Train)
+	assert.Equal(t, 0, len(g.Relations[0].Splits))
 
 	values := row("edge_y", "FloatStorage", []float32{.5, 1.5, -2, 4}, 4)
 	g, err = streamedtest.Read(Open(saved(t, edges, x, values), Options{}))
 	require.NoError(t, err)
-	assert.Equal(t, []float32{-2, 4, .5, 1.5}, g.Relations[0].EdgeLabels.Values)
+	assert.Equal(t, []float32{-2, 4, .5, 1.5}, g.Relations[0].Labels.Values)
 
 	// Floats are values, though all are whole, unless these are 0 and 1.
 	for _, c := range []struct{ floats, values []float32 }{
@@ -48,15 +48,15 @@ func TestEdgeLabels(t *testing.T) {
 		floats := row("edge_label", "FloatStorage", c.floats, 4)
 		g, err = streamedtest.Read(Open(saved(t, edges, x, floats), Options{}))
 		require.NoError(t, err)
-		of := g.Relations[0].EdgeLabels
-		assert.Equal(t, c.values, of.Values)
-		assert.Equal(t, c.values == nil, of.Classes == 2)
+		of := &g.Relations[0].Frame
+		assert.Equal(t, c.values, of.Labels.Values)
+		assert.Equal(t, c.values == nil, of.Labels.Classes == 2)
 	}
 
 	pairs := row("edge_label_index", "LongStorage", []int64{0, 2, 1, 3, 1, 1, 0, 0}, 2, 4)
 	g, err = streamedtest.Read(Open(saved(t, edges, x, label("edge_label"), pairs), Options{}))
 	require.NoError(t, err)
-	if g.Relations[0].EdgeLabels != nil {
+	if g.Relations[0].HasLabels() {
 		t.Error("labels of other pairs are read as those of edges")
 	}
 	assert.Equal(t, `left out: "edge_label", "edge_label_index"`, g.Notes[len(g.Notes)-1])
@@ -67,7 +67,7 @@ func TestEdgeLabels(t *testing.T) {
 		require.NoError(t, err)
 		require.Len(t, g.Relations, relations)
 		for _, r := range g.Relations {
-			assert.Equal(t, true, r.EdgeLabels == nil, "labels of "+r.Name)
+			assert.Equal(t, true, !r.HasLabels(), "labels of "+r.Name)
 		}
 		assert.Equal(t, `left out: "edge_label"`, g.Notes[len(g.Notes)-1])
 	}

@@ -35,7 +35,7 @@ type Options struct {
 	// sparse rows.
 	DenseFeatures bool
 	// DivideEdges becomes Divide of the edges' streamed.EdgeLabels.
-	DivideEdges func(*graph.EdgeLabels) error
+	DivideEdges func(*graph.Frame) error
 }
 
 // Open opens the graph in the file of that name, to be read or written in a stream, until it is closed. Edges
@@ -107,7 +107,7 @@ func (r *reader) graph(value any) (*streamed.Graph, error) {
 		slices.DeleteFunc(slices.Clone(s.vertices), func(v *store) bool { return v == first })...)
 	of := &graph.Graph{Provenance: "pyg " + r.path}
 	for _, v := range order {
-		of.Types = append(of.Types, graph.VertexType{Type: v.name, Count: v.count})
+		of.Types = append(of.Types, graph.VertexType{Type: v.name, Frame: graph.Frame{Count: v.count}})
 	}
 	g := &streamed.Graph{InMemory: of, Source: r.path, Types: make([]streamed.Type, len(order))}
 	if err := r.relations(g, s); err != nil {
@@ -120,10 +120,10 @@ func (r *reader) graph(value any) (*streamed.Graph, error) {
 		if t > 0 {
 			continue
 		}
-		if of.Labels, err = r.labels(v); err != nil {
+		if of.Types[0].Labels, err = r.labels(v); err != nil {
 			return nil, err
 		}
-		if of.Splits, err = v.splits(&of.Labels); err != nil {
+		if of.Types[0].Splits, err = v.splits(&of.Types[0].Labels); err != nil {
 			return nil, err
 		}
 	}
@@ -286,7 +286,8 @@ func (v *store) splits(labels *graph.Labels) ([]graph.Split, error) {
 	if err != nil || splits != nil {
 		return splits, err
 	}
-	return v.Splits(listKeys, v.count, labels, arrays.Parts)
+	parts := func(a *npy.Array, rows int, _ graph.Noun) ([][]int64, error) { return arrays.Parts(a, rows) }
+	return v.Splits(listKeys, v.count, labels, parts)
 }
 
 // These name the lists of training, validation and test vertices, and of their labels. PyTorch Geometric's
@@ -352,7 +353,7 @@ func (r *reader) listedLabels(v *store) (graph.Labels, error) {
 		if err != nil {
 			return graph.Labels{}, err
 		}
-		classes, err := arrays.WholeNumbers(array)
+		classes, err := arrays.WholeNumbers(array, graph.VertexNoun)
 		if err != nil {
 			return graph.Labels{}, v.Refuse(key, err)
 		}
@@ -368,7 +369,7 @@ func (r *reader) listedLabels(v *store) (graph.Labels, error) {
 	if ids == nil {
 		return graph.Labels{}, nil
 	}
-	l, err := arrays.Classes(ids, len(ids))
+	l, err := arrays.Classes(ids, len(ids), graph.VertexNoun)
 	return l, v.Refuse(labelKeys[0], err)
 }
 

@@ -70,13 +70,13 @@ func written(g *graph.Graph) map[string]any {
 			map[string]any{"source": source, "name": name, "target": target, "edges": edges})
 	}
 	var y any
-	if g.Labels.Class != nil {
-		y = g.Labels.Class
-	} else if g.Labels.Multi != nil {
-		y = slices.Collect(slices.Chunk(g.Labels.Multi, g.Labels.Classes))
+	if g.Types[0].Labels.Class != nil {
+		y = g.Types[0].Labels.Class
+	} else if g.Types[0].Labels.Multi != nil {
+		y = slices.Collect(slices.Chunk(g.Types[0].Labels.Multi, g.Types[0].Labels.Classes))
 	}
 	splits := [][3][]int64{}
-	for _, s := range g.Splits {
+	for _, s := range g.Types[0].Splits {
 		splits = append(splits, [3][]int64{s.Train, s.Val, s.Test})
 	}
 	left := []string{}
@@ -197,7 +197,7 @@ func TestRefused(t *testing.T) {
 func TestFloatLabels(t *testing.T) {
 	g, err := streamedtest.Read(Open("testdata/float-labels.pt", Options{}))
 	require.NoError(t, err)
-	if l := &g.Labels; l.Columns != 1 || len(l.Values) != g.Types[0].Count ||
+	if l := &g.Types[0].Labels; l.Columns != 1 || len(l.Values) != g.Types[0].Count ||
 		l.Values[0]-float32(int(l.Values[0])) != .5 || l.Classes != 0 {
 		t.Errorf("labels %+v", l)
 	}

@@ -33,13 +33,13 @@ func TestSeveralGraphs(t *testing.T) {
 	for name, want := range all {
 		g, err := streamedtest.Read(Open("testdata/several-"+name+".pt", Options{}))
 		require.NoError(t, err, name)
-		got := batch{Batch: g.Types[0].GraphOf, Train: g.Splits[0].Train}
+		got := batch{Batch: g.Types[0].GraphOf, Train: g.Types[0].Splits[0].Train}
 		got.X = slices.Collect(slices.Chunk(g.Types[0].Features.Dense, g.Types[0].Features.Columns))
 		e := g.Relations[0].Edges()
 		for k := range e.Source {
 			got.Edges = append(got.Edges, []float32{float32(e.Source[k]), float32(e.Target[k]), e.Weights[k]})
 		}
-		switch l := &g.Labels; {
+		switch l := &g.Types[0].Labels; {
 		case l.Class != nil:
 			got.Y = l.Class
 		case l.Multi != nil:
@@ -80,7 +80,7 @@ func TestSeveralTypedGraphs(t *testing.T) {
 	check := func(name string, g *graph.Graph) {
 		t.Helper()
 		got := batch{
-			Y: g.Labels.Class, Train: g.Splits[0].Train, Batch: map[string][]int32{},
+			Y: g.Types[0].Labels.Class, Train: g.Types[0].Splits[0].Train, Batch: map[string][]int32{},
 			Edges: map[string][][]int32{},
 		}
 		got.X = slices.Collect(slices.Chunk(g.Types[0].Features.Dense, g.Types[0].Features.Columns))

@@ -67,9 +67,10 @@ func Read(o Options) (*graph.Graph, error) {
 		return nil, refusal.In(strings.Join(o.Paths, ", "), err)
 	}
 	g := &graph.Graph{
-		Types: r.Vertices(), Labels: labels, Splits: splits, Relations: predicates,
+		Types: r.Vertices(), Relations: predicates,
 		Provenance: "rdf " + strings.Join(o.Paths, " "), Notes: r.notes,
 	}
+	g.Types[0].Labels, g.Types[0].Splits = labels, splits
 	if g, err = g.ReverseRelations(); err != nil {
 		return nil, refusal.In(strings.Join(o.Paths, ", "), err)
 	}

@@ -85,8 +85,10 @@ func TestRead(t *testing.T) {
 	}
 	assert.Equal(t, graph.Labels{
 		Classes: 2, Class: []int64{1, 1, -1, -1, -1, 0}, Names: []string{"blue", "red"},
-	}, g.Labels)
-	assert.Equal(t, []graph.Split{{Train: []int64{1, 5}, Val: []int64{}, Test: []int64{0}}}, g.Splits)
+	}, g.Types[0].Labels)
+	assert.Equal(t, []graph.Split{
+		{Train: []int64{1, 5}, Val: []int64{}, Test: []int64{0}},
+	}, g.Types[0].Splits)
 	assert.Equal(t, []string{
 		"relation knows_2 is http://y/knows", "1 triples that stand twice left out",
 		"3 reverse relations added",
@@ -100,8 +102,10 @@ func TestRead(t *testing.T) {
 		t.Errorf("%d relations, names %q, notes %q", len(g.Relations), g.Types[0].Names, g.Notes)
 	}
 	// Labels may stay away.
-	if g, err = Read(Options{Paths: o.Paths}); err != nil || g.Labels.Class != nil || g.Splits != nil {
-		t.Errorf("without tables: %v, labels %v, splits %v", err, g.Labels, g.Splits)
+	if g, err = Read(Options{
+		Paths: o.Paths,
+	}); err != nil || g.Types[0].Labels.Class != nil || g.Types[0].Splits != nil {
+		t.Errorf("without tables: %v, labels %v, splits %v", err, g.Types[0].Labels, g.Types[0].Splits)
 	}
 }
 
@@ -244,10 +248,10 @@ func TestMUTAG(t *testing.T) {
 		TrainSum, Mutagenic                          int // Σ (v+1)·label[v], how many are
 		Classes                                      []string
 	}
-	s := g.Splits[0]
+	s := g.Types[0].Splits[0]
 	got := facts{
 		Entities: g.Vertices(), Relations: len(g.Relations), Edges: int(g.Edges()),
-		Train: len(s.Train), Val: len(s.Val), Test: len(s.Test), Classes: g.Labels.Names,
+		Train: len(s.Train), Val: len(s.Val), Test: len(s.Test), Classes: g.Types[0].Labels.Names,
 	}
 	for k := range len(g.Relations) / 2 {
 		e := g.Relations[k].Edges()
@@ -256,9 +260,9 @@ func TestMUTAG(t *testing.T) {
 		}
 	}
 	for _, v := range s.Train {
-		got.TrainSum += int(v+1) * int(g.Labels.Class[v])
+		got.TrainSum += int(v+1) * int(g.Types[0].Labels.Class[v])
 	}
-	for _, class := range g.Labels.Class {
+	for _, class := range g.Types[0].Labels.Class {
 		if class == 1 {
 			got.Mutagenic++
 		}
@@ -309,8 +313,8 @@ func FuzzRead(f *testing.F) {
 			assert.Refused(t, err, "", "is not a refusal of one line")
 			return
 		}
-		if len(g.Types[0].Names) != g.Vertices() || len(g.Splits[0].Train) == 0 {
-			t.Errorf("%d names for %d vertices, %d train", len(g.Types[0].Names), g.Vertices(), len(g.Splits[0].Train))
+		if len(g.Types[0].Names) != g.Vertices() || len(g.Types[0].Splits[0].Train) == 0 {
+			t.Errorf("%d names for %d vertices, %d train", len(g.Types[0].Names), g.Vertices(), len(g.Types[0].Splits[0].Train))
 		}
 	})
 }

@@ -12,9 +12,9 @@ import (
 type EdgeLabels struct {
 	// Of has the labels by code: classes or values. It also has the splits, as lists of codes, if each edge
 	// has a code of its own. Graph.Complete may set Of.
-	Of graph.EdgeLabels
+	Of graph.Frame
 	// Divide sets the splits of the edges. nil: Of has them.
-	Divide func(*graph.EdgeLabels) error
+	Divide func(*graph.Frame) error
 
 	taken []int64 // the codes of the edges in the order of the store, where Of has splits
 }
@@ -26,7 +26,7 @@ func (g *Graph) TellLabelsApart() {
 	each := func(do func(r *Relation, column *string)) {
 		for i := range g.Relations {
 			if r := &g.Relations[i]; r.EdgeLabels != nil {
-				do(r, &r.EdgeLabels.Of.Column)
+				do(r, &r.EdgeLabels.Of.Labels.Column)
 			}
 		}
 	}
@@ -55,10 +55,10 @@ func Code(code int64) float32 { return math.Float32frombits(uint32(code + 1)) }
 // CodeOf returns the code of a value.
 func CodeOf(value float32) int64 { return int64(math.Float32bits(value)) - 1 }
 
-// announced returns what is known without rows, nil if there are no labels.
-func (l *EdgeLabels) announced() *graph.EdgeLabels {
+// announced returns what is known without rows.
+func (l *EdgeLabels) announced() graph.Frame {
 	if l == nil {
-		return nil
+		return graph.Frame{}
 	}
 	return l.of(nil, nil)
 }
@@ -68,17 +68,15 @@ func (l *EdgeLabels) codes() int {
 	switch {
 	case l == nil:
 		return 0
-	case l.Of.By != nil:
+	case l.Of.SplitBy != nil:
 		return 2
 	}
 	return 1
 }
 
 // of returns the labels of edges, without splits, from the codes of their labels and of their parts.
-func (l *EdgeLabels) of(codes, by []int64) *graph.EdgeLabels {
-	of := l.Of
-	of.Labels, of.By, of.Splits = of.OfRows(codes), of.By.OfRows(by), nil
-	return &of
+func (l *EdgeLabels) of(codes, by []int64) graph.Frame {
+	return graph.Frame{Labels: l.Of.OfRows(codes), SplitBy: l.Of.SplitBy.OfRows(by)}
 }
 
 // take removes the columns of codes from the edges' features, and gives the edges their labels.
@@ -86,11 +84,11 @@ func (l *EdgeLabels) take(r *graph.Relation) {
 	if l == nil {
 		return
 	}
-	all, columns := r.EdgeColumns, r.EdgeColumns-l.codes()
+	all, columns := r.Features.Columns, r.Features.Columns-l.codes()
 	edges := len(r.Sources)
 	codes, by, features := make([]int64, edges), make([]int64, edges), make([]float32, 0, edges*columns)
 	for k := range edges {
-		row := r.EdgeFeatures[k*all : (k+1)*all]
+		row := r.Features.Dense[k*all : (k+1)*all]
 		features = append(features, row[:columns]...)
 		by[k] = CodeOf(row[columns])
 		codes[k] = CodeOf(row[all-1])
@@ -98,9 +96,9 @@ func (l *EdgeLabels) take(r *graph.Relation) {
 	if len(l.Of.Splits) > 0 {
 		l.taken = append(l.taken, codes...)
 	}
-	r.EdgeLabels, r.EdgeColumns, r.EdgeFeatures = l.of(codes, by), columns, features
-	if columns == 0 {
-		r.EdgeFeatures = nil
+	r.Frame = l.of(codes, by)
+	if r.Features.Columns = columns; columns > 0 {
+		r.Features.Dense = features
 	}
 }
 
@@ -108,7 +106,7 @@ func (l *EdgeLabels) take(r *graph.Relation) {
 func (l *EdgeLabels) divides() bool { return l != nil && (l.Divide != nil || len(l.Of.Splits) > 0) }
 
 // divide sets the splits of all edges, which have been taken.
-func (l *EdgeLabels) divide(of *graph.EdgeLabels) error {
+func (l *EdgeLabels) divide(of *graph.Frame) error {
 	of.Splits = l.Of.SplitsOfRows(l.taken)
 	l.taken = nil
 	if l.Divide == nil {

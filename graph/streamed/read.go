@@ -26,7 +26,7 @@ func (g *Graph) Read() (*graph.Graph, error) {
 		}
 	}
 	if g.FromEdges != nil {
-		made.Types[0].Features.Columns = made.Relations[0].EdgeColumns
+		made.Types[0].Features.Columns = made.Relations[0].Features.Columns
 		made.Types[0].Features.Dense, err = g.FromEdges(&made.Relations[0])
 	}
 	if err == nil {
@@ -78,7 +78,7 @@ func (g *Graph) read() (*graph.Graph, error) {
 		if of := g.Relations[i].EdgeLabels; of != nil {
 			of.take(&sorted)
 			if of.divides() {
-				if err := of.divide(sorted.EdgeLabels); err != nil {
+				if err := of.divide(&sorted.Frame); err != nil {
 					return nil, g.refuse(err)
 				}
 			}

@@ -192,8 +192,8 @@ func (g *Graph) announced() (all []graph.Relation) {
 		all = append(all, graph.Relation{
 			Source: r.Source, Name: r.Name, Target: r.Target, EndColumns: r.EndColumns,
 			NumberColumns: r.NumberColumns, EdgeSplit: r.EdgeSplit, Indptr: []int64{0},
-			EdgeLabels: r.EdgeLabels.announced(),
-			Symmetric:  g.Symmetrize || r.Symmetric,
+			Frame:     r.EdgeLabels.announced(),
+			Symmetric: g.Symmetrize || r.Symmetric,
 		})
 	}
 	return all

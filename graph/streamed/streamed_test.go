@@ -37,7 +37,8 @@ func list(vertices int, batches ...graph.Edges) *streamed.Graph {
 		return nil
 	}
 	return &streamed.Graph{
-		InMemory: &graph.Graph{Types: []graph.VertexType{{Count: vertices}}}, Source: "source",
+		InMemory:  &graph.Graph{Types: []graph.VertexType{{Frame: graph.Frame{Count: vertices}}}},
+		Source:    "source",
 		Relations: []streamed.Relation{{Edges: e}},
 	}
 }
@@ -63,13 +64,19 @@ func TestBatches(t *testing.T) {
 	}{
 		{false, graph.Relation{
 			Indptr: []int64{0, 0, 3, 3, 4}, Sources: []int32{0, 2, 2, 1}, Weights: []float32{2, 1, 3, 4},
-			EdgeFeatures: []float32{20, 21, 10, 11, 30, 31, 40, 41}, EdgeColumns: 2,
+			Frame: graph.Frame{
+				Features: graph.Features{Dense: []float32{20, 21, 10, 11, 30, 31, 40, 41}, Columns: 2},
+			},
 		}, nil},
 		{true, graph.Relation{
 			Indptr: []int64{0, 1, 4, 5, 6}, Sources: []int32{1, 0, 2, 3, 1, 1},
-			Weights:      []float32{2, 2, 1, 4, 1, 4},
-			EdgeFeatures: []float32{20, 21, 20, 21, 10, 11, 40, 41, 10, 11, 40, 41},
-			EdgeColumns:  2, Symmetric: true,
+			Weights: []float32{2, 2, 1, 4, 1, 4},
+			Frame: graph.Frame{
+				Features: graph.Features{
+					Dense: []float32{20, 21, 20, 21, 10, 11, 40, 41, 10, 11, 40, 41}, Columns: 2,
+				},
+			},
+			Symmetric: true,
 		}, []string{"4 edges made undirected: 3 added, 1 duplicates left out with their weights: " +
 			"the first of each pair of vertices stays"}},
 	} {
@@ -107,7 +114,7 @@ func TestRefused(t *testing.T) {
 	split := list(3, edge(1, 0))
 	split.Relations[0].EdgeSplit = &graph.EdgeSplit{Edges: [3][]int32{{0, 3}}}
 	splits := list(3, edge(1, 0))
-	splits.InMemory.Splits = []graph.Split{{Train: []int64{1}, Val: []int64{1}}}
+	splits.InMemory.Types[0].Splits = []graph.Split{{Train: []int64{1}, Val: []int64{1}}}
 	infinite, rows := list(2, edge(1, 0)), list(2, edge(1, 0))
 	infinite.FromEdges = func(*graph.Relation) ([]float32, error) { return []float32{0, inf}, nil }
 	infinite.Relations[0].Columns = 1
@@ -222,15 +229,16 @@ func typed() *streamed.Graph {
 		return errors.Join(do([]float32{1, 2}), do([]float32{3, 4, 5, 6}))
 	}
 	items := graph.VertexType{
-		Type: "item", Count: 2, Features: graph.Features{
+		Type: "item", Frame: graph.Frame{Count: 2, Features: graph.Features{
 			Columns: 4, Indptr: []int64{0, 1, 2}, Indices: []int32{3, 0}, Data: []float32{7, 8},
-		},
+		}},
 	}
-	g := &graph.Graph{
-		Labels: graph.Labels{Classes: 2, Class: []int64{1, 0}},
-		Splits: []graph.Split{{Train: []int64{0}, Test: []int64{1}}},
+	items.Labels = graph.Labels{Classes: 2, Class: []int64{1, 0}}
+	items.Splits = []graph.Split{{Train: []int64{0}, Test: []int64{1}}}
+	g := &graph.Graph{}
+	g.Types = []graph.VertexType{
+		items, {Type: "user", Frame: graph.Frame{Count: 3, Names: []string{"a", "b", "c"}}},
 	}
-	g.Types = []graph.VertexType{items, {Type: "user", Count: 3, Names: []string{"a", "b", "c"}}}
 	buys := graph.Edges{Source: []int32{2, 0, 2}, Target: []int32{1, 0, 1}, Weights: []float32{1, 2, 3}}
 	knows := graph.Edges{
 		Source: []int32{2, 0}, Target: []int32{1, 2}, FeatureColumns: 1, Features: []float32{5, 6},

@@ -20,9 +20,9 @@ type Written struct {
 	OneClass     bool   // all labels are the same
 	Doubt        string // of the labels
 	Unlabelled   int    // vertices of the first type
-	// EdgeLabels are those of the first relation that has some, without rows; nil: no edges have labels.
+	// EdgeLabels are those of the first relation that has some, without rows.
 	// LabelledEdges have some, of all relations.
-	EdgeLabels    *graph.EdgeLabels
+	EdgeLabels    graph.Frame
 	LabelledEdges int
 	labelled      int // the number of that relation
 }
@@ -31,30 +31,30 @@ type Written struct {
 func WrittenOf(g *graph.Graph) *Written {
 	weighted := slices.ContainsFunc(g.Relations, func(r graph.Relation) bool { return r.Weights != nil })
 	w := &Written{
-		Graph: g, Edges: g.Edges(), Weighted: weighted, OneClass: g.Labels.OneClass(),
-		Doubt: g.Labels.Doubt(), Unlabelled: unlabelled(g),
+		Graph: g, Edges: g.Edges(), Weighted: weighted, OneClass: g.Types[0].Labels.OneClass(),
+		Doubt: g.Types[0].Labels.Doubt(), Unlabelled: unlabelled(g),
 	}
 	for i := range g.Relations {
-		w.Label(i, g.Relations[i].EdgeLabels)
+		w.Label(i, &g.Relations[i].Frame)
 	}
 	return w
 }
 
-// Label counts the labels of a relation of which some edges are written; nil: there are none.
-func (w *Written) Label(relation int, l *graph.EdgeLabels) {
-	if l == nil {
+// Label counts the labels, if there are any, of a relation of which some edges are written.
+func (w *Written) Label(relation int, l *graph.Frame) {
+	if !l.HasLabels() {
 		return
 	}
-	if w.EdgeLabels == nil {
-		known := *l
-		w.EdgeLabels, w.labelled = &known, relation
+	if !w.EdgeLabels.HasLabels() {
+		w.EdgeLabels.SetLabels(l)
+		w.labelled = relation
 	}
 	w.LabelledEdges += l.CountLabelled()
 }
 
 // Divide sets the splits of the labels of a relation's edges, some of which Label has counted.
 func (w *Written) Divide(relation int, splits []graph.Split) {
-	if w.EdgeLabels != nil && w.labelled == relation {
+	if w.EdgeLabels.HasLabels() && w.labelled == relation {
 		w.EdgeLabels.Splits = splits
 	}
 }
@@ -62,7 +62,7 @@ func (w *Written) Divide(relation int, splits []graph.Split) {
 // unlabelled counts the vertices without a label.
 func unlabelled(g *graph.Graph) (count int) {
 	for v := range g.Types[0].Count {
-		if !g.Labels.Labelled(int64(v)) {
+		if !g.Types[0].Labels.Labelled(int64(v)) {
 			count++
 		}
 	}
@@ -100,7 +100,8 @@ func (g *Graph) Write(dir string) (*Written, error) {
 	}
 	memory.Free() // the rest may need what was read
 	written := &Written{
-		Graph: of, OneClass: of.Labels.OneClass(), Doubt: of.Labels.Doubt(), Unlabelled: unlabelled(of),
+		Graph: of, OneClass: of.Types[0].Labels.OneClass(), Doubt: of.Types[0].Labels.Doubt(),
+		Unlabelled: unlabelled(of),
 	}
 	w, err := graph.Create(dir, of)
 	if err != nil {
@@ -180,7 +181,7 @@ func (g *Graph) drop() {
 			*f = graph.Features{Columns: f.Columns, Indptr: []int64{0}}
 		}
 	}
-	switch l := &of.Labels; {
+	switch l := &of.Types[0].Labels; {
 	case l.Continuous():
 		l.Values = []float32{}
 	case l.MultiLabel():
@@ -258,8 +259,10 @@ func (g *Graph) writeRelation(w *graph.Writer, i int, s *sorted, dir string, wri
 		}
 	}
 	s.sorter.Limit(types[target].Count)
-	edges, like, stored, vertices := s.listed, &graph.Relation{EdgeColumns: r.Columns}, int64(0), int64(0)
-	like.EdgeColumns -= r.EdgeLabels.codes()
+	edges, like, stored, vertices := s.listed, &graph.Relation{
+		Frame: graph.Frame{Features: graph.Features{Columns: r.Columns}},
+	}, int64(0), int64(0)
+	like.Features.Columns -= r.EdgeLabels.codes()
 	if g.Symmetrize {
 		edges = graph.Counted
 	}
@@ -274,7 +277,7 @@ func (g *Graph) writeRelation(w *graph.Writer, i int, s *sorted, dir string, wri
 				vertices += int64(len(rows.Indptr) - 1)
 				stored += int64(len(rows.Sources))
 				r.EdgeLabels.take(rows)
-				written.Label(i, rows.EdgeLabels)
+				written.Label(i, &rows.Frame)
 				if err := do(rows); err != nil {
 					return g.refuse(err)
 				}
@@ -296,7 +299,7 @@ func (g *Graph) writeRelation(w *graph.Writer, i int, s *sorted, dir string, wri
 		})
 	}
 	if l := r.EdgeLabels; err == nil && l.divides() {
-		err = g.refuse(w.EdgeSplits(i, func(of *graph.EdgeLabels) error {
+		err = g.refuse(w.EdgeSplits(i, func(of *graph.Frame) error {
 			err := l.divide(of)
 			written.Divide(i, of.Splits)
 			return err

@@ -43,7 +43,7 @@ func Add(o Options, g *graph.Graph) (*appended.Addition, error) {
 		}
 	}
 	made := &appended.Addition{
-		Edges: make([]graph.Edges, len(g.Relations)), EdgeLabels: make([]graph.EdgeLabels, len(g.Relations)),
+		Edges: make([]graph.Edges, len(g.Relations)), EdgeLabels: make([]graph.Frame, len(g.Relations)),
 	}
 	if err := o.addEdges(g, all, made); err != nil {
 		return nil, err
@@ -73,7 +73,7 @@ func Add(o Options, g *graph.Graph) (*appended.Addition, error) {
 		made.Notes = append(made.Notes, t.notes(types[i].Table)...)
 		if t.label >= 0 {
 			var err error
-			if made.Labels, err = t.labels.like(&g.Labels, rows.Count); err != nil {
+			if made.Labels, err = t.labels.like(&g.Types[0].Labels, rows.Count); err != nil {
 				return nil, refusal.Errorf("%s: column %s: %w", t.path, t.header[t.label], err)
 			}
 		}
@@ -249,13 +249,13 @@ func (o *Options) addEdges(g *graph.Graph, all []*vertexTable, made *appended.Ad
 			return err
 		}
 		l.ends[0].of, l.ends[1].of = all[source], all[target]
-		if n := l.features(); n != r.EdgeColumns {
+		if n := l.features(); n != r.Features.Columns {
 			return refusal.Errorf("%s: the edges of the graph have %s, and these %s: name their "+
-				"columns with --edge-features", l.path, arrays.Counted(r.EdgeColumns, "feature"),
+				"columns with --edge-features", l.path, arrays.Counted(r.Features.Columns, "feature"),
 				arrays.Counted(n, "feature"))
 		}
-		if r.EdgeLabels != nil && o.LabelledEdges {
-			l.label, l.optional = r.EdgeLabels.Column, true
+		if r.HasLabels() && o.LabelledEdges {
+			l.label, l.optional = r.Labels.Column, true
 			l.by = splitByOf(r)
 		}
 		of := l.edges()
@@ -263,7 +263,7 @@ func (o *Options) addEdges(g *graph.Graph, all []*vertexTable, made *appended.Ad
 			return err
 		}
 		if l.label != "" {
-			if made.EdgeLabels[i], err = l.takeLabels(&made.Edges[i], r.EdgeLabels); err != nil {
+			if made.EdgeLabels[i], err = l.takeLabels(&made.Edges[i], &r.Frame); err != nil {
 				return err
 			}
 		}

@@ -54,7 +54,7 @@ func TestAdd(t *testing.T) {
 	_, err = Add(Options{Edges: more.Edges}, g)
 	assert.ErrorContains(t, err, "more.csv: the edges of the graph have weights; name their column with --edge-weights")
 	g.Relations[0].Weights = nil
-	g.Relations[0].EdgeColumns = 2
+	g.Relations[0].Features.Columns = 2
 	_, err = Add(Options{Edges: more.Edges}, g)
 	assert.ErrorContains(t, err, "more.csv: the edges of the graph have 2 features, and these 0 features: name "+
 		"their columns with --edge-features")

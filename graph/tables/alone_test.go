@@ -76,7 +76,7 @@ func (r *reading) check(t *testing.T, file string) {
 	got, err := readList(list{Path: path, Strings: r.strings})
 	require.NoError(t, err, r.name)
 	all := &graph.Graph{
-		Types:     []graph.VertexType{{Count: len(r.want.Indptr) - 1, Names: r.names}},
+		Types:     []graph.VertexType{{Frame: graph.Frame{Count: len(r.want.Indptr) - 1, Names: r.names}}},
 		Relations: []graph.Relation{r.want}, Provenance: "edges " + path,
 	}
 	assert.EqualBy(t, all, got, cmpopts.IgnoreUnexported(graph.Graph{}),
@@ -175,7 +175,7 @@ func TestEdgeColumns(t *testing.T) {
 			c.weights = r.Weights
 		}
 		assert.Equal(t, c.weights, r.Weights, name)
-		assert.Equal(t, c.features, r.EdgeFeatures, name)
+		assert.Equal(t, c.features, r.Features.Dense, name)
 		assert.EqualBy(t, c.numbers, r.NumberColumns, cmpopts.IgnoreFields(columns.Column{}, "Mean"))
 		assert.Equal(t, ends, r.EndColumns, name)
 		var notes []string
@@ -231,12 +231,13 @@ func TestArraysBeside(t *testing.T) {
 	require.NoError(t, err)
 	want := &graph.Graph{
 		Types: []graph.VertexType{{
-			Count:    4, // vertex 3 has a row of features and no edge
-			Features: graph.Features{Columns: 2, Dense: []float32{1, 2, 3, 4, 5, 6, 7, 8}},
+			Frame: graph.Frame{ // vertex 3 has a row of features and no edge
+				Count: 4, Features: graph.Features{Columns: 2, Dense: []float32{1, 2, 3, 4, 5, 6, 7, 8}},
+				Labels: graph.Labels{Classes: 3, Class: []int64{1, 0, -1, 2}},
+				Splits: []graph.Split{{Train: []int64{0, 3}, Val: []int64{}, Test: []int64{1}}},
+			},
 		}},
 		Relations:  []graph.Relation{{Indptr: []int64{0, 1, 2, 2, 2}, Sources: []int32{2, 0}}},
-		Labels:     graph.Labels{Classes: 3, Class: []int64{1, 0, -1, 2}},
-		Splits:     []graph.Split{{Train: []int64{0, 3}, Val: []int64{}, Test: []int64{1}}},
 		Provenance: "edges " + o.Path,
 		Notes: []string{"whole numbers of " + o.Labels + " taken for 3 classes of 4 vertices; --values " +
 			"takes them for values to predict"},
@@ -248,7 +249,8 @@ func TestArraysBeside(t *testing.T) {
 	})
 	require.NoError(t, err)
 	multi := graph.Labels{Classes: 2, Multi: []float32{1, 0, nan, nan, 1, 1}}
-	if diff := cmp.Diff(multi, got.Labels, cmpopts.EquateNaNs()); diff != "" || !got.Labels.MultiLabel() {
+	if diff := cmp.Diff(multi, got.Types[0].Labels,
+		cmpopts.EquateNaNs()); diff != "" || !got.Types[0].Labels.MultiLabel() {
 		t.Errorf("label matrix (-want +got):\n%s", diff)
 	}
 
@@ -354,8 +356,8 @@ func TestColumnsAndMasks(t *testing.T) {
 		Train: array(t, []uint8{0, 1, 0}, 3),
 	})
 	require.NoError(t, err)
-	assert.Equal(t, graph.Labels{Classes: 2, Class: []int64{1, 0, -1}}, g.Labels)
-	assert.Equal(t, []int64{1}, g.Splits[0].Train)
+	assert.Equal(t, graph.Labels{Classes: 2, Class: []int64{1, 0, -1}}, g.Types[0].Labels)
+	assert.Equal(t, []int64{1}, g.Types[0].Splits[0].Train)
 }
 
 // Lists that exceed the memory are refused, whatever the size of the file.
@@ -394,15 +396,15 @@ func TestMasksOfSeveralSplits(t *testing.T) {
 		{Train: []int64{0}, Val: []int64{2}, Test: []int64{1, 3}},
 		{Train: []int64{1}, Val: []int64{0}, Test: []int64{2, 3}},
 	}
-	assert.Equal(t, want, g.Splits)
+	assert.Equal(t, want, g.Types[0].Splits)
 	g, err = readList(list{Path: edges, Train: train, Test: test})
 	require.NoError(t, err)
 	want[0].Val, want[1].Val = []int64{}, []int64{}
-	assert.Equal(t, want, g.Splits, "without validation")
+	assert.Equal(t, want, g.Types[0].Splits, "without validation")
 	g, err = readList(list{Path: edges, Train: train, Test: array(t, []int64{2}, 1)})
 	require.NoError(t, err)
 	want[0].Test, want[1].Test = []int64{2}, []int64{2}
-	assert.Equal(t, want, g.Splits, "one list for all splits")
+	assert.Equal(t, want, g.Types[0].Splits, "one list for all splits")
 	three := array(t, make([]bool, 12), 4, 3)
 	for name, c := range map[string]struct {
 		o    list

@@ -105,7 +105,7 @@ func TestAppendIsImport(t *testing.T) {
 			all.Edges = append(all.Edges, name+"="+name+".all")
 		}
 		files(t, written)
-		first.EdgeSplits = func(l *graph.EdgeLabels) error { return l.MakeSplits("random:60/20/20", 2, seed) }
+		first.EdgeSplits = func(l *graph.Frame) error { return l.MakeSplits("random:60/20/20", 2, seed) }
 		base := inMemory(t, first)
 		all.Like = LikeGraph(base)
 		more.Label, more.EdgeLabel, more.EdgeSplitBy, more.LabelledEdges = "kind", "", graph.SplitBy{}, true
@@ -122,7 +122,7 @@ func TestAppendIsImport(t *testing.T) {
 			cmpopts.IgnoreUnexported(graph.Graph{}), cmpopts.EquateEmpty(),
 			cmpopts.IgnoreFields(graph.Graph{}, "Provenance", "Notes"),
 			cmpopts.IgnoreFields(columns.Table{}, "Path", "LeftOut"),
-			cmpopts.IgnoreFields(graph.EdgeLabels{}, "Splits"), cmpopts.EquateNaNs())
+			cmpopts.IgnoreFields(graph.Frame{}, "Splits"), cmpopts.EquateNaNs())
 		if types == 1 {
 			assert.Equal(t, divided(&base.Relations[0]), divided(&got.Relations[0]))
 		}
@@ -132,13 +132,13 @@ func TestAppendIsImport(t *testing.T) {
 
 // divided are the edges of each part of the splits of a relation's edges, in the order of the store.
 func divided(r *graph.Relation) (parts [][]string) {
-	for i := range r.EdgeLabels.Splits {
-		for _, list := range r.EdgeLabels.Splits[i].Parts() {
+	for i := range r.Splits {
+		for _, list := range r.Splits[i].Parts() {
 			var edges []string
 			for _, k := range *list {
 				u, v := r.EndsOf(k)
-				label := r.EdgeLabels.OfRows([]int64{k})
-				edges = append(edges, fmt.Sprint(u, v, r.Weights[k], r.EdgeFeatures[k], label))
+				label := r.OfRows([]int64{k})
+				edges = append(edges, fmt.Sprint(u, v, r.Weights[k], r.Features.Dense[k], label))
 			}
 			parts = append(parts, edges)
 		}
@@ -178,7 +178,7 @@ func TestAppendDates(t *testing.T) {
 			require.NoError(t, err)
 			day, err := time.Parse(time.DateOnly, want)
 			require.NoError(t, err)
-			assert.Equal(t, []float64{float64(day.Unix())}, added.EdgeLabels[0].By.Values)
+			assert.Equal(t, []float64{float64(day.Unix())}, added.EdgeLabels[0].SplitBy.Values)
 			require.NoError(t, g.Close())
 		}
 	}
@@ -261,7 +261,7 @@ func TestLaterTable(t *testing.T) {
 	later := read(t, Options{
 		Edges: []string{"e.csv"}, Vertices: []string{"later.csv"}, Like: LikeGraph(base),
 	})
-	assert.Equal(t, false, later.Labels.There())
+	assert.Equal(t, false, later.Types[0].Labels.There())
 	assert.Equal(t, "", later.Types[0].Table.Label)
 	for want, o := range map[string]Options{
 		`no.csv:1: there is no column id, which has the ids of the graph's vertices: there are "who", "size"`: {
@@ -298,7 +298,7 @@ func TestEdgeDates(t *testing.T) {
 		"a,b,5,02/01/2026,TRUE\nb,a,6,03/01/2026 06:00,False\n": {0, days + 2.25, 1, days + 1},
 	} {
 		g := of(rows)
-		assert.Equal(t, want, g.Relations[0].EdgeFeatures, rows)
+		assert.Equal(t, want, g.Relations[0].Features.Dense, rows)
 		assert.Equal(t, []float32{6, 5}, g.Relations[0].Weights)
 	}
 	assert.Equal(t, "e.csv: column when: dates as “02/01/2026” do not say which number is the day: the first "+
@@ -328,7 +328,7 @@ func TestEdgeDates(t *testing.T) {
 		assert.Equal(t, []float32{7}, added.Edges[0].Weights)
 		o.Vertices, o.Like = []string{"v.csv"}, LikeGraph(g)
 		later := read(t, o)
-		assert.Equal(t, []float32{2, days + 59}, later.Relations[0].EdgeFeatures)
+		assert.Equal(t, []float32{2, days + 59}, later.Relations[0].Features.Dense)
 		assert.Equal(t, []float32{7}, later.Relations[0].Weights)
 	}
 

@@ -107,7 +107,7 @@ func (a *alone) complete(to *streamed.Graph, values bool) error {
 		features.Give(to, 0)
 	}
 	if labels != nil {
-		if g.Labels, err = labels.Labels(); err != nil {
+		if g.Types[0].Labels, err = labels.Labels(); err != nil {
 			err = fmt.Errorf("%s: %w", a.Labels, err)
 			if labels.Names == nil && !labels.Floats() {
 				err = fmt.Errorf("%w, or give --values", err)
@@ -115,12 +115,13 @@ func (a *alone) complete(to *streamed.Graph, values bool) error {
 			return err
 		}
 	}
-	if classes := g.Labels.Classes; g.Labels.Class != nil && g.Labels.Names == nil &&
+	if classes := g.Types[0].Labels.Classes; g.Types[0].Labels.Class != nil &&
+		g.Types[0].Labels.Names == nil &&
 		arrays.ManyClasses(classes, g.Types[0].Count) {
 		g.Notes = append(g.Notes, fmt.Sprintf("whole numbers of %s taken for %d classes of %d vertices; "+
 			"--values takes them for values to predict", a.Labels, classes, g.Types[0].Count))
 	}
-	g.Splits, err = a.splits(g.Types[0].Count, &g.Labels)
+	g.Types[0].Splits, err = a.splits(g.Types[0].Count, &g.Types[0].Labels)
 	return err
 }
 

@@ -61,7 +61,7 @@ func TestValuesOfWholeNumbers(t *testing.T) {
 		})
 		if err != nil {
 			t.Errorf("%q: %v", c.labels, err)
-		} else if diff := cmp.Diff(c.want, g.Labels, cmpopts.EquateNaNs()); diff != "" {
+		} else if diff := cmp.Diff(c.want, g.Types[0].Labels, cmpopts.EquateNaNs()); diff != "" {
 			t.Errorf("%q: %s", c.labels, diff)
 		}
 	}
@@ -98,8 +98,9 @@ func TestManyClassesAreSaid(t *testing.T) {
 		require.NoError(t, err)
 		want := fmt.Sprintf("whole numbers of %s taken for %d classes of %d vertices; --values takes them "+
 			"for values to predict", o.Labels, c.classes, c.vertices)
-		if got := slices.Contains(g.Notes, want); got != c.said || g.Labels.Continuous() != c.values {
-			t.Errorf("%+v: notes %q, values %v", c, g.Notes, g.Labels.Continuous())
+		if got := slices.Contains(g.Notes,
+			want); got != c.said || g.Types[0].Labels.Continuous() != c.values {
+			t.Errorf("%+v: notes %q, values %v", c, g.Notes, g.Types[0].Labels.Continuous())
 		}
 	}
 	named := list{Path: graphtest.File(t, "e.csv", chain(3)), Labels: graphtest.File(t, "y.csv", "b\na\nb\n")}
@@ -152,53 +153,79 @@ func TestRowsByID(t *testing.T) {
 		"classes": {
 			numbers, "", "id,label\n2,2\n0,\n\n1,0\n",
 			graph.Graph{
-				Types:  []graph.VertexType{{Count: 3}},
-				Labels: graph.Labels{Classes: 3, Class: []int64{-1, 0, 2}},
+				Types: []graph.VertexType{
+					{
+						Frame: graph.Frame{
+							Count: 3, Labels: graph.Labels{Classes: 3, Class: []int64{-1, 0, 2}},
+						},
+					},
+				},
 			},
 		},
 		"words": {
 			numbers, "", "Node_ID;y\n1;red\n2;\n0;a b\n3;red\n",
 			graph.Graph{
-				Types:  []graph.VertexType{{Count: 4}},
-				Labels: graph.Labels{Classes: 2, Class: []int64{0, 1, -1, 1}, Names: []string{"a b", "red"}},
+				Types: []graph.VertexType{
+					{
+						Frame: graph.Frame{
+							Count: 4,
+							Labels: graph.Labels{
+								Classes: 2, Class: []int64{0, 1, -1, 1}, Names: []string{"a b", "red"},
+							},
+						},
+					},
+				},
 			},
 		},
 		"dense": {
 			numbers, "id\t0\t1\n2\t.5\t1\n0\t2\t3\n1\t4\t5\n", "",
 			graph.Graph{Types: []graph.VertexType{{
-				Count:    3,
-				Features: graph.Features{Columns: 2, Dense: []float32{2, 3, 4, 5, .5, 1}},
+				Frame: graph.Frame{
+					Count: 3, Features: graph.Features{Columns: 2, Dense: []float32{2, 3, 4, 5, .5, 1}},
+				},
 			}}},
 		},
 		"sparse": {numbers, wide, "", graph.Graph{Types: []graph.VertexType{{
-			Count: 3,
-			Features: graph.Features{
+			Frame: graph.Frame{Count: 3, Features: graph.Features{
 				Columns: 200, Indptr: []int64{0, 0, 1, 2}, Indices: []int32{199, 199}, Data: []float32{1, 2},
-			},
+			}},
 		}}}},
 		"several values": {
 			numbers, "", "vertex a b\n1 .5 2\n 0 1 nan\n2 0 0\n",
 			graph.Graph{
-				Types:  []graph.VertexType{{Count: 3}},
-				Labels: graph.Labels{Columns: 2, Values: []float32{1, nan, .5, 2, 0, 0}},
+				Types: []graph.VertexType{
+					{
+						Frame: graph.Frame{
+							Count:  3,
+							Labels: graph.Labels{Columns: 2, Values: []float32{1, nan, .5, 2, 0, 0}},
+						},
+					},
+				},
 			},
 		},
 		"by name": {
 			names, "id,x\ndan,3\nann,1\n\"b, c\",2\neve,4\n", "id,label\neve,0\n\"b, c\",1\nann,0\ndan,1\n",
 			graph.Graph{
 				Types: []graph.VertexType{{
-					Count:    4,
-					Names:    []string{"ann", "b, c", "dan", "eve"},
-					Features: graph.Features{Columns: 1, Dense: []float32{1, 2, 3, 4}},
+					Frame: graph.Frame{
+						Count: 4, Names: []string{"ann", "b, c", "dan", "eve"},
+						Features: graph.Features{Columns: 1, Dense: []float32{1, 2, 3, 4}},
+						Labels:   graph.Labels{Classes: 2, Class: []int64{0, 1, 1, 0}},
+					},
 				}},
-				Labels: graph.Labels{Classes: 2, Class: []int64{0, 1, 1, 0}},
 			},
 		},
 		"numbers as names": {
 			"7,9\n9,7\n", "", "id,label\n9,1\n7,0\n",
 			graph.Graph{
-				Types:  []graph.VertexType{{Count: 2, Names: []string{"7", "9"}}},
-				Labels: graph.Labels{Classes: 2, Class: []int64{0, 1}},
+				Types: []graph.VertexType{
+					{
+						Frame: graph.Frame{
+							Count: 2, Names: []string{"7", "9"},
+							Labels: graph.Labels{Classes: 2, Class: []int64{0, 1}},
+						},
+					},
+				},
 			},
 		},
 	} {
@@ -212,7 +239,7 @@ func TestRowsByID(t *testing.T) {
 			}
 			g, err := readList(o)
 			require.NoError(t, err)
-			got := graph.Graph{Types: g.Types, Labels: g.Labels}
+			got := graph.Graph{Types: g.Types}
 			assert.EqualBy(t, &c.want, &got, cmpopts.EquateNaNs(), cmpopts.IgnoreUnexported(graph.Graph{}))
 			streamed, err := openList(o)
 			require.NoError(t, err)
@@ -222,7 +249,7 @@ func TestRowsByID(t *testing.T) {
 			s, err := graph.Open(store)
 			require.NoError(t, err)
 			defer s.Close()
-			assert.EqualBy(t, g.Labels, s.Labels, cmpopts.EquateNaNs())
+			assert.EqualBy(t, g.Types[0].Labels, s.Types[0].Labels, cmpopts.EquateNaNs())
 		})
 	}
 }

@@ -179,8 +179,8 @@ type edgeColumns struct {
 // columnsOf returns the columns of the list of a relation.
 func columnsOf(r *graph.Relation) edgeColumns {
 	c := edgeColumns{ends: r.EndColumns, features: r.NumberColumns}
-	if r.EdgeLabels != nil {
-		c.label, c.values, c.by = r.EdgeLabels.Column, r.EdgeLabels.Continuous(), splitByOf(r)
+	if r.HasLabels() {
+		c.label, c.values, c.by = r.Labels.Column, r.Labels.Continuous(), splitByOf(r)
 	}
 	if c.features != nil && r.Weights != nil {
 		c.weight, c.features = c.features[:1], c.features[1:]

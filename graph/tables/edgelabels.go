@@ -18,7 +18,7 @@ import (
 )
 
 // relation returns the list as a relation. divide divides its labelled edges.
-func (l *edgeList) relation(divide func(*graph.EdgeLabels) error) streamed.Relation {
+func (l *edgeList) relation(divide func(*graph.Frame) error) streamed.Relation {
 	r := streamed.Relation{Edges: l.edges()}
 	if l.label != "" {
 		r.EdgeLabels = &streamed.EdgeLabels{Divide: divide}
@@ -352,7 +352,7 @@ func (l *edgeList) completeLabels(r *streamed.Relation, values bool, made *graph
 	if err != nil {
 		return fmt.Errorf("%s: column %s: %w", l.path, l.label, err)
 	}
-	r.EdgeLabels.Of = graph.EdgeLabels{Column: l.label, Labels: of, By: l.by.made()}
+	r.EdgeLabels.Of = graph.Frame{Labels: of.Named(l.label), SplitBy: l.by.made()}
 	if len(l.labelled) > 1 {
 		return nil
 	}
@@ -362,7 +362,7 @@ func (l *edgeList) completeLabels(r *streamed.Relation, values bool, made *graph
 
 // takeLabels takes the codes of labels and parts from the features of edges that have been read, and returns
 // labels like those of a graph's edges. No labels: no edge has one.
-func (l *edgeList) takeLabels(e *graph.Edges, like *graph.EdgeLabels) (made graph.EdgeLabels, err error) {
+func (l *edgeList) takeLabels(e *graph.Edges, like *graph.Frame) (made graph.Frame, err error) {
 	all, n := e.FeatureColumns, l.features()
 	var features []float32
 	var by []int64
@@ -373,14 +373,15 @@ func (l *edgeList) takeLabels(e *graph.Edges, like *graph.EdgeLabels) (made grap
 		l.labels.rows = append(l.labels.rows, int32(streamed.CodeOf(row[all-1])))
 	}
 	e.Features, e.FeatureColumns = features, n
-	made.By = l.by.made().OfRows(by)
+	made.SplitBy = l.by.made().OfRows(by)
 	switch {
 	case l.labels.words == nil || !l.labels.any():
 		return made, nil
-	case like.MultiLabel() != (len(l.labelled) > 1), like.MultiLabel() && like.Classes != len(l.labelled):
+	case like.Labels.MultiLabel() != (len(l.labelled) > 1),
+		like.Labels.MultiLabel() && like.Labels.Classes != len(l.labelled):
 		err = refusal.Errorf("the labels of the graph are of another kind than these columns; leave them out")
-	case like.MultiLabel():
-		made.Labels, err = l.labels.severalOf(like.Names, l.labels.rows)
+	case like.Labels.MultiLabel():
+		made.Labels, err = l.labels.severalOf(like.Labels.Names, l.labels.rows)
 	default:
 		made.Labels, err = l.labels.like(&like.Labels, e.Len())
 	}

@@ -34,8 +34,8 @@ func TestGapsOfEdges(t *testing.T) {
 		1, 0, days, 0, 1, 0,
 		2.5, 1, days + 2, 0, .5, 1,
 		4, 0, days + 1, 1, 0, 0,
-	}, r.EdgeFeatures)
-	assert.Equal(t, []int64{0, 1, -1}, r.EdgeLabels.Class)
+	}, r.Features.Dense)
+	assert.Equal(t, []int64{0, 1, -1}, r.Labels.Class)
 	assert.Equal(t, []string{
 		"e.csv: column amount: no value in 1 row, where it is the mean; a further feature marks them",
 		"e.csv: column when: no value in 1 row, where it is the mean; a further feature marks them",
@@ -62,7 +62,7 @@ func TestGapsOfEdges(t *testing.T) {
 	assert.Contains(t, strings.Join(timed.Notes, "\n"),
 		"e.csv: column amount: no value in 2 rows, where it is the mean of the training rows; a further feature marks them")
 	for k, amount := range map[int]float32{0: 2.5, 1: 1} { // into a: of b in April, and of c
-		assert.Equal(t, amount, timed.Relations[0].EdgeFeatures[k*4])
+		assert.Equal(t, amount, timed.Relations[0].Features.Dense[k*4])
 	}
 
 	// Where no row has a value that trains, it is that of all.
@@ -80,7 +80,7 @@ func TestGapsOfEdges(t *testing.T) {
 
 	// The columns that are asked for, in their order.
 	named := of(rows, "new", "amount").Relations[0]
-	assert.Equal(t, []float32{1, 0, 1, 0, .5, 1, 2.5, 1, 0, 0, 4, 0}, named.EdgeFeatures)
+	assert.Equal(t, []float32{1, 0, 1, 0, .5, 1, 2.5, 1, 0, 0, 4, 0}, named.Features.Dense)
 
 	files(t, map[string]string{
 		"v.csv": "id,size\na,1\nb,2\nc,3\n", "new.csv": "from,to,amount,when,new\nc,a,,2026-01-04,true\nb,c,7,,\n",
@@ -91,7 +91,7 @@ func TestGapsOfEdges(t *testing.T) {
 	require.NoError(t, err)
 	assert.Equal(t, want, added.Edges[0].Features)
 	o.Vertices, o.Like = []string{"v.csv"}, LikeGraph(g)
-	assert.Equal(t, want, read(t, o).Relations[0].EdgeFeatures)
+	assert.Equal(t, want, read(t, o).Relations[0].Features.Dense)
 
 	// Of few other values, too: the same as of vertices.
 	whole := strings.Repeat("c,a,1,2026-01-01,true,no\n", 5) +
@@ -102,7 +102,7 @@ func TestGapsOfEdges(t *testing.T) {
 		{Name: "when", Kind: columns.Date, Mean: days + 1},
 		{Name: "new", Kind: columns.Boolean, Mean: 6. / 11},
 	}, odd.Relations[0].NumberColumns)
-	assert.Equal(t, []float32{2.5, 1, days + 1, 1}, odd.Relations[0].EdgeFeatures[40:])
+	assert.Equal(t, []float32{2.5, 1, days + 1, 1}, odd.Relations[0].Features.Dense[40:])
 	assert.Equal(t, "e.csv: column amount: “much” in row 11 is no number, and counts as missing", odd.Notes[0])
 
 	// New edges of which a value is missing that no edge of the graph lacks.
@@ -154,7 +154,7 @@ func TestColumnThatDivides(t *testing.T) {
 			rule, err := graph.ParseSplit(split)
 			require.NoError(t, err)
 			o.EdgeSplitBy, o.EdgeSplitRule = rule.By(), rule
-			o.EdgeSplits = func(l *graph.EdgeLabels) error { return l.MakeSplits(split, 1, 0) }
+			o.EdgeSplits = func(l *graph.Frame) error { return l.MakeSplits(split, 1, 0) }
 		}
 		return read(t, o)
 	}
@@ -198,10 +198,10 @@ func TestColumnThatDivides(t *testing.T) {
 		g := of("e.csv", c.split, c.named...)
 		r := &g.Relations[0]
 		assert.Equal(t, c.names, r.NumberColumns.Features(), "%s %v", c.split, c.named)
-		assert.Equal(t, c.want, r.EdgeFeatures, "%s %v", c.split, c.named)
+		assert.Equal(t, c.want, r.Features.Dense, "%s %v", c.split, c.named)
 		if c.split != "" {
 			assert.Equal(t, []graph.Split{{Train: []int64{0}, Val: []int64{1}, Test: []int64{2}}},
-				r.EdgeLabels.Splits)
+				r.Splits)
 		}
 		notes := strings.Join(g.Notes, "\n")
 		assert.Contains(t, notes, c.note)
@@ -210,7 +210,7 @@ func TestColumnThatDivides(t *testing.T) {
 
 	// No other column is left.
 	bare := of("bare.csv", time)
-	assert.Equal(t, 0, bare.Relations[0].EdgeColumns)
+	assert.Equal(t, 0, bare.Relations[0].Features.Columns)
 	assert.Contains(t, strings.Join(bare.Notes, "\n"),
 		"bare.csv: features of the edges: none; not when, which divides them; --edge-features names others")
 
@@ -222,7 +222,7 @@ func TestColumnThatDivides(t *testing.T) {
 	added, err = Add(Options{Edges: []string{"late.csv"}, LabelledEdges: true}, g)
 	require.NoError(t, err)
 	assert.Equal(t, []float32{8, 9}, added.Edges[0].Features)
-	assert.Equal(t, []float64{(days + 3) * 24 * 60 * 60}, added.EdgeLabels[0].By.Values)
+	assert.Equal(t, []float64{(days + 3) * 24 * 60 * 60}, added.EdgeLabels[0].SplitBy.Values)
 }
 
 // TestLabelsOfOneOfSeveralLists: one of several lists of edges may have labels, and features of its own.
@@ -238,12 +238,12 @@ func TestLabelsOfOneOfSeveralLists(t *testing.T) {
 	}
 	g := read(t, o)
 	call, pay := &g.Relations[0], &g.Relations[1]
-	assert.Equal(t, "bad", pay.EdgeLabels.Column)
-	assert.Equal(t, []int64{0, 1}, pay.EdgeLabels.Class)
-	assert.Equal(t, []string{"no", "yes"}, pay.EdgeLabels.Names)
-	assert.Equal(t, []float32{1, 3}, pay.EdgeFeatures)
-	assert.Equal(t, 0, call.EdgeColumns)
-	if call.EdgeLabels != nil {
+	assert.Equal(t, "bad", pay.Labels.Column)
+	assert.Equal(t, []int64{0, 1}, pay.Labels.Class)
+	assert.Equal(t, []string{"no", "yes"}, pay.Labels.Names)
+	assert.Equal(t, []float32{1, 3}, pay.Features.Dense)
+	assert.Equal(t, 0, call.Features.Columns)
+	if call.HasLabels() {
 		t.Error("a list without labels has some")
 	}
 	o.EdgeLabel = "bad"
@@ -280,9 +280,9 @@ func TestDatesAreNoClasses(t *testing.T) {
 			`: its labels are dates, as "2024-01-01", and would be 20 classes of 20 `)
 	}
 	g := read(t, on(func(o *Options) { o.Label = "club" }))
-	assert.Equal(t, 3, g.Labels.Classes)
+	assert.Equal(t, 3, g.Types[0].Labels.Classes)
 	g = read(t, on(func(o *Options) { o.EdgeLabel = "month" }))
-	assert.Equal(t, 3, g.Relations[0].EdgeLabels.Classes)
+	assert.Equal(t, 3, g.Relations[0].Labels.Classes)
 	const rest = "taken for 20 classes of 20 "
 	g = read(t, on(func(o *Options) { o.EdgeLabel = "note" }))
 	assert.Contains(t, strings.Join(g.Notes, "\n"), "column note of e.csv "+rest+"edges: most are")
@@ -299,13 +299,13 @@ func TestNamesOfLabels(t *testing.T) {
 	})
 	o := Options{Edges: []string{"e.csv"}, Vertices: []string{"v.csv"}, EdgeLabel: `"late, or so", a"b`}
 	g := read(t, o)
-	labels := &g.Relations[0].EdgeLabels.Labels
+	labels := &g.Relations[0].Labels
 	assert.Equal(t, []string{"late, or so", `a"b`}, labels.Names)
 	nan := float32(math.NaN())
 	assert.EqualBy(t, []float32{nan, 1, 1, 0}, labels.Multi, cmpopts.EquateNaNs()) // into a, into b
 	added, err := Add(Options{Edges: []string{"new.csv"}, LabelledEdges: true}, g)
 	require.NoError(t, err)
-	assert.Equal(t, []float32{0, 1}, added.EdgeLabels[0].Multi)
+	assert.Equal(t, []float32{0, 1}, added.EdgeLabels[0].Labels.Multi)
 	o.EdgeLabel = `late,"a`
 	_, err = Open(o)
 	assert.Refused(t, err, `--edge-label late,"a: a name begins with a quote that no other closes`)
@@ -328,9 +328,9 @@ func TestIndexIsNoFeature(t *testing.T) {
 	for list, index := range map[string]string{"e.csv": "Unnamed: 0", "e.parquet": "__index_level_0__"} {
 		o := Options{Edges: []string{list}, Vertices: []string{"v.csv"}, EdgeLabel: "y"}
 		g := read(t, o)
-		assert.Equal(t, []float32{4, 2.5}, g.Relations[0].EdgeFeatures, list) // into 0, into 1
+		assert.Equal(t, []float32{4, 2.5}, g.Relations[0].Features.Dense, list) // into 0, into 1
 		assert.Contains(t, strings.Join(g.Notes, "\n"), list+": columns left out: "+index)
 		o.EdgeFeatures = []string{index}
-		assert.Equal(t, []float32{8, 7}, read(t, o).Relations[0].EdgeFeatures, list)
+		assert.Equal(t, []float32{8, 7}, read(t, o).Relations[0].Features.Dense, list)
 	}
 }

@@ -30,8 +30,10 @@ func TestFirstID(t *testing.T) {
 		assert.Equal(t, graph.Relation{Indptr: []int64{0, 1, 2, 3}, Sources: []int32{2, 0, 1}},
 			g.Relations[0])
 		assert.Equal(t, []float32{10, 20, 30}, g.Types[0].Features.Dense)
-		assert.Equal(t, []int64{1, 0, 0}, g.Labels.Class)
-		assert.Equal(t, []graph.Split{{Train: []int64{0, 2}, Val: []int64{1}, Test: []int64{}}}, g.Splits)
+		assert.Equal(t, []int64{1, 0, 0}, g.Types[0].Labels.Class)
+		assert.Equal(t, []graph.Split{
+			{Train: []int64{0, 2}, Val: []int64{1}, Test: []int64{}},
+		}, g.Types[0].Splits)
 		assert.Equal(t, []string{"1", "2", "3"}, g.Types[0].Names)
 		assert.Equal(t, []string(nil), g.Warnings)
 	}

@@ -31,7 +31,9 @@ type Like struct {
 
 // LikeGraph says how the tables of a graph were read. Its Columns are nil if there was none.
 func LikeGraph(g *graph.Graph) *Like {
-	l := &Like{ids: map[string]string{}, edges: map[string]edgeColumns{}, values: g.Labels.Continuous()}
+	l := &Like{
+		ids: map[string]string{}, edges: map[string]edgeColumns{}, values: g.Types[0].Labels.Continuous(),
+	}
 	for i, t := range g.Types {
 		if t.Table == nil {
 			continue

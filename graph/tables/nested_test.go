@@ -35,8 +35,8 @@ func TestNestedEdges(t *testing.T) {
 
 	o.EdgeLabel = "label"
 	g := read(t, o)
-	assert.Equal(t, 1, g.Relations[0].EdgeColumns)
-	assert.Equal(t, []float32{5, 6}, g.Relations[0].EdgeFeatures)
+	assert.Equal(t, 1, g.Relations[0].Features.Columns)
+	assert.Equal(t, []float32{5, 6}, g.Relations[0].Features.Dense)
 
 	o.EdgeLabel, o.Source, o.Target = "", []string{"pair"}, []string{"q"}
 	s, err := Open(o)

@@ -44,8 +44,9 @@ func TestOddLabels(t *testing.T) {
 				switch {
 				case c.want == "":
 					require.NoError(t, err)
-					assert.Equal(t, true, g.Labels.Continuous() || g.Relations[0].EdgeLabels != nil &&
-						g.Relations[0].EdgeLabels.Continuous(), "values")
+					assert.Equal(t, true, g.Types[0].Labels.Continuous() ||
+						g.Relations[0].HasLabels() &&
+							g.Relations[0].Labels.Continuous(), "values")
 				case values:
 					_, which, _ := strings.Cut(c.want, ", and ")
 					assert.Refused(t, err, column+": --values asks for numbers, and "+which)
@@ -62,7 +63,7 @@ func TestOddLabels(t *testing.T) {
 	}
 	files(t, map[string]string{"v.csv": vertices, "e.csv": "source,target\nv1,v2\n"})
 	g := read(t, Options{Label: "level", Edges: []string{"e.csv"}, Vertices: []string{"v.csv"}})
-	assert.Equal(t, []string{"0.5", "1.5", "2.5", "none yet"}, g.Labels.Names)
+	assert.Equal(t, []string{"0.5", "1.5", "2.5", "none yet"}, g.Types[0].Labels.Names)
 
 	edges := "source,target,visits\n"
 	for k := range 400 {
@@ -76,5 +77,5 @@ func TestOddLabels(t *testing.T) {
 	alone := "source,target,stars\n1,0,4\n0,1,3\n"
 	files(t, map[string]string{"e.csv": alone})
 	g = read(t, Options{EdgeLabel: "stars", Values: true, Edges: []string{"e.csv"}})
-	assert.Equal(t, []float32{4, 3}, g.Relations[0].EdgeLabels.Values)
+	assert.Equal(t, []float32{4, 3}, g.Relations[0].Labels.Values)
 }

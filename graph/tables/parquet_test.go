@@ -223,7 +223,7 @@ func TestParquetLabels(t *testing.T) {
 	} {
 		g, err := readList(list{Path: edges, Labels: graphtest.File(t, name+".parquet", c.file)})
 		require.NoError(t, err, name)
-		assert.EqualBy(t, c.want, g.Labels, cmpopts.EquateNaNs())
+		assert.EqualBy(t, c.want, g.Types[0].Labels, cmpopts.EquateNaNs())
 	}
 	for name, file := range map[string]string{
 		"whole as values": tableOf(t, []realLabel{{1}, {math.NaN()}, {0}}),
@@ -232,7 +232,7 @@ func TestParquetLabels(t *testing.T) {
 		g, err := readList(list{Path: edges, Labels: graphtest.File(t, "v.parquet", file), Values: true})
 		if err != nil {
 			t.Errorf("%s: %v", name, err)
-		} else if diff := cmp.Diff(graph.Labels{Columns: 1, Values: []float32{1, nan, 0}}, g.Labels,
+		} else if diff := cmp.Diff(graph.Labels{Columns: 1, Values: []float32{1, nan, 0}}, g.Types[0].Labels,
 			cmpopts.EquateNaNs()); diff != "" {
 			t.Errorf("%s: %s", name, diff)
 		}

@@ -197,7 +197,7 @@ func TestFoldersInFolders(t *testing.T) {
 	files(t, of)
 	o := optionsOfParts("pay", "customers.csv", "day", "hour", "zone", "gate")
 	o.Label = ""
-	assert.Equal(t, []float32{1, 2, 3, 4, 1, 2, 3, 5, 1, 2, 6, 7}, read(t, o).Relations[0].EdgeFeatures)
+	assert.Equal(t, []float32{1, 2, 3, 4, 1, 2, 3, 5, 1, 2, 6, 7}, read(t, o).Relations[0].Features.Dense)
 }
 
 // TestPartsAsLists: parts of one table that are named as lists of edges are no relations, unless they have

@@ -21,7 +21,7 @@ type splitBy struct {
 
 // splitByOf returns the column that divides the labelled edges of a relation.
 func splitByOf(r *graph.Relation) (b splitBy) {
-	of := r.EdgeLabels.By
+	of := r.SplitBy
 	if of == nil {
 		return b
 	}

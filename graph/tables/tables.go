@@ -61,7 +61,7 @@ type Options struct {
 	// unless EdgeFeatures names some. Empty: edges are not labelled.
 	EdgeLabel string
 	// EdgeSplits divides the labelled edges; nil: there is no split of them.
-	EdgeSplits func(*graph.EdgeLabels) error
+	EdgeSplits func(*graph.Frame) error
 	// EdgeSplitBy is a further column of the labelled edges, by which a rule divides them, as
 	// graph.SplitRule.By has it; of no name: none is kept.
 	EdgeSplitBy graph.SplitBy
@@ -278,9 +278,10 @@ func (o *Options) completeTables(g *streamed.Graph, all []*vertexTable) error {
 		made.Notes = append(made.Notes, t.firstOf(t.assumed)...)
 		made.Warnings = append(made.Warnings, t.firstOf(t.doubted)...)
 		types[i] = graph.VertexType{
-			Type: t.name, Count: len(t.ids.Names), Names: t.ids.Names,
-			Table: &columns.Table{
-				Path: filepath.Base(t.path), ID: t.header[t.id], Columns: t.list, LeftOut: t.leftOut,
+			Type: t.name, Frame: graph.Frame{
+				Count: len(t.ids.Names), Names: t.ids.Names, Table: &columns.Table{
+					Path: filepath.Base(t.path), ID: t.header[t.id], Columns: t.list, LeftOut: t.leftOut,
+				},
 			},
 		}
 		if len(t.list) > 0 {
@@ -308,7 +309,7 @@ func (o *Options) completeTables(g *streamed.Graph, all []*vertexTable) error {
 		if err != nil {
 			return fmt.Errorf("%s: column %s: %w", t.path, t.header[t.label], err)
 		}
-		made.Labels, types[i].Table.Label = labels, t.header[t.label]
+		types[i].Labels, types[i].Table.Label = labels, t.header[t.label]
 		made.Notes = append(made.Notes,
 			t.labels.notes(&labels, len(t.labels.rows), "vertices", t.path, t.header[t.label])...)
 	}

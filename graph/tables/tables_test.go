@@ -82,7 +82,7 @@ func TestOneType(t *testing.T) {
 	assert.Equal(t, []int64{0, 1, 4, 4, 4}, r.Indptr)
 	assert.Equal(t, []int32{2, 0, 0, 3}, r.Sources)
 	assert.Equal(t, graph.Labels{Classes: 2, Class: []int64{1, 0, -1, -1}, Names: []string{"a", "b"}},
-		g.Labels)
+		g.Types[0].Labels)
 	third := float32(2. / 3)
 	assert.Equal(t, []float32{
 		30, 0, 0, 1, 0, 1, 0, 2, 0, // age, missing; Paris, Rome, missing; member, missing; since, missing
@@ -113,7 +113,7 @@ func TestOneType(t *testing.T) {
 	o.EdgeWeights, o.EdgeFeatures = "much", []string{"when"}
 	g = read(t, o)
 	assert.Equal(t, []float32{1, 2.5, 8, .5}, g.Relations[0].Weights)
-	assert.Equal(t, []float32{2, 1, 4, 3}, g.Relations[0].EdgeFeatures)
+	assert.Equal(t, []float32{2, 1, 4, 3}, g.Relations[0].Features.Dense)
 }
 
 // TestLike: features are made as those of another table, whatever this one holds.
@@ -187,7 +187,7 @@ func TestLeftOutLabel(t *testing.T) {
 	g := read(t, Options{
 		Edges: []string{"e.csv"}, Vertices: []string{"v.csv"}, Label: "b", LeaveOut: []string{"d", "b", "x"},
 	})
-	assert.Equal(t, []int64{0, 1}, g.Labels.Class)
+	assert.Equal(t, []int64{0, 1}, g.Types[0].Labels.Class)
 	asked := []columns.LeftOut{{Name: "x", Why: "as asked"}, {Name: "d", Why: "as asked"}}
 	assert.Equal(t, asked, g.Types[0].Table.LeftOut)
 }
@@ -241,7 +241,7 @@ func TestLabels(t *testing.T) {
 			Edges: []string{"e.csv"}, Vertices: []string{"v.csv"},
 			Label: "y", Values: c.values,
 		})
-		assert.EqualBy(t, c.want, g.Labels, cmpopts.EquateNaNs())
+		assert.EqualBy(t, c.want, g.Types[0].Labels, cmpopts.EquateNaNs())
 		assert.Equal(t, 0, g.Types[0].Features.Columns)
 		assert.Equal(t, []int32{0, 1}, g.Relations[0].Sources) // the list has no header
 		none := "-1 of column y of v.csv taken for no label; if it is a class, write a word for it"

@@ -194,7 +194,7 @@ func (st *structure) into(k int, in *graph.Relation, position []int32) *graph.Re
 	}
 	columns := int64(0)
 	if g.env.EdgeData == edges.WithFeatures {
-		columns, r.EdgeColumns = int64(in.EdgeColumns), in.EdgeColumns
+		columns, r.Features.Columns = int64(in.Features.Columns), in.Features.Columns
 	}
 	edges := int64(0)
 	for _, row := range into {
@@ -220,7 +220,7 @@ func (st *structure) into(k int, in *graph.Relation, position []int32) *graph.Re
 			if in.Weights != nil {
 				r.Weights = append(r.Weights, in.Weights[k])
 			}
-			r.EdgeFeatures = append(r.EdgeFeatures, in.EdgeFeatures[k*columns:(k+1)*columns]...)
+			r.Features.Dense = append(r.Features.Dense, in.Features.Dense[k*columns:(k+1)*columns]...)
 		}
 		r.Indptr = append(r.Indptr, int64(len(r.Sources)))
 	}

@@ -23,16 +23,16 @@ const (
 
 // features allocates the features of so many edges of the relation; nil if they are not copied.
 func (d EdgeData) features(team *kernel.Team, r *graph.Relation, edges int) *tensor.Matrix {
-	if d == WithoutFeatures || r.EdgeColumns == 0 {
+	if d == WithoutFeatures || r.Features.Columns == 0 {
 		return nil
 	}
-	return team.Memory.NewCommon(tensor.Features, team.Storage, edges, r.EdgeColumns)
+	return team.Memory.NewCommon(tensor.Features, team.Storage, edges, r.Features.Columns)
 }
 
 // copyFeatures returns a function that writes the features of edge k of the relation to a row.
 func copyFeatures(to *tensor.Matrix, r *graph.Relation) func(row int, k int64) {
-	write, columns := to.Writer(), r.EdgeColumns
-	return func(row int, k int64) { write(row*columns, r.EdgeFeatures[int(k)*columns:][:columns]) }
+	write, columns := to.Writer(), r.Features.Columns
+	return func(row int, k int64) { write(row*columns, r.Features.Dense[int(k)*columns:][:columns]) }
 }
 
 // FeatureRows returns, for each entry of Out, the row of its features in Features: Int32, 1 × entries. It is

@@ -69,7 +69,7 @@ func TestBytesOfWindows(t *testing.T) {
 	require.NoError(t, err)
 	relation.Source, relation.Name, relation.Target = "v", "a", "v"
 	g := &graph.Graph{
-		Types:     []graph.VertexType{{Type: "v", Count: many}},
+		Types:     []graph.VertexType{{Type: "v", Frame: graph.Frame{Count: many}}},
 		Relations: []graph.Relation{relation},
 	}
 	l, team := alone(t, g)
@@ -107,7 +107,9 @@ func TestRepeatedEdgesOfASplit(t *testing.T) {
 // TestGivenByOneRelation: where only the first of two relations has held-out edges, with two negative targets
 // for each, these are scored. Vertex v has the embedding v.
 func TestGivenByOneRelation(t *testing.T) {
-	g := &graph.Graph{Types: []graph.VertexType{{Count: 5, Type: "v"}}, Relations: []graph.Relation{
+	g := &graph.Graph{Types: []graph.VertexType{
+		{Frame: graph.Frame{Count: 5}, Type: "v"},
+	}, Relations: []graph.Relation{
 		{Indptr: make([]int64, 6)},
 		{Indptr: make([]int64, 6)},
 	}}
@@ -133,7 +135,7 @@ func TestGivenByOneRelation(t *testing.T) {
 // for negative edges.
 func TestTheOnlyTarget(t *testing.T) {
 	g := &graph.Graph{
-		Types:     []graph.VertexType{{Count: 1, Type: "v"}},
+		Types:     []graph.VertexType{{Frame: graph.Frame{Count: 1}, Type: "v"}},
 		Relations: []graph.Relation{{Source: "v", Name: "r", Target: "v", Indptr: make([]int64, 2)}},
 	}
 	g.Relations[0].EdgeSplit = &graph.EdgeSplit{Edges: [3][]int32{{0, 0}, {0, 0}, {0, 0}}}

@@ -42,7 +42,7 @@ func among(vertices int) links.Ends {
 func tangled(t *testing.T) *graph.Graph {
 	t.Helper()
 	r := rand.New(rand.NewPCG(3, 3))
-	g := &graph.Graph{Types: []graph.VertexType{{Type: "v", Count: vertices}}}
+	g := &graph.Graph{Types: []graph.VertexType{{Type: "v", Frame: graph.Frame{Count: vertices}}}}
 	for _, name := range []string{"a", "b"} {
 		var e graph.Edges
 		for range 400 {
@@ -448,7 +448,9 @@ func TestBetweenTypes(t *testing.T) {
 	require.NoError(t, err)
 	to.Source, to.Name, to.Target = "s", "x", "t"
 	g := &graph.Graph{
-		Types:     []graph.VertexType{{Type: "t", Count: targets}, {Type: "s", Count: sources}},
+		Types: []graph.VertexType{
+			{Type: "t", Frame: graph.Frame{Count: targets}}, {Type: "s", Frame: graph.Frame{Count: sources}},
+		},
 		Relations: []graph.Relation{to},
 	}
 	if g, err = g.ReverseRelations(); err != nil {

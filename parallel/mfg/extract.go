@@ -32,18 +32,22 @@ func Extract(g *appended.Graph, m *Model, vertices [][]int32, scratch *Scratch) 
 		t := &g.Types[i]
 		ids[i] = append(x.sets[i].list(0, g.Counts[i]), int32(g.Counts[i]))
 		x.sets[i].count()
-		made := graph.VertexType{Type: t.Type, Count: len(ids[i]), Features: x.features(i, t, ids[i])}
+		made := graph.VertexType{
+			Type: t.Type, Frame: graph.Frame{Count: len(ids[i]), Features: x.features(i, t, ids[i])},
+		}
 		small.Types = append(small.Types, made)
 	}
 	if m.Labels { // new vertices have no labels
 		own, _ := slices.BinarySearch(ids[0], int32(g.Types[0].Count))
-		small.Labels, small.Splits = g.Labels.Of(ids[0][:own]), graph.SplitsOf(g.Splits, ids[0][:own])
+		to, from := &small.Types[0], &g.Types[0]
+		to.Labels, to.Splits = from.Labels.Of(ids[0][:own]), graph.SplitsOf(from.Splits, ids[0][:own])
 	}
 	out := make([]graph.Relation, len(g.Relations))
 	for i := range g.Relations {
 		r := &g.Relations[i]
 		made := x.directions[2*i].copied(x, m, ids)
-		made.Source, made.Name, made.Target, made.EdgeColumns = r.Source, r.Name, r.Target, r.EdgeColumns
+		made.Source, made.Name, made.Target = r.Source, r.Name, r.Target
+		made.Features.Columns = r.Features.Columns
 		small.Relations = append(small.Relations, made)
 		out[i] = x.directions[2*i+1].copied(x, m, ids)
 	}
@@ -164,8 +168,8 @@ func (d *direction) copied(x *extractor, m *Model, ids [][]int32) (r graph.Relat
 		if r.Weights != nil {
 			r.Weights = append(r.Weights, in.Weights[k])
 		}
-		if n := int64(in.EdgeColumns); features {
-			r.EdgeFeatures = append(r.EdgeFeatures, in.EdgeFeatures[k*n:(k+1)*n]...)
+		if n := int64(in.Features.Columns); features {
+			r.Features.Dense = append(r.Features.Dense, in.Features.Dense[k*n:(k+1)*n]...)
 		}
 	}
 	from, into := x.sets[d.source], d.into

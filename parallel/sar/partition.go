@@ -135,7 +135,7 @@ func SchemaOf(s *partition.Share) (schema gnn.Schema) {
 	}
 	for _, r := range s.Edges.Relations {
 		schema.Relations = append(schema.Relations, gnn.Relation{
-			Name: r.Name, Source: r.Source, Target: r.Target, Columns: r.In.EdgeColumns,
+			Name: r.Name, Source: r.Source, Target: r.Target, Columns: r.In.Features.Columns,
 			Unweighted: r.In.Weights == nil && len(r.In.Sources) > 0, Silent: r.Silent,
 		})
 	}
@@ -287,7 +287,7 @@ func (p *Partition) readEdges(some *Some, a gnn.Along, h edges.Halo) (*edges.Edg
 		}
 	}
 	p.read += 8*len(from.Relation.Indptr) + 4*len(from.Relation.Sources) +
-		4*len(from.Relation.EdgeFeatures)
+		4*len(from.Relation.Features.Dense)
 	if p.read > unloadEvery {
 		s.Unload()
 		p.read = 0

@@ -32,17 +32,17 @@ func read(t *testing.T, s shape, share float64) *graph.Graph {
 func TestGraph(t *testing.T) {
 	g := read(t, papers100M, 1e-4)
 	if g.Vertices() != 11_106 || g.Edges() != 161_569 || g.Types[0].Features.Columns != 128 ||
-		g.Labels.Classes < 150 || g.Labels.Classes > 172 {
+		g.Types[0].Labels.Classes < 150 || g.Types[0].Labels.Classes > 172 {
 		t.Errorf("%d vertices, %d edges, %d features, %d classes", g.Vertices(), g.Edges(),
-			g.Types[0].Features.Columns, g.Labels.Classes)
+			g.Types[0].Features.Columns, g.Types[0].Labels.Classes)
 	}
-	s := g.Splits[0]
+	s := g.Types[0].Splits[0]
 	if len(s.Train) != 121 || len(s.Val) != 13 || len(s.Test) != 21 {
 		t.Errorf("%d train, %d validate, %d test", len(s.Train), len(s.Val), len(s.Test))
 	}
 	labelled, found := slices.Sorted(slices.Values(slices.Concat(s.Train, s.Val, s.Test))), []int64{}
 	p, classes := papers100M.generate(1e-4), map[int64]bool{}
-	for v, class := range g.Labels.Class {
+	for v, class := range g.Types[0].Labels.Class {
 		if class >= 0 {
 			found, classes[class] = append(found, int64(v)), true
 			assert.Equal(t, p.class(v), int(class), "vertex %d has the class %d", v, class)
@@ -70,16 +70,16 @@ func TestGraph(t *testing.T) {
 func TestMedium(t *testing.T) {
 	g := read(t, igbMedium, 2e-4)
 	if g.Vertices() != 2000 || g.Edges() != 24_016 || g.Types[0].Features.Columns != 1024 ||
-		g.Labels.Classes != 19 {
+		g.Types[0].Labels.Classes != 19 {
 		t.Errorf("%d vertices, %d edges, %d features, %d classes", g.Vertices(), g.Edges(),
-			g.Types[0].Features.Columns, g.Labels.Classes)
+			g.Types[0].Features.Columns, g.Types[0].Labels.Classes)
 	}
-	s := g.Splits[0]
+	s := g.Types[0].Splits[0]
 	if len(s.Train) != 1200 || len(s.Val) != 400 || len(s.Test) != 400 {
 		t.Errorf("%d train, %d validate, %d test", len(s.Train), len(s.Val), len(s.Test))
 	}
 	sums, members := make([]float64, 1024), 0
-	for v, class := range g.Labels.Class {
+	for v, class := range g.Types[0].Labels.Class {
 		if class == 7 {
 			members++
 			for c, x := range g.Types[0].Features.Row(v) {

@@ -122,9 +122,9 @@ func makeStore(data, store string) error {
 	if err != nil {
 		return err
 	}
-	g.Labels.Classes = classes
+	g.Types[0].Labels.Classes = classes
 	for v := range g.Types[0].Count {
-		g.Labels.Class = append(g.Labels.Class, int64(v%classes))
+		g.Types[0].Labels.Class = append(g.Types[0].Labels.Class, int64(v%classes))
 	}
 	if err := g.MakeSplits("random:60/20/20", 1, 1); err != nil {
 		return err

@@ -42,7 +42,7 @@ var forms = []form{
 		text, class, named := strings.Cut(argument, ":")
 		k, err := strconv.Atoi(text)
 		if err != nil || k < 1 {
-			return nil, "it needs a number of vertices, as in precision@100"
+			return nil, "it needs a number of " + l.Noun().Many + ", as in precision@100"
 		}
 		return ranking(precisionOfTop(k), named, class, l)
 	}},

@@ -70,8 +70,8 @@ func Evaluate(predictions []float32, l *graph.Labels, vertices []int64, named ..
 	for _, v := range vertices {
 		for _, z := range predictions[int(v)*l.Classes : (int(v)+1)*l.Classes] {
 			if x := float64(z); math.IsNaN(x) || math.IsInf(x, 0) {
-				return e, refusal.Damaged("the logits of vertex %d are no finite numbers; train again, or "+
-					"predict with other weights", v)
+				return e, refusal.Damaged("the logits of %s %d are no finite numbers; train again, or "+
+					"predict with other weights", l.Noun().One, v)
 			}
 		}
 	}

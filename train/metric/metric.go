@@ -75,8 +75,8 @@ func Choose(asked string, whole *partition.Whole, l *graph.Labels) (string, erro
 	case !known && of == nil:
 		return "", refusal.Errorf("--metric %s: unknown metric; %s", name, suggest.OneOf(name, VertexNames))
 	case name == Accuracy && l.MultiLabel():
-		return "", refusal.Errorf("--metric accuracy: the graph's vertices carry several labels each; take " +
-			"micro-f1, macro-f1 or roc-auc")
+		return "", refusal.Errorf("--metric accuracy: the graph's %s carry several labels each; take "+
+			"micro-f1, macro-f1 or roc-auc", l.Noun().Many)
 	case ofTwo(name) && !l.MultiLabel() && l.Classes != 2:
 		return "", refusal.Errorf("--metric %s: the graph has %d classes, not 2; take accuracy", name,
 			l.Classes)

@@ -114,7 +114,8 @@ func (p *gnnPipe) forward(w tensors, order []int) *chunkPass {
 		t.put(f.logits, t.logits.value)
 	}
 	if p.gradient == nil {
-		f.loss = reference.CrossEntropy(f.logits, p.graph.Labels.Class, p.graph.Splits[0].Train)
+		f.loss = reference.CrossEntropy(f.logits, p.graph.Types[0].Labels.Class,
+			p.graph.Types[0].Splits[0].Train)
 	}
 	return f
 }
@@ -136,7 +137,8 @@ func (f *chunkPass) backward(order []int) tensors {
 	}
 	gradient := p.gradient
 	if gradient == nil {
-		gradient = reference.CrossEntropyBackward(f.logits, p.graph.Labels.Class, p.graph.Splits[0].Train)
+		gradient = reference.CrossEntropyBackward(f.logits, p.graph.Types[0].Labels.Class,
+			p.graph.Types[0].Splits[0].Train)
 	}
 	f.dx = reference.New(len(p.chunk), f.turns[order[0]].features.value.Cols)
 	for _, chunk := range order {

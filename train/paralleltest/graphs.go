@@ -79,15 +79,16 @@ func Tangled(t testing.TB) *graph.Graph {
 	require.NoError(t, err)
 	g := &graph.Graph{
 		Types: []graph.VertexType{{
-			Count:    len(relation.Indptr) - 1,
-			Features: graph.Features{Columns: features},
+			Frame: graph.Frame{
+				Count: len(relation.Indptr) - 1, Features: graph.Features{Columns: features},
+				Labels: graph.Labels{Classes: classes}, Splits: make([]graph.Split, 1),
+			},
 		}},
 		Relations: []graph.Relation{relation},
-		Labels:    graph.Labels{Classes: classes}, Splits: make([]graph.Split, 1),
 	}
 	for v := range int64(vertices) {
 		class := int64(r.IntN(classes))
-		g.Labels.Class = append(g.Labels.Class, class)
+		g.Types[0].Labels.Class = append(g.Types[0].Labels.Class, class)
 		for c := range features {
 			x := float32(r.NormFloat64())
 			if c%classes == int(class) {
@@ -95,7 +96,7 @@ func Tangled(t testing.TB) *graph.Graph {
 			}
 			g.Types[0].Features.Dense = append(g.Types[0].Features.Dense, x)
 		}
-		s := &g.Splits[0]
+		s := &g.Types[0].Splits[0]
 		part := []*[]int64{&s.Train, &s.Train, &s.Val, &s.Test}[v%4]
 		*part = append(*part, v)
 	}
@@ -110,9 +111,9 @@ const edgeColumns = 3
 func WithEdgeFeatures(g *graph.Graph) *graph.Graph {
 	r := &g.Relations[0]
 	random := rand.New(rand.NewPCG(6, 6))
-	r.EdgeColumns, r.EdgeFeatures = edgeColumns, make([]float32, len(r.Sources)*edgeColumns)
-	for i := range r.EdgeFeatures {
-		r.EdgeFeatures[i] = float32(random.IntN(17)-8) / 8
+	r.Features.Columns, r.Features.Dense = edgeColumns, make([]float32, len(r.Sources)*edgeColumns)
+	for i := range r.Features.Dense {
+		r.Features.Dense[i] = float32(random.IntN(17)-8) / 8
 	}
 	return g
 }
@@ -123,7 +124,7 @@ func GraphOf(t testing.TB, vertices int, e graph.Edges) *graph.Graph {
 	relation, err := graph.NewRelation(vertices, e)
 	require.NoError(t, err)
 	return &graph.Graph{
-		Types:     []graph.VertexType{{Count: len(relation.Indptr) - 1}},
+		Types:     []graph.VertexType{{Frame: graph.Frame{Count: len(relation.Indptr) - 1}}},
 		Relations: []graph.Relation{relation},
 	}
 }

@@ -84,15 +84,16 @@ func TestSomeVerticesOfManyEdges(t *testing.T) {
 	require.NoError(t, err)
 	g := &graph.Graph{
 		Types: []graph.VertexType{{
-			Count:    len(relation.Indptr) - 1,
-			Features: graph.Features{Columns: columns},
+			Frame: graph.Frame{
+				Count: len(relation.Indptr) - 1, Features: graph.Features{Columns: columns},
+				Labels: graph.Labels{Classes: 3, Class: make([]int64, vertices)},
+				Splits: []graph.Split{{Train: []int64{0, 4000}, Val: []int64{1}, Test: []int64{2}}},
+			},
 		}},
 		Relations: []graph.Relation{relation},
-		Labels:    graph.Labels{Classes: 3, Class: make([]int64, vertices)},
-		Splits:    []graph.Split{{Train: []int64{0, 4000}, Val: []int64{1}, Test: []int64{2}}},
 	}
 	for v := range vertices {
-		g.Labels.Class[v] = int64(r.IntN(3))
+		g.Types[0].Labels.Class[v] = int64(r.IntN(3))
 		for range columns {
 			g.Types[0].Features.Dense = append(g.Types[0].Features.Dense, float32(r.NormFloat64()))
 		}
@@ -208,12 +209,14 @@ func TestNeedOfAPath(t *testing.T) {
 	require.NoError(t, err)
 	g := &graph.Graph{
 		Types: []graph.VertexType{{
-			Count:    len(relation.Indptr) - 1,
-			Features: graph.Features{Columns: 1, Dense: make([]float32, vertices)},
+			Frame: graph.Frame{
+				Count:    len(relation.Indptr) - 1,
+				Features: graph.Features{Columns: 1, Dense: make([]float32, vertices)},
+				Labels:   graph.Labels{Classes: 2, Class: make([]int64, vertices)},
+				Splits:   []graph.Split{{Train: []int64{0}, Val: []int64{1}, Test: []int64{2}}},
+			},
 		}},
 		Relations: []graph.Relation{relation},
-		Labels:    graph.Labels{Classes: 2, Class: make([]int64, vertices)},
-		Splits:    []graph.Split{{Train: []int64{0}, Val: []int64{1}, Test: []int64{2}}},
 	}
 	for _, k := range []int{1, 4} {
 		for direction, want := range map[string]string{

@@ -30,14 +30,14 @@ func chunkedSpec(model string) gnn.Spec {
 func labelled(t testing.TB, g *graph.Graph) *graph.Graph {
 	t.Helper()
 	r := rand.New(rand.NewPCG(8, 8))
-	g.Types[0].Features.Columns, g.Labels.Classes, g.Splits = 4, 3, make([]graph.Split, 1)
+	g.Types[0].Features.Columns, g.Types[0].Labels.Classes, g.Types[0].Splits = 4, 3, make([]graph.Split, 1)
 	for v := range int64(g.Vertices()) {
 		for range g.Types[0].Features.Columns {
 			g.Types[0].Features.Dense = append(g.Types[0].Features.Dense, float32(r.NormFloat64()))
 		}
-		g.Labels.Class = append(g.Labels.Class, r.Int64N(3))
+		g.Types[0].Labels.Class = append(g.Types[0].Labels.Class, r.Int64N(3))
 		if v < 5 || v%3 == 0 {
-			g.Splits[0].Train = append(g.Splits[0].Train, v)
+			g.Types[0].Splits[0].Train = append(g.Types[0].Splits[0].Train, v)
 		}
 	}
 	return g
@@ -46,7 +46,7 @@ func labelled(t testing.TB, g *graph.Graph) *graph.Graph {
 // drawnTensors are parameters of the model's names and shapes, drawn from the seed.
 func drawnTensors(t testing.TB, g *graph.Graph, s gnn.Spec, seed uint64) tensors {
 	t.Helper()
-	blocks, err := s.Blocks(sar.SchemaOf(partition.All(g)), g.Labels.Classes)
+	blocks, err := s.Blocks(sar.SchemaOf(partition.All(g)), g.Types[0].Labels.Classes)
 	require.NoError(t, err)
 	w := tensors{}
 	Workers{Mesh: mesh.One, Graph: g}.Run(t, func(c engine.Config) {

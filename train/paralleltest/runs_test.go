@@ -211,8 +211,8 @@ var variants = []variant{
 	},
 	{name: "several labels, some missing", change: func(g *graph.Graph) {
 		severally(g)
-		for k := 0; k < len(g.Labels.Multi); k += 7 {
-			g.Labels.Multi[k] = float32(math.NaN())
+		for k := 0; k < len(g.Types[0].Labels.Multi); k += 7 {
+			g.Types[0].Labels.Multi[k] = float32(math.NaN())
 		}
 	}},
 	{
@@ -292,7 +292,8 @@ func (c *Case) check(t *testing.T, g *graph.Graph, alone *train.Result, o, divid
 		}
 	}
 	if c.Layout != nil {
-		if want, known := c.Layout(&o, g.Vertices(), g.Labels.Classes); known && sent.Layout != want {
+		if want, known := c.Layout(&o, g.Vertices(),
+			g.Types[0].Labels.Classes); known && sent.Layout != want {
 			t.Errorf("sent %+v between slices, the formula says %+v", sent.Layout, want)
 		}
 	}
@@ -477,7 +478,7 @@ func sparsely(g *graph.Graph) {
 
 // severally gives each vertex several labels: its class, and for every other vertex the next class.
 func severally(g *graph.Graph) {
-	l := &g.Labels
+	l := &g.Types[0].Labels
 	l.Multi = make([]float32, len(l.Class)*l.Classes)
 	for v, class := range l.Class {
 		l.Multi[v*l.Classes+int(class)] = 1

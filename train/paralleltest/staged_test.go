@@ -81,7 +81,7 @@ func newStaged(t testing.TB, model string, m mesh.Mesh, chunks int) *staged {
 // workers runs do on each worker, with the configuration of its engine.
 func (s *staged) workers(t testing.TB, do func(c engine.Config)) {
 	t.Helper()
-	blocks, err := s.spec.Blocks(sar.SchemaOf(partition.All(s.graph)), s.graph.Labels.Classes)
+	blocks, err := s.spec.Blocks(sar.SchemaOf(partition.All(s.graph)), s.graph.Types[0].Labels.Classes)
 	require.NoError(t, err)
 	cuts, err := gnn.Cut(blocks, s.mesh.Stages, s.graph.Vertices(), s.graph.Edges())
 	require.NoError(t, err)
@@ -121,7 +121,7 @@ func (s *staged) train(t testing.TB) []outcome {
 			s.weights = append(s.weights, drawnTensors(t, s.graph, s.spec, uint64(i)))
 		}
 		out[i] = outcome{
-			grads: tensors{}, logits: reference.New(s.graph.Vertices(), s.graph.Labels.Classes),
+			grads: tensors{}, logits: reference.New(s.graph.Vertices(), s.graph.Types[0].Labels.Classes),
 			sent: make([]sent, s.mesh.Workers()), losses: make([]float64, s.mesh.Workers()),
 		}
 	}
@@ -185,8 +185,8 @@ func (s *staged) loss(vertices []int32, logits *autograd.Var) (func() float64, *
 		if vertices != nil {
 			v = int64(vertices[row])
 		}
-		classes = append(classes, int32(s.graph.Labels.Class[v]))
-		if slices.Contains(s.graph.Splits[0].Train, v) {
+		classes = append(classes, int32(s.graph.Types[0].Labels.Class[v]))
+		if slices.Contains(s.graph.Types[0].Splits[0].Train, v) {
 			rows = append(rows, int32(row))
 		}
 	}
@@ -199,7 +199,7 @@ func (s *staged) loss(vertices []int32, logits *autograd.Var) (func() float64, *
 	defer y.Release()
 	defer train.Release()
 	return nn.LossGradient(logits, nn.Targets{Classes: logits.Cols(), Class: y}, train,
-		float64(len(s.graph.Splits[0].Train)))
+		float64(len(s.graph.Types[0].Splits[0].Train)))
 }
 
 func sentBy(c *comm.Comm) sent {

@@ -151,7 +151,10 @@ func TestBetweenTypes(t *testing.T) {
 	require.NoError(t, err)
 	buys.Source, buys.Name, buys.Target = "user", "buys", "item"
 	typed := &graph.Graph{
-		Types:     []graph.VertexType{{Type: "item", Count: items}, {Type: "user", Count: users}},
+		Types: []graph.VertexType{
+			{Type: "item", Frame: graph.Frame{Count: items}},
+			{Type: "user", Frame: graph.Frame{Count: users}},
+		},
 		Relations: []graph.Relation{buys},
 	}
 	union := graph.Edges{Target: e.Target, Weights: e.Weights}
@@ -260,12 +263,14 @@ func library(t *testing.T) *graph.Graph {
 	relation("paper", "appears", "venue", papers, venues, 140)
 	relation("author", "knows", "author", authors, authors, 100)
 	relation("paper", "is about", "field", papers, fields, 110)
-	v := graph.VertexType{Type: "venue", Count: venues, Features: graph.Features{Columns: 4}}
+	v := graph.VertexType{
+		Type: "venue", Frame: graph.Frame{Count: venues, Features: graph.Features{Columns: 4}},
+	}
 	for range venues * 4 {
 		v.Features.Dense = append(v.Features.Dense, float32(r.NormFloat64()))
 	}
-	g.Types = append(g.Types, graph.VertexType{Type: "author", Count: authors}, v,
-		graph.VertexType{Type: "field", Count: fields})
+	g.Types = append(g.Types, graph.VertexType{Type: "author", Frame: graph.Frame{Count: authors}}, v,
+		graph.VertexType{Type: "field", Frame: graph.Frame{Count: fields}})
 	return g
 }
 
@@ -478,9 +483,16 @@ func dense(t *testing.T, vertices int) *graph.Graph {
 	const degree = 40
 	r := rand.New(rand.NewPCG(8, 8))
 	g := &graph.Graph{
-		Types:  []graph.VertexType{{Type: "a", Count: vertices}, {Type: "b", Count: vertices}},
-		Labels: graph.Labels{Classes: 4, Class: make([]int64, vertices)},
-		Splits: []graph.Split{{Train: []int64{0, 1, 2}}},
+		Types: []graph.VertexType{
+			{
+				Type: "a",
+				Frame: graph.Frame{
+					Count: vertices, Labels: graph.Labels{Classes: 4, Class: make([]int64, vertices)},
+					Splits: []graph.Split{{Train: []int64{0, 1, 2}}},
+				},
+			},
+			{Type: "b", Frame: graph.Frame{Count: vertices}},
+		},
 	}
 	for _, ends := range [][2]string{{"a", "a"}, {"b", "a"}, {"a", "b"}} {
 		var e graph.Edges

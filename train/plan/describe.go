@@ -50,7 +50,7 @@ func (p *Worker) describe(w *worker.Worker, share *partition.Share) {
 	weighted := func(r partition.Relation) bool { return r.In.Weights != nil }
 	if !gnn.ReadEdgeFeatures(w.Blocks) {
 		for i := range share.Edges.Relations {
-			p.UnusedEdgeFeatures = max(p.UnusedEdgeFeatures, share.Edges.Relations[i].In.EdgeColumns)
+			p.UnusedEdgeFeatures = max(p.UnusedEdgeFeatures, share.Edges.Relations[i].In.Features.Columns)
 		}
 	}
 	p.UnusedWeights = w.OwnModel == nil && !w.ReadsWeights() &&

@@ -67,12 +67,12 @@ func largeEdges(w *worker.Worker, share *partition.Share) *EdgeSize {
 	relations := share.Edges.Relations
 	for i := range relations {
 		in := &relations[i].In
-		if in.EdgeColumns == 0 || len(in.EdgeFeatures) == 0 {
+		if in.Features.Columns == 0 || len(in.Features.Dense) == 0 {
 			continue
 		}
-		squares := make([]float64, in.EdgeColumns)
-		for k, x := range in.EdgeFeatures {
-			squares[k%in.EdgeColumns] += float64(x) * float64(x)
+		squares := make([]float64, in.Features.Columns)
+		for k, x := range in.Features.Dense {
+			squares[k%in.Features.Columns] += float64(x) * float64(x)
 		}
 		most := 0
 		for k := range squares {
@@ -80,13 +80,13 @@ func largeEdges(w *worker.Worker, share *partition.Share) *EdgeSize {
 				most = k
 			}
 		}
-		size := math.Sqrt(squares[most] / float64(len(in.EdgeFeatures)/in.EdgeColumns))
+		size := math.Sqrt(squares[most] / float64(len(in.Features.Dense)/in.Features.Columns))
 		if size <= apart {
 			continue
 		}
 		of := EdgeSize{Column: strconv.Itoa(most), Size: size}
 		names := in.NumberColumns.Features()
-		if at := len(names) - in.EdgeColumns + most; at >= most { // behind the column of weights
+		if at := len(names) - in.Features.Columns + most; at >= most { // behind the column of weights
 			of.Column = names[at]
 			of.Dates = slices.ContainsFunc(in.NumberColumns, func(c columns.Column) bool {
 				return c.Name == of.Column && c.Kind == columns.Date && c.Offset == 0

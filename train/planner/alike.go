@@ -72,8 +72,7 @@ func (a *Alike) Halo() int {
 func (a *Alike) share(g *graph.Graph, number int) *partition.Share {
 	if first := int32(a.start(number)); number > 0 {
 		g = &graph.Graph{
-			Types: g.Types, Metric: g.Metric, Labels: g.Labels, Splits: g.Splits,
-			Relations: slices.Clone(g.Relations),
+			Types: g.Types, Metric: g.Metric, Relations: slices.Clone(g.Relations),
 		}
 		r := &g.Relations[0]
 		r.Sources = slices.Clone(r.Sources)
@@ -101,7 +100,7 @@ func (a *Alike) share(g *graph.Graph, number int) *partition.Share {
 	s.Types[0].IDs = rows.IDs
 	r := &s.Edges.Relations[0]
 	r.HaloRows, r.HaloRowsOut, r.Out = halos, halos, r.In
-	if r.In.EdgeLabels != nil { // ends are ids of vertices of the whole graph
+	if r.In.HasLabels() { // ends are ids of vertices of the whole graph
 		whole := r.In
 		whole.Indptr = make([]int64, a.Vertices+1)
 		for v := range whole.Indptr {
@@ -117,25 +116,24 @@ func (a *Alike) graph() *graph.Graph {
 	rows := a.rows()
 	g := &graph.Graph{
 		Types: []graph.VertexType{{
-			Count: rows,
-			Features: graph.Features{
+			Frame: graph.Frame{Count: rows, Features: graph.Features{
 				Columns: a.Types[0].FeatureColumns, Dense: make([]float32, rows*a.Types[0].FeatureColumns),
-			},
+			}},
 		}},
 		Metric: a.Metric, Relations: []graph.Relation{a.edges()},
 	}
-	g.Labels = labelsOf(&a.Whole, rows)
+	g.Types[0].Labels = labelsOf(&a.Whole, rows)
 	for _, sizes := range a.Splits {
-		g.Splits = append(g.Splits, split(sizes, rows, int64(a.Vertices)))
+		g.Types[0].Splits = append(g.Types[0].Splits, split(sizes, rows, int64(a.Vertices)))
 	}
 	for i := range a.EdgeLabels {
 		of := a.LearnsEdges(&a.EdgeLabels[i])
 		edges := len(g.Relations[0].Sources)
-		l := &graph.EdgeLabels{Column: a.EdgeLabels[i].Column, Labels: labelsOf(&of, edges)}
+		l := &graph.Frame{Labels: labelsOf(&of, edges).Named(a.EdgeLabels[i].Column)}
 		for _, sizes := range of.Splits {
 			l.Splits = append(l.Splits, split(sizes, edges, a.Edges))
 		}
-		g.Relations[0].EdgeLabels = l
+		g.Relations[0].SetLabels(l)
 	}
 	return g
 }
@@ -183,9 +181,9 @@ func (a *Alike) edges() graph.Relation {
 	if a.Weighted {
 		r.Weights = slices.Repeat([]float32{1}, len(r.Sources))
 	}
-	r.EdgeColumns = a.EdgeColumns
-	if r.EdgeColumns > 0 {
-		r.EdgeFeatures = make([]float32, len(r.Sources)*r.EdgeColumns)
+	r.Features.Columns = a.EdgeColumns
+	if r.Features.Columns > 0 {
+		r.Features.Dense = make([]float32, len(r.Sources)*r.Features.Columns)
 	}
 	return r
 }

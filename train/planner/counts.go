@@ -37,7 +37,7 @@ func CountsOf(g *graph.Graph) *Counts {
 	r := &g.Relations[0]
 	return &Counts{
 		Whole: whole, Symmetric: r.Symmetric, Weighted: r.Weights != nil,
-		EdgeColumns: r.EdgeColumns, Mixing: 1,
+		EdgeColumns: r.Features.Columns, Mixing: 1,
 	}
 }
 

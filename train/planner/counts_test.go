@@ -454,11 +454,11 @@ func TestEdgeLabelsByCounts(t *testing.T) {
 			g, err := generate.Graph(of)
 			require.NoError(t, err, name)
 			e := &g.Relations[0]
-			e.Symmetric, e.EdgeColumns = true, 2
-			e.EdgeFeatures = make([]float32, 2*len(e.Sources))
+			e.Symmetric, e.Features.Columns = true, 2
+			e.Features.Dense = make([]float32, 2*len(e.Sources))
 			whole := partition.Whole{}.LearnsEdges(&l)
-			e.EdgeLabels = &graph.EdgeLabels{Column: l.Column, Labels: labelsOf(&whole, len(e.Sources))}
-			require.NoError(t, e.EdgeLabels.MakeSplits("random:50/25/25", 1, 1), name)
+			e.Labels = labelsOf(&whole, len(e.Sources)).Named(l.Column)
+			require.NoError(t, e.MakeSplits("random:50/25/25", 1, 1), name)
 			real, err := (&train.Job{Graph: g, Options: o}).PlanWith(t.Context(), plan.Asks{Counts: true})
 			require.NoError(t, err, name)
 			for k, peak := range real.PeakTensorBytes {

@@ -424,7 +424,7 @@ func (p *Planner) smaller(fraction float64) twin {
 	} else {
 		whole = partition.WholeOf(p.Graph)
 		for i := range p.Graph.Relations {
-			l.EdgeColumns = max(l.EdgeColumns, p.Graph.Relations[i].EdgeColumns)
+			l.EdgeColumns = max(l.EdgeColumns, p.Graph.Relations[i].Features.Columns)
 		}
 	}
 	for i := range whole.EdgeLabels {
@@ -459,9 +459,9 @@ func (l *twin) graph() (*graph.Graph, error) {
 		return all
 	}
 	r := &g.Relations[0]
-	r.EdgeColumns = l.EdgeColumns
+	r.Features.Columns = l.EdgeColumns
 	if l.EdgeColumns > 0 {
-		r.EdgeFeatures = inTurn(len(r.Sources)*l.EdgeColumns, 7)
+		r.Features.Dense = inTurn(len(r.Sources)*l.EdgeColumns, 7)
 	}
 	rows := g.Types[0].Count
 	if l.OfEdges != "" {
@@ -469,19 +469,19 @@ func (l *twin) graph() (*graph.Graph, error) {
 	}
 	switch {
 	case l.ValueColumns > 0:
-		g.Labels = graph.Labels{Columns: l.ValueColumns, Values: inTurn(rows*l.ValueColumns, 5)}
+		g.Types[0].Labels = graph.Labels{Columns: l.ValueColumns, Values: inTurn(rows*l.ValueColumns, 5)}
 	case l.SeveralLabels:
-		g.Labels = graph.Labels{Classes: l.Classes, Multi: inTurn(rows*l.Classes, 2)}
+		g.Types[0].Labels = graph.Labels{Classes: l.Classes, Multi: inTurn(rows*l.Classes, 2)}
 	case l.OfEdges != "":
-		g.Labels = graph.Labels{Classes: l.Classes, Class: make([]int64, rows)}
+		g.Types[0].Labels = graph.Labels{Classes: l.Classes, Class: make([]int64, rows)}
 		for k := range rows {
-			g.Labels.Class[k] = int64(k % l.Classes)
+			g.Types[0].Labels.Class[k] = int64(k % l.Classes)
 		}
 	}
 	if l.OfEdges != "" {
-		r.EdgeLabels = &graph.EdgeLabels{Column: l.OfEdges, Labels: g.Labels}
-		g.Labels, g.Splits = graph.Labels{}, nil
-		return g, r.EdgeLabels.MakeSplits("random:60/20/20", 1, 1)
+		r.Labels = g.Types[0].Labels.Named(l.OfEdges)
+		g.Types[0].Labels, g.Types[0].Splits = graph.Labels{}, nil
+		return g, r.MakeSplits("random:60/20/20", 1, 1)
 	}
 	return g, nil
 }

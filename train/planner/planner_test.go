@@ -185,11 +185,11 @@ func TestLargeGraphs(t *testing.T) {
 	g := small(t)
 	r := &g.Relations[0]
 	r.Source, r.Name, r.Target, g.Types[0].Type = "v", "joins", "v", "v"
-	r.EdgeColumns, r.EdgeFeatures = 2, make([]float32, 2*len(r.Sources))
-	g.Splits = append(g.Splits, g.Splits[0])
-	values, several, split := *g, *g, *g
-	values.Labels = graph.Labels{Columns: 2, Values: make([]float32, 2*g.Types[0].Count)}
-	several.Labels = graph.Labels{Classes: 3, Multi: make([]float32, 3*g.Types[0].Count)}
+	r.Features.Columns, r.Features.Dense = 2, make([]float32, 2*len(r.Sources))
+	g.Types[0].Splits = append(g.Types[0].Splits, g.Types[0].Splits[0])
+	values, several, split := *g.Copy(), *g.Copy(), *g.Copy()
+	values.Types[0].Labels = graph.Labels{Columns: 2, Values: make([]float32, 2*g.Types[0].Count)}
+	several.Types[0].Labels = graph.Labels{Classes: 3, Multi: make([]float32, 3*g.Types[0].Count)}
 	split.Relations = slices.Clone(g.Relations)
 	split.Relations[0].EdgeSplit = &graph.EdgeSplit{
 		Negatives: graph.TargetNegatives, Edges: [3][]int32{{0, 1, 2, 3}, {4, 5}, {6, 7}},
@@ -354,7 +354,7 @@ func TestWhatRatesDependOn(t *testing.T) {
 			large(a)
 			a.Graph.Types[0].Features = graph.Features{Columns: 1, Dense: make([]float32, 300)}
 		}, true},
-		"of it, classes":         {func(a *asked) { large(a); a.Graph.Labels.Classes++ }, true},
+		"of it, classes":         {func(a *asked) { large(a); a.Graph.Types[0].Labels.Classes++ }, true},
 		"of it, the program":     {func(a *asked) { large(a); a.Cache.Folder += "2" }, true},
 		"of it, a width":         {func(a *asked) { large(a); a.Options.Hidden = 16 }, true},
 		"of it, workers at once": {func(a *asked) { large(a); a.machine.Sharers = 1 }, true},

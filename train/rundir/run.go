@@ -61,7 +61,7 @@ type Versions struct {
 func NewRun(version, store string, started time.Time, j *train.Job, r *train.Result) Run {
 	var names []string
 	if j.Graph != nil {
-		names = j.Graph.Labels.Names
+		names = j.Graph.Types[0].Labels.Names
 	}
 	versions := Versions{
 		Weft: version, Go: runtime.Version(), SIMD: kernel.SIMD(), OneDNN: kernel.OneDNN(),

@@ -30,7 +30,7 @@ func (r *Resolved) CheckGraph(g *graph.Graph) error {
 		return err
 	}
 	of, _ := g.LearnsEdges(r.EdgeLabel)
-	if _, err := r.Kind.Metric(whole, &of.Labels); err != nil {
+	if _, err := r.Kind.Metric(whole, &of.Types[0].Labels); err != nil {
 		return err
 	}
 	if r.Mesh.Partitions > whole.Vertices {

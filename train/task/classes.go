@@ -36,8 +36,8 @@ func (ofClasses) metric(asked string, whole *partition.Whole, l *graph.Labels) (
 func (ofClasses) begin(k ofVertices, l loss, v *vertices) (err error) {
 	own := &v.Share.Types[0].Labels
 	if name, text := k.forOneClass(l); name != "" && own.MultiLabel() {
-		return refusal.Errorf("--%s %v: it is for one class per vertex, and a vertex of this graph may have "+
-			"several labels", name, text)
+		return refusal.Errorf("--%s %v: it is for one class per %s, and %s of this graph may have several "+
+			"labels", name, text, k.row.One, k.row.A())
 	}
 	c := &classes{vertices: v}
 	v.target = c
@@ -50,8 +50,8 @@ func (ofClasses) begin(k ofVertices, l loss, v *vertices) (err error) {
 	trained := v.trained()
 	if trained != nil && (own.MultiLabel() != trained.Share.Types[0].Labels.MultiLabel() ||
 		own.MultiLabel() && own.Classes != trained.labels.Classes) {
-		return &launch.Common{Err: refusal.Errorf("a vertex has one class in one of the graphs and several " +
-			"labels in the other, or labels of other classes; give graphs with the same labels")}
+		return &launch.Common{Err: refusal.Errorf("%s has one class in one of the graphs and several "+
+			"labels in the other, or labels of other classes; give graphs with the same labels", k.row.A())}
 	}
 	if trained != nil && labels.Class != nil { // all classes count, also those that no vertex here has
 		c.labels.Classes, c.labels.Names = trained.labels.Classes, trained.labels.Names

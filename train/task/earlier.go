@@ -209,11 +209,11 @@ func (s *Scoring) Passes(over ScoredOver, without [][]appended.Edge) partition.R
 
 // periodsOf are the periods of a relation's edges.
 func periodsOf(r *graph.Relation) ([]uint8, error) {
-	if r.EdgeLabels == nil || r.EdgeLabels.By == nil || r.EdgeLabels.By.Rule == "" {
+	if !r.HasLabels() || r.SplitBy == nil || r.SplitBy.Rule == "" {
 		return nil, refusal.Graph.Errorf("the store of the partitions does not divide its edges by time; partition " +
 			"it again")
 	}
-	return r.EdgeLabels.Periods()
+	return r.Periods()
 }
 
 // Later reports which edges of a relation, given by their numbers, are scored over the later graph of

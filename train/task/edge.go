@@ -61,8 +61,7 @@ func (k ofEdges) Metric(whole *partition.Whole, l *graph.Labels) (string, error)
 	if err != nil {
 		return "", err
 	}
-	name, err := k.ofVertices.Metric(of, l)
-	return name, graph.SaysEdges(err)
+	return k.ofVertices.Metric(of, l)
 }
 
 func (k ofEdges) Outputs(whole *partition.Whole) int {
@@ -128,7 +127,7 @@ func (k ofEdges) Check(whole *partition.Whole) error {
 	if _, _, err := k.Passing(whole); err != nil {
 		return err
 	}
-	return graph.SaysEdges(k.ofVertices.Check(of))
+	return k.ofVertices.Check(of)
 }
 
 func (k ofEdges) CheckMeasured(whole *partition.Whole) error {
@@ -139,7 +138,7 @@ func (k ofEdges) CheckMeasured(whole *partition.Whole) error {
 	if _, _, err := k.Passing(whole); err != nil {
 		return err
 	}
-	return graph.SaysEdges(k.ofVertices.CheckMeasured(of))
+	return k.ofVertices.CheckMeasured(of)
 }
 
 // Begin takes the labels of this worker's rows from the whole graph. The rest is the task of vertices, on a
@@ -158,12 +157,12 @@ func (k ofEdges) Begin(e Env) (Task, error) {
 	values := partition.Values{}
 	err = e.Share.ReadRelations(func(all []graph.Relation) error {
 		r := &all[l.Relation]
-		if r.EdgeLabels == nil {
+		if !r.HasLabels() {
 			return refusal.Graph.Errorf("the store of the partitions has no labels of edges; partition it again")
 		}
 		numbers := e.Edges(r)
 		values.Rows = len(numbers)
-		values.Labels, values.Splits = r.EdgeLabels.OfRows(numbers), r.EdgeLabels.SplitsOfRows(numbers)
+		values.Labels, values.Splits = r.OfRows(numbers), r.SplitsOfRows(numbers)
 		return nil
 	})
 	if err != nil {
@@ -176,15 +175,14 @@ func (k ofEdges) Begin(e Env) (Task, error) {
 	}
 	of.Types = append([]partition.Values{values}, of.Types[1:]...)
 	e.Share, e.Vertices = &of, nil
-	t, err := k.ofVertices.Begin(e)
-	return t, graph.SaysEdges(err)
+	return k.ofVertices.Begin(e)
 }
 
 // standardise sets the means and the standard deviations of the features of those edges of the relation that
 // pass messages. All workers call it.
 func (k ofEdges) standardise(e Env, relation int) error {
 	r := &e.Passing.Edges.Relations[relation].In
-	n := r.EdgeColumns
+	n := r.Features.Columns
 	if n == 0 {
 		return nil
 	}
@@ -193,14 +191,14 @@ func (k ofEdges) standardise(e Env, relation int) error {
 	// which changes neither mean nor deviation.
 	sums := make([]float64, n+1)
 	each := func(f func(k int, x float64)) {
-		for i, x := range r.EdgeFeatures {
+		for i, x := range r.Features.Dense {
 			f(i%n, float64(x))
 		}
 	}
 	var err error
 	e.Team.Serial(func() {
 		each(func(k int, x float64) { sums[k] += x })
-		sums[n] = float64(len(r.EdgeFeatures) / n)
+		sums[n] = float64(len(r.Features.Dense) / n)
 	})
 	if err = e.World.SumDoubles(comm.Statistics, sums); err != nil {
 		return err

@@ -69,11 +69,9 @@ func (s Split) MakeOfEdges(g *graph.Graph, label string, seed uint64) error {
 		relations := slices.Clone(g.Relations)
 		for i := range relations {
 			if relations[i].HasLabel(label) {
-				divided := *relations[i].EdgeLabels
-				if err := divided.MakeSplits(s.Rule, 1, seed); err != nil {
+				if err := relations[i].MakeSplits(s.Rule, 1, seed); err != nil {
 					return err
 				}
-				relations[i].EdgeLabels = &divided
 			}
 		}
 		g.Relations = relations

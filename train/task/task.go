@@ -125,9 +125,9 @@ var kinds = []struct {
 	name string
 	make func(Goal) Kind
 }{
-	{Vertex, func(o Goal) Kind { return ofVertices{o} }},
+	{Vertex, func(o Goal) Kind { return ofVertices{o, graph.VertexNoun} }},
 	{Link, func(o Goal) Kind { return linkPrediction{o} }},
-	{Edge, func(o Goal) Kind { return ofEdges{ofVertices{o}} }},
+	{Edge, func(o Goal) Kind { return ofEdges{ofVertices{o, graph.EdgeNoun}} }},
 }
 
 // Names are the tasks, the default first.

@@ -96,9 +96,9 @@ func (t *values) standardise(split int) error {
 	}
 	for k := range columns {
 		if counts[k] == 0 {
-			return &launch.Common{Err: refusal.Errorf("--split %d: no training vertex has a value in "+
+			return &launch.Common{Err: refusal.Errorf("--split %d: no training %s has a value in "+
 				"column %d, counted from 0, of those to predict; give another split, or import the labels "+
-				"without that column", split, k)}
+				"without that column", split, t.labels.Noun().One, k)}
 		}
 		means[k] /= counts[k]
 	}

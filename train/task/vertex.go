@@ -15,9 +15,12 @@ import (
 	"weft/train/metric"
 )
 
-// ofVertices is the task of predicting the labels of vertices: classification for classes, regression for
-// values.
-type ofVertices struct{ Goal }
+// ofVertices is the task of predicting the labels of vertices, or of other rows: classification for classes,
+// regression for values.
+type ofVertices struct {
+	Goal
+	row graph.Noun // what is learned
+}
 
 func (ofVertices) Metrics() []string { return slices.Concat(metric.VertexNames, metric.ValueNames) }
 
@@ -46,7 +49,7 @@ func (k ofVertices) Check(whole *partition.Whole) error {
 			return err
 		}
 	}
-	return checkSplit(whole, k.Split.Number)
+	return k.checkSplit(whole)
 }
 
 // forOneClass names a setting that is for one class per vertex, and its value; "": no such setting is given.
@@ -62,37 +65,33 @@ func (k ofVertices) forOneClass(l loss) (name, text string) {
 	return "", ""
 }
 
-// checkSplit refuses a split that does not exist, or that has no training vertices.
-func checkSplit(whole *partition.Whole, split int) error {
-	if err := checkSplits(whole, split); err != nil {
+// checkSplit refuses a split that does not exist, or that has no training rows.
+func (k ofVertices) checkSplit(whole *partition.Whole) error {
+	if err := k.CheckMeasured(whole); err != nil {
 		return err
 	}
-	if whole.Splits[split].Train == 0 {
-		return refusal.Errorf("--split %d has no training vertices, as its mask or list of them is empty; "+
-			"give another, or draw one with --split random:60/20/20", split)
+	if whole.Splits[k.Split.Number].Train == 0 {
+		return refusal.Errorf("--split %d has no training %s, as its mask or list of them is empty; "+
+			"give another, or draw one with --split random:60/20/20", k.Split.Number, k.row.Many)
 	}
 	return nil
 }
 
-// checkSplits refuses a split that does not exist.
-func checkSplits(whole *partition.Whole, split int) error {
-	switch splits := whole.Splits; {
+// CheckMeasured refuses a split that does not exist.
+func (k ofVertices) CheckMeasured(whole *partition.Whole) error {
+	switch splits, split := whole.Splits, k.Split.Number; {
 	case len(splits) == 0:
 		rule := "random:60/20/20"
 		if whole.Graphs > 0 {
 			rule = fmt.Sprintf("graphs:60/20/20, percent of its %d graphs, or %s", whole.Graphs, rule)
 		}
-		return refusal.Graph.Errorf("the graph has no split into training, validation and test vertices; "+
-			"draw one with --split %s, for a training or in an import", rule)
+		return refusal.Graph.Errorf("the graph has no split into training, validation and test %s; "+
+			"draw one with --split %s, for a training or in an import", k.row.Many, rule)
 	case split >= len(splits):
 		return refusal.Errorf("--split %d: the number of splits that the graph has is %d, and they count "+
 			"from 0", split, len(splits))
 	}
 	return nil
-}
-
-func (k ofVertices) CheckMeasured(whole *partition.Whole) error {
-	return checkSplits(whole, k.Split.Number)
 }
 
 func (ofVertices) Passing(*partition.Whole) (training, later *partition.Subgraph, err error) {

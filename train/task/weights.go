@@ -62,8 +62,8 @@ func (c *classes) weigh(asked string) (err error) {
 		return err
 	}
 	if c.train.total == 0 {
-		return &launch.Common{Err: refusal.Errorf("--class-weights %s: the classes of all training "+
-			"vertices weigh 0, so there is nothing to learn", asked)}
+		return &launch.Common{Err: refusal.Errorf("--class-weights %s: the classes of all training %s "+
+			"weigh 0, so there is nothing to learn", asked, c.labels.Noun().Many)}
 	}
 	return nil
 }

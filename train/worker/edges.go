@@ -30,7 +30,7 @@ func (p *Passes) givenEdges(of []Edges) *edges.Given {
 	}
 	given := &edges.Given{Relations: map[string]*edges.Input{}}
 	for _, e := range of {
-		columns := p.relationOf(e).In.EdgeColumns
+		columns := p.relationOf(e).In.Features.Columns
 		h := p.heldOf(e.Number, e.Relation)
 		given.Relations[p.relationOf(e).Name] = &edges.Input{
 			Numbering: h.Numbering, Kept: h.fetched(1, e.Kept), Weights: h.fetched(1, e.Weights.Values),
@@ -86,7 +86,7 @@ func (p *Passes) takeEdgeGradients(from *edges.Given, to []Edges) {
 // that it gave.
 func (p *Passes) bringEdgeGradients(from *edges.Given, to []Edges) {
 	for _, e := range to {
-		h, columns := p.heldOf(e.Number, e.Relation), p.relationOf(e).In.EdgeColumns
+		h, columns := p.heldOf(e.Number, e.Relation), p.relationOf(e).In.Features.Columns
 		weights, features := h.buffer(1, e.Weights.Values), h.buffer(columns, e.Features.Values)
 		clear(weights)
 		clear(features)

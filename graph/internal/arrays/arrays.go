@@ -35,31 +35,35 @@ func MaxClaims(held int) int64 { return 1<<20 + 64*int64(held) }
 // Floats that are no class ids are values to predict. There are fewer classes than vertices, which counts the
 // vertices of all graphs with the same classes.
 func WholeLabels(a *npy.Array, vertices int) (graph.Labels, error) {
+	return wholeLabels(a, vertices, graph.VertexNoun)
+}
+
+func wholeLabels(a *npy.Array, most int, row graph.Noun) (graph.Labels, error) {
 	if width(a.Shape) != 1 {
-		return Labels(a)
+		return Labels(a, row)
 	}
 	if !a.Floats() {
 		ids, err := a.Int64s()
 		if err != nil {
 			return graph.Labels{}, err
 		}
-		return Classes(ids, vertices)
+		return Classes(ids, most, row)
 	}
 	all, err := a.Float64s()
 	if err != nil {
 		return graph.Labels{}, err
 	}
 	noClass := func(x float64) bool {
-		return x != math.Trunc(x) && x == x || x < -1 || x >= float64(vertices)
+		return x != math.Trunc(x) && x == x || x < -1 || x >= float64(most)
 	}
 	if slices.ContainsFunc(all, noClass) {
-		return Continuous(a)
+		return continuous(a, row)
 	}
-	ids, err := WholeNumbers(a)
+	ids, err := WholeNumbers(a, row)
 	if err != nil {
 		return graph.Labels{}, err
 	}
-	return Classes(ids, vertices)
+	return Classes(ids, most, row)
 }
 
 // EdgeLabels is WholeLabels for edges, whose floats are values to predict, such as ratings, unless all are 0
@@ -71,10 +75,10 @@ func EdgeLabels(a *npy.Array, edges int) (graph.Labels, error) {
 			return graph.Labels{}, err
 		}
 		if slices.ContainsFunc(all, func(x float64) bool { return x == x && x != 0 && x != 1 }) {
-			return Continuous(a)
+			return continuous(a, graph.EdgeNoun)
 		}
 	}
-	return WholeLabels(a, edges)
+	return wholeLabels(a, edges, graph.EdgeNoun)
 }
 
 // width returns the number of columns of a matrix with a row for each vertex, 1 for a vector, and 0 for
@@ -90,7 +94,7 @@ func width(shape []int) int {
 }
 
 // WholeNumbers are class ids from integers or from whole floats; NaN becomes −1.
-func WholeNumbers(a *npy.Array) ([]int64, error) {
+func WholeNumbers(a *npy.Array, row graph.Noun) ([]int64, error) {
 	if !a.Floats() {
 		return a.Int64s()
 	}
@@ -108,8 +112,7 @@ func WholeNumbers(a *npy.Array) ([]int64, error) {
 		case math.IsNaN(x):
 			id = -1
 		case !whole || float64(id) != x:
-			return nil, refusal.Errorf("label %v of vertex %d: classes are whole numbers (-1 or NaN: none)",
-				x, v)
+			return nil, refusal.Errorf("label %v of %s %d: classes are whole numbers (-1 or NaN: none)", x, row.One, v)
 		}
 		ids[v] = id
 	}
@@ -127,31 +130,31 @@ func Whole(x float32) (n int64, ok bool) {
 	return n, float32(n) == x
 }
 
-// Labels makes labels from one class id per vertex (a vector or one column of integers, −1 where unlabelled),
+// Labels makes labels from one class id per row (a vector or one column of integers, −1 where unlabelled),
 // from a 0/1 matrix V × C (integers, booleans or floats, NaN for a missing label), or from values to predict:
 // a vector of floats, or a matrix of floats that are not all 0 and 1, NaN for a missing value.
-func Labels(a *npy.Array) (graph.Labels, error) {
+func Labels(a *npy.Array, row graph.Noun) (graph.Labels, error) {
 	switch n := width(a.Shape); {
 	case n == 0 && len(a.Shape) != 2:
 		return graph.Labels{}, refusal.Errorf("labels of shape %v: give a vector of class ids, a 0/1 "+
-			"matrix or values, one row per vertex", a.Shape)
+			"matrix or values, one row per %s", a.Shape, row.One)
 	case n == 1 && a.Floats(): // also a column, as of the Open Graph Benchmark
-		return Continuous(a)
+		return continuous(a, row)
 	case n == 1:
 		ids, err := a.Int64s()
 		if err != nil {
 			return graph.Labels{}, err
 		}
-		return Classes(ids, len(ids))
+		return Classes(ids, len(ids), row)
 	}
-	return multi(a)
+	return multi(a, row)
 }
 
-// Continuous makes labels of values to predict, a row for each vertex.
-func Continuous(a *npy.Array) (graph.Labels, error) {
+// continuous makes labels of values to predict.
+func continuous(a *npy.Array, row graph.Noun) (graph.Labels, error) {
 	if width(a.Shape) == 0 {
 		return graph.Labels{},
-			refusal.Errorf("labels of shape %v: give values to predict, one row per vertex", a.Shape)
+			refusal.Errorf("labels of shape %v: give values to predict, one row per %s", a.Shape, row.One)
 	}
 	rows, err := a.Float32s()
 	if err != nil {
@@ -161,8 +164,8 @@ func Continuous(a *npy.Array) (graph.Labels, error) {
 	there := false
 	for k, x := range rows {
 		if math.IsInf(float64(x), 0) {
-			return graph.Labels{}, refusal.Errorf("label %v of vertex %d: values to predict are finite "+
-				"float32, or NaN where missing", x, k/columns)
+			return graph.Labels{}, refusal.Errorf("label %v of %s %d: values to predict are finite "+
+				"float32, or NaN where missing", x, row.One, k/columns)
 		}
 		there = there || x == x
 	}
@@ -172,14 +175,14 @@ func Continuous(a *npy.Array) (graph.Labels, error) {
 	return graph.Labels{Columns: columns, Values: rows}, nil
 }
 
-// Classes makes labels from one class id per vertex. The number of classes is the largest id plus one. Ids
-// that exceed the number of vertices are not taken for classes.
-func Classes(ids []int64, vertices int) (graph.Labels, error) {
+// Classes makes labels from one class id per row. The number of classes is the largest id plus one. Ids that
+// exceed the number of rows are not taken for classes.
+func Classes(ids []int64, rows int, row graph.Noun) (graph.Labels, error) {
 	classes := 0
 	for v, c := range ids {
-		if c < -1 || c >= int64(vertices) {
-			return graph.Labels{}, refusal.Errorf("label %d of vertex %d: classes run from 0 (-1: none), "+
-				"fewer than the %d vertices; save values to predict as floats, by numpy.save", c, v, vertices)
+		if c < -1 || c >= int64(rows) {
+			return graph.Labels{}, refusal.Errorf("label %d of %s %d: classes run from 0 (-1: none), fewer than the "+
+				"%d %s; save values to predict as floats, by numpy.save", c, row.One, v, rows, row.Many)
 		}
 		classes = max(classes, int(c)+1)
 	}
@@ -190,7 +193,7 @@ func Classes(ids []int64, vertices int) (graph.Labels, error) {
 }
 
 // multi makes labels from a 0/1 matrix, or from any other matrix of floats.
-func multi(a *npy.Array) (graph.Labels, error) {
+func multi(a *npy.Array, row graph.Noun) (graph.Labels, error) {
 	labels, err := a.Float32s()
 	if err != nil {
 		return graph.Labels{}, err
@@ -201,10 +204,10 @@ func multi(a *npy.Array) (graph.Labels, error) {
 	}
 	switch k := NoLabel(labels); {
 	case k >= 0 && a.Floats():
-		return Continuous(a)
+		return continuous(a, row)
 	case k >= 0:
-		return graph.Labels{}, refusal.Errorf("label %v of vertex %d, class %d: labels of several classes "+
-			"are 0 and 1; save values to predict as floats", labels[k], k/classes, k%classes)
+		return graph.Labels{}, refusal.Errorf("label %v of %s %d, class %d: labels of several classes "+
+			"are 0 and 1; save values to predict as floats", labels[k], row.One, k/classes, k%classes)
 	}
 	return graph.Labels{Classes: classes, Multi: labels}, nil
 }
@@ -222,7 +225,7 @@ func Parts(a *npy.Array, vertices int) ([][]int64, error) { return PartsFrom(a, 
 // PartsFrom is Parts where ids count from first.
 func PartsFrom(a *npy.Array, first, vertices int) ([][]int64, error) {
 	if len(a.Shape) == 2 {
-		return Masks(a, vertices)
+		return Masks(a, vertices, graph.VertexNoun)
 	}
 	ids, err := List(a, first, vertices)
 	slices.Sort(ids)
@@ -293,8 +296,8 @@ func mask(a *npy.Array, vertices int) bool {
 	return err == nil
 }
 
-// CheckSplit checks that the parts of a split, which ascend within the vertices, are disjoint and, if there
-// are labels, labelled. names are the names of the arrays of training, validation and test vertices.
+// CheckSplit checks that the parts of a split, which ascend within the rows, are disjoint and, if there are
+// labels, labelled. names are the names of the arrays of training, validation and test rows.
 func CheckSplit(s *graph.Split, l *graph.Labels, names [3]string) error {
 	parts, largest := [][]int64{s.Train, s.Val, s.Test}, int64(-1)
 	for _, ids := range parts {
@@ -305,36 +308,36 @@ func CheckSplit(s *graph.Split, l *graph.Labels, names [3]string) error {
 	if err := memory.Need(largest + 1); err != nil {
 		return err
 	}
-	in := make([]byte, largest+1) // by vertex: 1 plus the number of its part, or 0
+	in := make([]byte, largest+1) // by row: 1 plus the number of its part, or 0
 	for part, ids := range parts {
 		for _, v := range ids {
 			if in[v] != 0 {
-				return partError{names[part], refusal.Errorf("vertex %d is also in %s: leave it in one of "+
-					"them", v, names[in[v]-1])}
+				return partError{names[part], refusal.Errorf("%s %d is also in %s: leave it in one of them",
+					l.Noun().One, v, names[in[v]-1])}
 			}
 			in[v] = 1 + byte(part)
 			if l.There() && !l.Labelled(v) {
-				return partError{names[part], refusal.Errorf("vertex %d has no label: leave it out of the "+
-					"split, or give it a label", v)}
+				return partError{names[part], refusal.Errorf("%s %d has no label: leave it out of the split, or "+
+					"give it a label", l.Noun().One, v)}
 			}
 		}
 	}
 	return nil
 }
 
-// Masks reads one part of every split from a mask: V truth values, or V × splits.
-// Each list ascends.
-func Masks(a *npy.Array, vertices int) ([][]int64, error) {
-	if n := len(a.Shape); n < 1 || n > 2 || a.Shape[0] != vertices || vertices == 0 {
-		return nil, refusal.Errorf("has shape %v: a mask has %d values, true for the vertices of its part, or "+
-			"a row of one per split for each vertex", a.Shape, vertices)
+// Masks reads one part of every split from a mask: a truth value for each row, or rows × splits. Each list
+// ascends.
+func Masks(a *npy.Array, rows int, row graph.Noun) ([][]int64, error) {
+	if n := len(a.Shape); n < 1 || n > 2 || a.Shape[0] != rows || rows == 0 {
+		return nil, refusal.Errorf("has shape %v: a mask has %d values, true for the %s of its part, or "+
+			"a row of one per split for each %s", a.Shape, rows, row.Many, row.One)
 	}
 	splits := width(a.Shape)
-	return masks(a, vertices, splits, 1, splits)
+	return masks(a, rows, splits, 1, splits)
 }
 
 // MaskRows is Masks for a mask of V truth values, or of splits × V.
-func MaskRows(a *npy.Array, vertices int) ([][]int64, error) {
+func MaskRows(a *npy.Array, vertices int, _ graph.Noun) ([][]int64, error) {
 	n := len(a.Shape)
 	if n < 1 || n > 2 || a.Shape[n-1] != vertices {
 		return nil, refusal.Errorf("has shape %v: each mask has a row per split, with %d values", a.Shape,

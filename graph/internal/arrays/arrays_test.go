@@ -120,7 +120,7 @@ func TestLabels(t *testing.T) {
 		"a column": {array(t, "<f4", []float32{0, nan, 1}, 3, 1), values(1, 0, nan, 1)},
 		"a matrix": {array(t, "<f4", []float32{0, 1, .5, nan}, 2, 2), values(2, 0, 1, .5, nan)},
 	} {
-		got, err := Labels(c.of)
+		got, err := Labels(c.of, graph.VertexNoun)
 		assert.NoError(t, err, name)
 		assert.EqualBy(t, c.want, got, cmpopts.EquateNaNs())
 	}
@@ -139,7 +139,7 @@ func TestLabels(t *testing.T) {
 		"neither 0 nor 1":  array(t, "<i4", []int32{0, 2}, 1, 2),
 		"three dimensions": array(t, "<i4", []int32{0}, 1, 1, 1),
 	} {
-		_, err := Labels(a)
+		_, err := Labels(a, graph.VertexNoun)
 		assert.Refused(t, err, "", name)
 	}
 }
@@ -214,7 +214,8 @@ func TestSplits(t *testing.T) {
 // A row of a mask is a byte and a split much more.
 func TestManySplits(t *testing.T) {
 	for splits, want := range map[int]bool{graph.MaxSplits: true, graph.MaxSplits + 1: false} {
-		if of, err := Masks(npy.New(make([]bool, 2*splits), 2, splits), 2); (err == nil) != want ||
+		if of, err := Masks(npy.New(make([]bool, 2*splits), 2, splits), 2,
+			graph.VertexNoun); (err == nil) != want ||
 			want && len(of) != splits {
 			t.Errorf("%d splits: %d, error %v", splits, len(of), err)
 		}

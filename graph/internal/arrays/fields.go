@@ -152,17 +152,17 @@ func (f Fields) Features(key string, vertices int, keepDense bool) (*Matrix, err
 	return m, f.Rows(key, m.Rows, vertices)
 }
 
-// Labels reads the labels of so many vertices.
-func (f Fields) Labels(key string, vertices int) (graph.Labels, error) {
+// Labels reads the labels of so many rows.
+func (f Fields) Labels(key string, rows int, row graph.Noun) (graph.Labels, error) {
 	array, err := f.Array(key)
 	if err != nil {
 		return graph.Labels{}, err
 	}
-	l, err := Labels(array)
+	l, err := Labels(array, row)
 	if err != nil {
 		return l, f.Refuse(key, err)
 	}
-	return l, f.Rows(key, array.Shape[0], vertices)
+	return l, f.Rows(key, array.Shape[0], rows)
 }
 
 // BatchKey is the name of the ids of the vertices' graphs, if several are stored as one.
@@ -210,8 +210,8 @@ var MaskKeys = [3]string{"train_mask", "val_mask", "test_mask"}
 
 // Splits reads the arrays of those names for training, validation and test vertices, if they are there. An
 // array has a mask for each split. masks separates it into the vertices of each.
-func (f Fields) Splits(keys [3]string, vertices int, labels *graph.Labels,
-	masks func(a *npy.Array, vertices int) ([][]int64, error),
+func (f Fields) Splits(keys [3]string, rows int, labels *graph.Labels,
+	masks func(a *npy.Array, rows int, row graph.Noun) ([][]int64, error),
 ) ([]graph.Split, error) {
 	if !slices.ContainsFunc(keys[:], func(key string) bool { return f.Has(key) }) {
 		return nil, nil
@@ -226,7 +226,7 @@ func (f Fields) Splits(keys [3]string, vertices int, labels *graph.Labels,
 		}
 		var err error
 		parts[part], _, err = Elements(f, key,
-			func(a *npy.Array) ([][]int64, error) { return masks(a, vertices) })
+			func(a *npy.Array) ([][]int64, error) { return masks(a, rows, labels.Noun()) })
 		if err != nil {
 			return nil, err
 		}

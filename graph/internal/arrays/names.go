@@ -39,11 +39,11 @@ func (l *LabelRows) Labels() (graph.Labels, error) {
 		ids, err := l.Int64s()
 		return graph.Labels{Classes: len(l.Names), Class: ids, Names: l.Names}, err
 	case l.As == Values:
-		return Continuous(l.Array)
+		return continuous(l.Array, graph.VertexNoun)
 	case l.As == PerhapsWhole && l.Floats():
 		return WholeLabels(l.Array, min(FewClasses, l.Shape[0]))
 	}
-	return Labels(l.Array)
+	return Labels(l.Array, graph.VertexNoun)
 }
 
 // FewClasses is the number of classes up to which numbers count as classes without a note. If there are more,

@@ -25,8 +25,8 @@ func Splits(parts [3][][]int64, names [3]string, labels *graph.Labels) ([]graph.
 	if parts[0] == nil {
 		for k, part := range parts {
 			if part != nil {
-				return nil, partError{names[k], refusal.Errorf("a split without training vertices: give " +
-					"those as well")}
+				return nil, partError{names[k], refusal.Errorf("a split without training %s: give those as well",
+					labels.Noun().Many)}
 			}
 		}
 		return nil, nil

@@ -353,7 +353,7 @@ func (s *Sorter) place(m *sortBuffers, keys []uint64, at int) {
 			values = values[1:]
 		}
 		for c, word := range values {
-			rows.EdgeFeatures[(at+i)*columns+c] = math.Float32frombits(word)
+			rows.Features.Dense[(at+i)*columns+c] = math.Float32frombits(word)
 		}
 	}
 }
@@ -375,12 +375,12 @@ func (s *Sorter) compact(m *sortBuffers, targets int) {
 			if s.Weighted {
 				rows.Weights[kept] = rows.Weights[at]
 			}
-			copy(rows.EdgeFeatures[kept*columns:(kept+1)*columns], rows.EdgeFeatures[at*columns:])
+			copy(rows.Features.Dense[kept*columns:(kept+1)*columns], rows.Features.Dense[at*columns:])
 			kept++
 		}
 		rows.Indptr[t+1] = int64(kept)
 	}
-	rows.Sources, rows.EdgeFeatures = rows.Sources[:kept], rows.EdgeFeatures[:kept*columns]
+	rows.Sources, rows.Features.Dense = rows.Sources[:kept], rows.Features.Dense[:kept*columns]
 	if s.Weighted {
 		rows.Weights = rows.Weights[:kept]
 	}
@@ -405,7 +405,7 @@ func (m *sortBuffers) grow(edges, targets int, s *Sorter) (err error) {
 	if rows.Indptr, err = sized(rows.Indptr, targets+1); err != nil {
 		return err
 	}
-	rows.Indptr[0], rows.EdgeColumns = 0, s.Columns
+	rows.Indptr[0], rows.Features.Columns = 0, s.Columns
 	if rows.Sources, err = sized(rows.Sources, edges); err != nil {
 		return err
 	}
@@ -414,7 +414,7 @@ func (m *sortBuffers) grow(edges, targets int, s *Sorter) (err error) {
 			return err
 		}
 	}
-	rows.EdgeFeatures, err = sized(rows.EdgeFeatures, edges*s.Columns)
+	rows.Features.Dense, err = sized(rows.Features.Dense, edges*s.Columns)
 	return err
 }
 

@@ -72,14 +72,16 @@ func sortedOf(t *testing.T, e graph.Edges, vertices, limit int, about, kept int6
 	s := New(o, limit, about)
 	defer s.Close()
 	require.NoError(t, s.Add(&e, false))
-	got := graph.Relation{Indptr: []int64{0}, EdgeColumns: e.FeatureColumns}
+	got := graph.Relation{
+		Indptr: []int64{0}, Frame: graph.Frame{Features: graph.Features{Columns: e.FeatureColumns}},
+	}
 	s.Limit(vertices)
 	err = s.Each(func(r *graph.Relation) error {
 		for _, end := range r.Indptr[1:] {
 			got.Indptr = append(got.Indptr, int64(len(got.Sources))+end)
 		}
 		got.Sources, got.Weights = append(got.Sources, r.Sources...), append(got.Weights, r.Weights...)
-		got.EdgeFeatures = append(got.EdgeFeatures, r.EdgeFeatures...)
+		got.Features.Dense = append(got.Features.Dense, r.Features.Dense...)
 		return nil
 	})
 	require.NoError(t, err)

@@ -51,7 +51,9 @@ func (r *Relation) Add(source, target int32) (err error) {
 
 // Vertices are the entities as the vertices of a graph, of one type.
 func (t *Relations) Vertices() []graph.VertexType {
-	return []graph.VertexType{{Type: EntityType, Count: len(t.Entities.Names), Names: t.Entities.Names}}
+	return []graph.VertexType{
+		{Type: EntityType, Frame: graph.Frame{Count: len(t.Entities.Names), Names: t.Entities.Names}},
+	}
 }
 
 // Edges is how many edges the relations have.

@@ -58,7 +58,7 @@ func Equal(t testing.TB, g *streamed.Graph, whole *graph.Graph) *streamed.Writte
 		w.OneClass != want.OneClass || w.Doubt != want.Doubt ||
 		w.Vertices() != whole.Vertices() ||
 		w.Types[0].Features.Sparse() != whole.Types[0].Features.Sparse() ||
-		w.Labels.There() != whole.Labels.There() {
+		w.Types[0].Labels.There() != whole.Types[0].Labels.There() {
 		t.Errorf("%d vertices, %d edges, weighted %v, one class %v, sparse features %v; want %d, "+
 			"%d, %v, %v, %v", w.Vertices(), w.Edges, w.Weighted, w.OneClass, w.Types[0].Features.Sparse(),
 			whole.Vertices(), want.Edges, want.Weighted, want.OneClass, whole.Types[0].Features.Sparse())
@@ -97,7 +97,7 @@ func Both(t testing.TB, open func(symmetrize bool) (*streamed.Graph, error)) (w 
 			whole, err = whole.Symmetrize()
 			require.NoError(t, err)
 		}
-		if rule := "random:50/25/25"; whole.Labels.There() {
+		if rule := "random:50/25/25"; whole.Types[0].Labels.There() {
 			g.Prepare = func() error { return g.InMemory.MakeSplits(rule, 2, 7) }
 			require.NoError(t, whole.MakeSplits(rule, 2, 7))
 		}

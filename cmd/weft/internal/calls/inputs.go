@@ -64,7 +64,7 @@ func (i *inputsOf) edges(given []worker.Edges, in input) ([]worker.Edges, error)
 		given = append(given, worker.Edges{Number: in.Type, Relation: &g.Relations[in.Type]})
 	}
 	e := &given[k]
-	n, columns := len(e.Relation.Sources), e.Relation.EdgeColumns
+	n, columns := len(e.Relation.Sources), e.Relation.Features.Columns
 	if i.counts != nil {
 		n = i.counts[in.Type]
 	}

@@ -167,7 +167,10 @@ func TestTimeouts(t *testing.T) {
 func TestInputs(t *testing.T) {
 	s := &server{memory: map[int][]byte{5: make([]byte, 4*12)}}
 	types := []train.VertexType{{Vertices: 2, Features: 7}, {Vertices: 4, Features: 3}}
-	relations := []graph.Relation{{Sources: make([]int32, 6), EdgeColumns: 2}, {Sources: make([]int32, 4)}}
+	relations := []graph.Relation{
+		{Sources: make([]int32, 6), Frame: graph.Frame{Features: graph.Features{Columns: 2}}},
+		{Sources: make([]int32, 4)},
+	}
 	m := &model{
 		Passes: &train.Passes{Types: types},
 		opened: &divided{

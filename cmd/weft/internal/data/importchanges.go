@@ -117,13 +117,13 @@ func (c *changes) makeSplits(g *graph.Graph) error {
 		return err
 	}
 	unlabelled := g.CheckUnlabelledEdges() == nil
-	if g.Labels.There() && rule.By().Column == "" || unlabelled {
+	if g.Types[0].Labels.There() && rule.By().Column == "" || unlabelled {
 		return g.MakeSplits(c.split, c.splits, c.seed)
 	}
 	return nil
 }
 
 // divideEdges divides the edges by the rule that was asked for.
-func (c *changes) divideEdges(l *graph.EdgeLabels) error {
+func (c *changes) divideEdges(l *graph.Frame) error {
 	return l.MakeSplits(c.split, c.splits, c.seed)
 }

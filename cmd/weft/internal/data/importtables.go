@@ -183,7 +183,7 @@ func columnTable(out io.Writer, w *streamed.Written) {
 		t.Row(of.Table.ID, "the id", "")
 		if of.Table.Label != "" {
 			n := w.Unlabelled
-			t.Row(of.Table.Label, "the label: "+learned(&w.Labels), ui.When(n > 0, ui.Count(n)))
+			t.Row(of.Table.Label, "the label: "+learned(&w.Types[0].Labels), ui.When(n > 0, ui.Count(n)))
 		}
 		const most = 30 // most columns that are printed, of those that are used and of others
 		all, left := of.Table.Columns, of.Table.LeftOut

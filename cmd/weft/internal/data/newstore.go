@@ -65,8 +65,8 @@ func storeLine(store string, w *streamed.Written, took time.Duration) string {
 		}
 	}
 	splits := "no split"
-	if n := len(w.Splits); n > 0 {
-		s := w.Splits[0]
+	if n := len(w.Types[0].Splits); n > 0 {
+		s := w.Types[0].Splits[0]
 		splits = fmt.Sprintf("split %s/%s/%s", ui.Count(len(s.Train)), ui.Count(len(s.Val)),
 			ui.Count(len(s.Test)))
 		if n > 1 {
@@ -89,7 +89,7 @@ func storeLine(store string, w *streamed.Written, took time.Duration) string {
 	if w.Weighted {
 		edges += " (weighted)"
 	}
-	if l := w.EdgeLabels; l != nil {
+	if l := w.EdgeLabels; l.HasLabels() {
 		edges += fmt.Sprintf(" (%s labelled, %s", ui.Count(w.LabelledEdges), learned(&l.Labels))
 		if len(l.Splits) > 0 {
 			s := l.Splits[0]
@@ -110,12 +110,12 @@ func storeLine(store string, w *streamed.Written, took time.Duration) string {
 	if w.Graphs > 0 {
 		vertices += fmt.Sprintf(" of %s", ui.Counted(w.Graphs, "graph", "graphs"))
 	}
-	labels := ui.Counted(w.Labels.Classes, "class", "classes")
-	if w.Labels.Continuous() {
-		labels = ValuesToPredict(w.Labels.Columns)
+	labels := ui.Counted(w.Types[0].Labels.Classes, "class", "classes")
+	if w.Types[0].Labels.Continuous() {
+		labels = ValuesToPredict(w.Types[0].Labels.Columns)
 	}
 	learns := ", " + labels + ", " + splits
-	if w.EdgeLabels != nil && !w.Labels.There() { // labels and split are those of the edges
+	if w.EdgeLabels.HasLabels() && !w.Types[0].Labels.There() { // labels and split are those of the edges
 		learns = ""
 	}
 	return fmt.Sprintf("%s: %s, %s, %s%s, in %s", store, vertices, edges, features, learns, ui.Duration(took))
@@ -130,9 +130,9 @@ func ValuesToPredict(columns int) string {
 func nextLine(store string, w *streamed.Written) string {
 	g, o := w.Graph, setting.Defaults()
 	lacks := func(t graph.VertexType) bool { return t.Features.Columns == 0 }
-	if l := w.EdgeLabels; l != nil && !g.Labels.There() {
+	if l := w.EdgeLabels; l.HasLabels() && !g.Types[0].Labels.There() {
 		return fmt.Sprintf("next: weft train %s --edge-label %s", refusal.ShellWord(store),
-			refusal.ShellWord(l.Column)) + ui.When(len(l.Splits) == 0, " --split "+DefaultSplit) +
+			refusal.ShellWord(l.Labels.Column)) + ui.When(len(l.Splits) == 0, " --split "+DefaultSplit) +
 			ui.When(slices.ContainsFunc(g.Types, lacks), " --node-embedding 64")
 	}
 	if g.Typed() && slices.ContainsFunc(g.Types, lacks) {
@@ -151,17 +151,20 @@ func nextLine(store string, w *streamed.Written) string {
 	if divided > 1 {
 		learns += " --decoder " + task.DistMult // it distinguishes the relations
 	}
-	if len(g.Splits) > 0 && len(g.Splits[0].Train) == 0 {
+	if len(g.Types[0].Splits) > 0 && len(g.Types[0].Splits[0].Train) == 0 {
 		return fmt.Sprintf("no vertex trains: a model of another store is measured here, by weft train "+
 			"STORE --validate %s or weft evaluate RUN %[1]s", refusal.ShellWord(store))
 	}
-	drawn := *g
-	if o.Task == task.Vertex && len(g.Splits) == 0 && g.Labels.Classes+g.Labels.Columns > 0 {
-		learns, drawn.Splits = " --split "+DefaultSplit, []graph.Split{{Train: []int64{0}}} // as it draws
+	drawn := g.Copy()
+	if o.Task == task.Vertex && len(g.Types[0].Splits) == 0 &&
+		g.Types[0].Labels.Classes+g.Types[0].Labels.Columns > 0 {
+		learns, drawn.Types[0].Splits = " --split "+DefaultSplit, []graph.Split{
+			{Train: []int64{0}},
+		} // as it draws
 	}
 	r, err := o.Resolve()
 	if err == nil {
-		err = r.CheckGraph(&drawn)
+		err = r.CheckGraph(drawn)
 	}
 	if err != nil {
 		return fmt.Sprintf("before training: %v", err)

@@ -204,8 +204,9 @@ func TestPublished(t *testing.T) {
 			require.NoError(t, err)
 			defer g.Close()
 			got := sizes{
-				g.Vertices(), g.Edges(), g.Types[0].Features.Columns, g.Labels.Classes, len(g.Splits),
-				len(g.Splits[0].Train), g.Metric,
+				g.Vertices(), g.Edges(), g.Types[0].Features.Columns, g.Types[0].Labels.Classes,
+				len(g.Types[0].Splits),
+				len(g.Types[0].Splits[0].Train), g.Metric,
 			}
 			assert.Equal(t, expected, got)
 			if listed && (vertices != got.Vertices || edges != got.Edges) {

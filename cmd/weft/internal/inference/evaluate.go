@@ -187,13 +187,12 @@ func (e *evaluateCommand) evaluate(cmd *cobra.Command, args []string) (ui.Result
 			return nil, data.About(of.Source(), err)
 		}
 	}
-	if of.elsewhere && o.Split.Rule == "" && len(of.on.Splits) == 0 && e.split <= 0 {
+	if of.elsewhere && o.Split.Rule == "" && len(of.on.Types[0].Splits) == 0 && e.split <= 0 {
 		if err := of.testAll(cmd.ErrOrStderr()); err != nil {
 			return nil, err
 		}
 		if labelled != nil {
-			l := *labelled.EdgeLabels
-			l.Splits, labelled.EdgeLabels = of.on.Splits, &l
+			labelled.Splits = of.on.Types[0].Splits
 		}
 	}
 	return of.vertices(cmd.Context(), cmd.ErrOrStderr())
@@ -246,7 +245,7 @@ func (e *evaluated) testAll(notes io.Writer) error {
 	return e.on.Guard(func() error {
 		var all []int64
 		for v := range int64(e.on.Types[0].Count) {
-			if l := &e.on.Labels; l.There() && l.Labelled(v) {
+			if l := &e.on.Types[0].Labels; l.There() && l.Labelled(v) {
 				all = append(all, v)
 			}
 		}
@@ -257,7 +256,7 @@ func (e *evaluated) testAll(notes io.Writer) error {
 			}
 			fmt.Fprintf(notes, "weft: note: %s has no split: its %s are test %s\n",
 				ui.Printable(e.Graph), ui.Counted(len(all), one, several), e.Rows())
-			e.on.Splits = []graph.Split{{Test: all}}
+			e.on.Types[0].Splits = []graph.Split{{Test: all}}
 		}
 		return nil
 	})
@@ -266,14 +265,14 @@ func (e *evaluated) testAll(notes io.Writer) error {
 // vertices measures predictions of labels.
 func (e *evaluated) vertices(ctx context.Context, warnings io.Writer) (ui.Result, error) {
 	g, r := e.on, e.Options
-	if !g.Labels.There() {
+	if !g.Types[0].Labels.There() {
 		return nil, refusal.Errorf("%s has no labels to compare predictions with", e.Graph)
 	}
 	check := r.Kind.Check
 	if e.elsewhere { // it may have no training vertices
 		warnOfWeights(warnings, r, e.Run, e.Weighted, e.Graph, g)
 		check = r.Kind.CheckMeasured
-		if e.counts.Values == 0 && !g.Labels.Continuous() {
+		if e.counts.Values == 0 && !g.Types[0].Labels.Continuous() {
 			if err := e.Learned.Warn(warnings, e.Graph, g); err != nil {
 				return nil, err
 			}
@@ -287,11 +286,11 @@ func (e *evaluated) vertices(ctx context.Context, warnings io.Writer) (ui.Result
 	if err != nil {
 		return nil, err
 	}
-	if l := &g.Labels; e.elsewhere && l.Class != nil && l.Names == nil && e.counts.Values == 0 {
+	if l := &g.Types[0].Labels; e.elsewhere && l.Class != nil && l.Names == nil && e.counts.Values == 0 {
 		l.Classes = max(l.Classes, columns) // no vertex there may have the last classes
 	}
 	learned, there := outputs(columns, e.counts.Values > 0),
-		outputs(max(g.Labels.Classes, g.Labels.Columns), g.Labels.Continuous())
+		outputs(max(g.Types[0].Labels.Classes, g.Types[0].Labels.Columns), g.Types[0].Labels.Continuous())
 	if learned != there || len(rows) != g.Types[0].Count*columns {
 		one, several, wayOut := "vertex", "vertices", "give the store that it was trained on"
 		if r.Task == task.Edge {
@@ -419,9 +418,9 @@ func (e *evaluations) parts() []*metric.Evaluation {
 func (e *evaluations) of(run *session.Request, predictions []float32, g *graph.Graph, split int,
 	named ...string,
 ) (err error) {
-	s := &g.Splits[split]
+	s := &g.Types[0].Splits[split]
 	for part, to := range e.parts() {
-		*to, err = run.Evaluate(predictions, &g.Labels,
+		*to, err = run.Evaluate(predictions, &g.Types[0].Labels,
 			*s.Parts()[part], named...)
 		if err != nil {
 			return err

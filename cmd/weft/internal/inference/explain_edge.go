@@ -36,12 +36,12 @@ func (x *explanation) takeEdge(number string) error {
 		return refusal.Errorf("--edge %s: the edges have the numbers 0 to %d, as in the column edge of predict",
 			number, len(r.Sources)-1)
 	}
-	ends, n := rows.Ends(int(k)), int64(r.EdgeColumns)
+	ends, n := rows.Ends(int(k)), int64(r.Features.Columns)
 	x.Edge = &labelledEdge{
 		Number: k, Source: nameOf(rows.Names[0], ends[0]), Target: nameOf(rows.Names[1], ends[1]),
 		relation: r,
 		of: worker.ExplainedEdge{
-			Source: ends[0], Target: ends[1], Features: slices.Clone(r.EdgeFeatures[k*n : (k+1)*n]),
+			Source: ends[0], Target: ends[1], Features: slices.Clone(r.Features.Dense[k*n : (k+1)*n]),
 		},
 	}
 	if r.Weights != nil {
@@ -123,7 +123,7 @@ func (x *explanation) edgesOf(vertex string) (listed *graph.Edges, of []edgeOfVe
 	if at[0] < 0 && at[1] < 0 {
 		return nil, nil, unknown
 	}
-	n := r.EdgeColumns
+	n := r.Features.Columns
 	listed = &graph.Edges{FeatureColumns: n}
 	for k := range r.Sources {
 		ends := rows.Ends(k)
@@ -134,7 +134,7 @@ func (x *explanation) edgesOf(vertex string) (listed *graph.Edges, of []edgeOfVe
 			Number: int64(k), Source: nameOf(rows.Names[0], ends[0]), Target: nameOf(rows.Names[1], ends[1]),
 		})
 		listed.Source, listed.Target = append(listed.Source, ends[0]), append(listed.Target, ends[1])
-		listed.Features = append(listed.Features, r.EdgeFeatures[k*n:(k+1)*n]...)
+		listed.Features = append(listed.Features, r.Features.Dense[k*n:(k+1)*n]...)
 		if r.Weights != nil {
 			listed.Weights = append(listed.Weights, r.Weights[k])
 		}

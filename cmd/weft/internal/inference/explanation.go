@@ -315,14 +315,14 @@ func (x *explanation) tie() {
 // reads these.
 func (x *explanation) equal(a, b *explainedEdge) bool {
 	r, o := &x.opened.Job.Graph.Relations[a.relation], x.asked.Options
-	stored, n := edges.Numbering{Relation: r}, int64(r.EdgeColumns)
+	stored, n := edges.Numbering{Relation: r}, int64(r.Features.Columns)
 	number := func(e *explainedEdge) int64 {
 		return stored.Number(int(e.stored.Source), int(e.stored.Target), int64(e.stored.Before))
 	}
 	i, j := number(a), number(b)
 	weights := r.Weights == nil || !o.ReadsWeights() || r.Weights[i] == r.Weights[j]
 	return weights && (o.Program.Program == nil && !o.UsesEdgeFeatures() ||
-		slices.Equal(r.EdgeFeatures[i*n:(i+1)*n], r.EdgeFeatures[j*n:(j+1)*n]))
+		slices.Equal(r.Features.Dense[i*n:(i+1)*n], r.Features.Dense[j*n:(j+1)*n]))
 }
 
 func (x *explanation) takeFeatures(found []worker.FeatureGradients) {

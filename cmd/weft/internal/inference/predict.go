@@ -379,7 +379,7 @@ func (p *predictCommand) readVertices(warnings io.Writer, s *session.Session, ad
 
 // unlabelled are the vertices of a list (nil: all vertices) that have no label.
 func (p *predictCommand) unlabelled(g *graph.Graph, list []int32) (bare []int32, err error) {
-	if !g.Labels.There() {
+	if !g.Types[0].Labels.There() {
 		return nil, refusal.Errorf("--unlabelled: the graph has no labels; leave it out, and all vertices " +
 			"are predicted")
 	}
@@ -390,7 +390,8 @@ func (p *predictCommand) unlabelled(g *graph.Graph, list []int32) (bare []int32,
 	}
 	err = g.Guard(func() error {
 		for _, v := range list {
-			if int(v) >= g.Types[0].Count || !g.Labels.Labelled(int64(v)) { // additions have no labels
+			if int(v) >= g.Types[0].Count ||
+				!g.Types[0].Labels.Labelled(int64(v)) { // additions have no labels
 				bare = append(bare, v)
 			}
 		}

@@ -245,7 +245,7 @@ func (d *predicted) likeliestFirst() error {
 // onlyUnlabelled leaves out rows of edges that have a label. It refuses a graph whose edges all have one.
 func (d *predicted) onlyUnlabelled(rows train.Rows) (train.Rows, error) {
 	for k := range d.graph.Types[0].Count {
-		if !d.graph.Labels.Labelled(int64(k)) {
+		if !d.graph.Types[0].Labels.Labelled(int64(k)) {
 			d.Vertices = append(d.Vertices, int32(k))
 		}
 	}

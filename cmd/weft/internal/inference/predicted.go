@@ -115,13 +115,13 @@ func (p *predictCommand) describe(
 		fmt.Fprintf(warnings, "weft: note: --sort %s: sorts by the column %s; for the class of that name "+
 			"give --sort %s\n", ui.Printable(d.Order.By), ui.Printable(d.by.Column), ui.Printable(d.by.Other))
 	}
-	switch labels := &d.graph.Labels; {
+	switch labels := &d.graph.Types[0].Labels; {
 	case !labels.There() || p.added.there() || p.bare:
 	case asked.Changed:
 		fmt.Fprintf(warnings, "weft: note: %s has other %s than the graph that %s was trained on, "+
 			"and the split of the run does not fit them: the predictions are not compared with labels\n",
 			ui.Printable(asked.Graph), asked.Rows(), ui.Printable(asked.Run))
-	case len(d.graph.Splits) > asked.Options.Split.Number:
+	case len(d.graph.Types[0].Splits) > asked.Options.Split.Number:
 		if err := d.compare(labels); err != nil {
 			fmt.Fprintf(warnings, "weft: warning: the predictions are not compared with labels: %v\n", err)
 		}
@@ -189,15 +189,15 @@ func EmbeddingsOf(o *setting.Resolved, g *graph.Graph, hidden bool) (t predictio
 // the graph at hand.
 func (d *predicted) learned() graph.Labels {
 	if d.asked.Learned.Store == "" {
-		return d.graph.Labels
+		return d.graph.Types[0].Labels
 	}
 	g, err := graph.Open(d.asked.Learned.Store)
 	if err != nil {
-		return d.graph.Labels
+		return d.graph.Types[0].Labels
 	}
 	defer g.Close()
 	g, _ = g.LearnsEdges(d.asked.Options.EdgeLabel)
-	return g.Labels
+	return g.Types[0].Labels
 }
 
 // compare makes d compare the predictions with labels, if both are of the same kind.
@@ -222,7 +222,7 @@ func (d *predicted) write(path string, rows train.Rows) (err error) {
 	}
 	if l.There() && outputs(rows.Columns, values) == outputs(max(l.Classes, l.Columns), l.Continuous()) {
 		err := d.graph.Guard(func() error {
-			d.scorer = predictions.NewScorer(*l, &d.graph.Splits[d.asked.Options.Split.Number],
+			d.scorer = predictions.NewScorer(*l, &d.graph.Types[0].Splits[d.asked.Options.Split.Number],
 				d.graph.Types[0].Count, d.Vertices)
 			return nil
 		})

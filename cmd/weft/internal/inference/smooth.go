@@ -255,7 +255,7 @@ func (s *smoothCommand) smooth(cmd *cobra.Command, r cli.Ranks,
 		if err := predictions.Write(s.out, rows,
 			predictions.Table{
 				Names: g.Types[0].Names, Columns: predictions.Probabilities,
-				Classes: g.Labels.Names,
+				Classes: g.Types[0].Labels.Names,
 			}); err != nil {
 			return metrics, err
 		}

@@ -170,7 +170,7 @@ func (l *loopGiven) on(g *graph.Graph) plan.Loop {
 		if given := l.of("edge_weight"); given != nil && r.Weights != nil {
 			e.Weights = *given
 		}
-		if given := l.of("edge_attr"); given != nil && r.EdgeColumns > 0 {
+		if given := l.of("edge_attr"); given != nil && r.Features.Columns > 0 {
 			e.Features = *given
 		}
 		if e.Kept != nil || e.Weights.Values != nil || e.Features.Values != nil {

@@ -67,10 +67,16 @@ func TestPlanWarnsOfSums(t *testing.T) {
 		relation, err := graph.NewRelation(3, graph.Edges{Source: []int32{0, 1}, Target: []int32{1, 2}})
 		require.NoError(t, err)
 		g := &graph.Graph{
-			Types:     []graph.VertexType{{Count: len(relation.Indptr) - 1, Features: c.features}},
+			Types: []graph.VertexType{
+				{
+					Frame: graph.Frame{
+						Count: len(relation.Indptr) - 1, Features: c.features,
+						Labels: graph.Labels{Classes: 2, Class: []int64{0, 1, 0}},
+						Splits: []graph.Split{{Train: []int64{0, 1}, Val: []int64{2}, Test: []int64{}}},
+					},
+				},
+			},
 			Relations: []graph.Relation{relation},
-			Labels:    graph.Labels{Classes: 2, Class: []int64{0, 1, 0}},
-			Splits:    []graph.Split{{Train: []int64{0, 1}, Val: []int64{2}, Test: []int64{}}},
 		}
 		for _, normalize := range []string{"row", "none"} {
 			o := train.Defaults()
@@ -115,8 +121,9 @@ func TestIdleSlices(t *testing.T) {
 // TestLastEpochCounts: without validation vertices the last epoch is the best.
 func TestLastEpochCounts(t *testing.T) {
 	g, o := communities(t, 300, 13), train.Defaults()
-	g.Splits[0].Test, g.Splits[0].Val = append(g.Splits[0].Test, g.Splits[0].Val...), []int64{}
-	slices.Sort(g.Splits[0].Test)
+	g.Types[0].Splits[0].Test, g.Types[0].Splits[0].Val = append(g.Types[0].Splits[0].Test,
+		g.Types[0].Splits[0].Val...), []int64{}
+	slices.Sort(g.Types[0].Splits[0].Test)
 	o.Patience = 1
 	want := "there are no validation vertices, so the results are those of the last epoch, and --patience " +
 		"1 never runs out"
@@ -208,12 +215,14 @@ func readsNobody(t *testing.T, trains []int64, o train.Options) string {
 	require.NoError(t, err)
 	said := plannedOf(t, &graph.Graph{
 		Types: []graph.VertexType{{
-			Count:    5,
-			Features: graph.Features{Columns: 2, Dense: []float32{0, 1, 1, 1, 0, 0, 1, 0, 1, 1}},
+			Frame: graph.Frame{
+				Count:    5,
+				Features: graph.Features{Columns: 2, Dense: []float32{0, 1, 1, 1, 0, 0, 1, 0, 1, 1}},
+				Labels:   graph.Labels{Classes: 2, Class: []int64{0, 1, 0, 1, 0}},
+				Splits:   []graph.Split{{Train: trains, Val: []int64{}, Test: []int64{}}},
+			},
 		}},
 		Relations: []graph.Relation{relation},
-		Labels:    graph.Labels{Classes: 2, Class: []int64{0, 1, 0, 1, 0}},
-		Splits:    []graph.Split{{Train: trains, Val: []int64{}, Test: []int64{}}},
 	}, o).Warnings()
 	said = slices.DeleteFunc(said, func(w string) bool { return !strings.Contains(w, "reads another") })
 	return strings.Join(said, "; ")

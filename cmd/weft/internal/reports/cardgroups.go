@@ -56,7 +56,7 @@ func ofEdges(r *graph.Relation) featureTable {
 		if feature < weights {
 			return r.Weights[row]
 		}
-		return r.EdgeFeatures[row*int64(r.EdgeColumns)+int64(feature-weights)]
+		return r.Features.Dense[row*int64(r.Features.Columns)+int64(feature-weights)]
 	}}
 }
 
@@ -177,13 +177,13 @@ func (r *reportRun) measureGroups(p *predictions, column string) (scores []group
 	}
 	name := r.Summary.Metric
 	for group, of := range rows {
-		e, err := r.Evaluate(p.rows, &p.of.Labels, of, name)
+		e, err := r.Evaluate(p.rows, &p.of.Types[0].Labels, of, name)
 		if err != nil {
 			return nil, err
 		}
 		positives := 0
 		for _, row := range of {
-			if l := &p.of.Labels; l.Class != nil {
+			if l := &p.of.Types[0].Labels; l.Class != nil {
 				positives += toInt(l.Class[row] == 1)
 			}
 		}

@@ -24,15 +24,15 @@ func TestGroupsOfEdges(t *testing.T) {
 		"online": {"yes", "no", "(missing)", "no"}, "kind": {"card", "cash", "(other)", "(missing)"},
 	}
 	for _, weighted := range []bool{false, true} {
-		r := &graph.Relation{NumberColumns: list, EdgeColumns: 7}
+		r := &graph.Relation{NumberColumns: list, Frame: graph.Frame{Features: graph.Features{Columns: 7}}}
 		if weighted {
-			r.EdgeColumns, r.Weights = 6, []float32{1, 1, 0, 1}
+			r.Features.Columns, r.Weights = 6, []float32{1, 1, 0, 1}
 		}
 		for _, row := range rows {
 			if !weighted {
-				r.EdgeFeatures = append(r.EdgeFeatures, 1)
+				r.Features.Dense = append(r.Features.Dense, 1)
 			}
-			r.EdgeFeatures = append(r.EdgeFeatures, row...)
+			r.Features.Dense = append(r.Features.Dense, row...)
 		}
 		groups := ofEdges(r).groupings("")
 		assert.Len(t, groups, len(want))

@@ -67,7 +67,7 @@ func (r *cardRun) study(p *predictions, by []string) error {
 
 // takeThresholds measures class 1, of two, at some thresholds and at the run's.
 func (r *cardRun) takeThresholds(p *predictions) {
-	l := &p.of.Labels
+	l := &p.of.Types[0].Labels
 	if l.Class == nil || l.Classes != 2 {
 		return
 	}
@@ -112,7 +112,7 @@ func factsOf(r *reportRun, p *predictions) *dataFacts {
 	for k := range g.Relations {
 		rel := &g.Relations[k]
 		f.counts = append(f.counts, [2]string{"edges" + ui.When(!one, " of "+rel.FullName()), fmt.Sprintf(
-			"%s, %s%s", ui.Count(len(rel.Sources)), ui.Counted(rel.EdgeColumns, "feature", "features"),
+			"%s, %s%s", ui.Count(len(rel.Sources)), ui.Counted(rel.Features.Columns, "feature", "features"),
 			ui.When(rel.Weights != nil, ", weighted"))})
 		_, name, _ := rel.Ends()
 		f.addColumns(ofEdges(rel), int64(len(rel.Sources)), name)
@@ -125,7 +125,7 @@ func factsOf(r *reportRun, p *predictions) *dataFacts {
 func (f *dataFacts) divided(p *predictions) {
 	labelled := 0
 	for row := range int64(p.of.Types[0].Count) {
-		labelled += toInt(p.of.Labels.Labelled(row))
+		labelled += toInt(p.of.Types[0].Labels.Labelled(row))
 	}
 	f.unlabelled, f.outside = p.of.Types[0].Count-labelled, labelled
 	for k, part := range p.split.Parts() {
@@ -141,7 +141,7 @@ func (f *dataFacts) divided(p *predictions) {
 	if p.edges == nil {
 		return
 	}
-	by := p.edges.EdgeLabels.By
+	by := p.edges.SplitBy
 	if by == nil || by.Kind == graph.ByPart {
 		return
 	}

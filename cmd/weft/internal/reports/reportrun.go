@@ -199,16 +199,16 @@ func (r *reportRun) predictions(do func(*predictions) error) error {
 		return fmt.Errorf("%s has edges that were appended since the run was trained, %s, and the "+
 			"predictions are of those of before", r.Store, ui.Count(rest/max(1, columns)))
 	}
-	if columns != max(g.Labels.Classes, g.Labels.Columns) || rest < 0 ||
+	if columns != max(g.Types[0].Labels.Classes, g.Types[0].Labels.Columns) || rest < 0 ||
 		rest > 0 && (r.GraphID == "" || o.Split.Rule != "") ||
-		r.Summary.Split >= len(g.Splits) {
+		r.Summary.Split >= len(g.Types[0].Splits) {
 		return fmt.Errorf("%s has changed since", r.Store)
 	}
 	if err := r.Fits(columns); err != nil {
 		return err
 	}
 	return g.Guard(func() error {
-		return do(&predictions{whole, edges, g, &g.Splits[r.Summary.Split], rows})
+		return do(&predictions{whole, edges, g, &g.Types[0].Splits[r.Summary.Split], rows})
 	})
 }
 
@@ -217,12 +217,12 @@ func (r *reportRun) predictions(do func(*predictions) error) error {
 func (r *reportRun) measure(p *predictions) (err error) {
 	for k, part := range p.split.Parts() {
 		r.sizes[k] = len(*part)
-		r.evaluated[k], err = r.Evaluate(p.rows, &p.of.Labels, *part, r.Summary.Metric)
+		r.evaluated[k], err = r.Evaluate(p.rows, &p.of.Types[0].Labels, *part, r.Summary.Metric)
 		if err != nil {
 			return err
 		}
 	}
-	test, labels := p.split.Test, &p.of.Labels
+	test, labels := p.split.Test, &p.of.Types[0].Labels
 	r.roc, r.pr = metric.Curves(p.rows, labels, test)
 	if labels.Class != nil && len(test) > 0 {
 		r.reliable[1] = metric.ReliabilityOf(p.rows, labels, test)

@@ -34,7 +34,7 @@ func (c learnedClasses) rows() (one, several string) {
 // classes that were not learned, whose vertices become unlabelled. It notes if classes can be matched only by
 // numbers.
 func (c learnedClasses) match(notes io.Writer, store string, g *graph.Graph) (unknown []string, err error) {
-	l, names := &g.Labels, c.Names
+	l, names := &g.Types[0].Labels, c.Names
 	learned, err := graph.Open(c.Store)
 	values := l.Continuous()
 	if err != nil {
@@ -49,15 +49,15 @@ func (c learnedClasses) match(notes io.Writer, store string, g *graph.Graph) (un
 	} else {
 		defer learned.Close()
 		of, _ := learned.LearnsEdges(c.edges)
-		values = values || of.Labels.Continuous()
-		if l.MultiLabel() != of.Labels.MultiLabel() {
+		values = values || of.Types[0].Labels.Continuous()
+		if l.MultiLabel() != of.Types[0].Labels.MultiLabel() {
 			one, _ := c.rows()
 			return nil, refusal.Errorf("%s: %s has one class in this graph or in %s, which the run "+
 				"was trained on, and several labels in the other; give a graph with labels like those",
 				store, one, c.Store)
 		}
 		if names == nil {
-			names = of.Labels.Names
+			names = of.Types[0].Labels.Names
 		}
 	}
 	if (l.Names == nil) != (names == nil) && !values {
@@ -66,7 +66,7 @@ func (c learnedClasses) match(notes io.Writer, store string, g *graph.Graph) (un
 			ui.Printable(c.Store))
 	}
 	err = g.Guard(func() error {
-		unknown = g.Renumber(names)
+		unknown = g.Types[0].Renumber(names)
 		return nil
 	})
 	return unknown, err
@@ -79,7 +79,7 @@ func (c learnedClasses) Warn(notes io.Writer, store string, g *graph.Graph) erro
 		_, several := c.rows()
 		fmt.Fprintf(notes, "weft: warning: %s: %s none of the %s that were learned; such %s "+
 			"count as unlabelled\n", ui.Printable(store), classNames(unknown),
-			ui.Counted(len(g.Labels.Names), "class", "classes"), several)
+			ui.Counted(len(g.Types[0].Labels.Names), "class", "classes"), several)
 	}
 	return err
 }
@@ -96,13 +96,13 @@ func (r *Request) MatchClasses(s *Session, notes io.Writer) error {
 			r.leaveOtherClasses(notes, s.Store, g)
 			return nil
 		}
-		if !g.Labels.There() || g.Labels.Continuous() {
+		if !g.Types[0].Labels.There() || g.Types[0].Labels.Continuous() {
 			return nil
 		}
 		err := r.Learned.Warn(notes, s.Store, g)
 		if refusal.Is(err) && r.Options.LabelInput == 0 {
 			fmt.Fprintf(notes, "weft: warning: the predictions are not compared with labels: %v\n", err)
-			g.Labels, err = graph.Labels{}, nil
+			g.Types[0].Labels, err = graph.Labels{}, nil
 		}
 		return err
 	})
@@ -112,15 +112,14 @@ func (r *Request) MatchClasses(s *Session, notes io.Writer) error {
 // order.
 func (r *Request) leaveOtherClasses(notes io.Writer, store string, g *graph.Graph) {
 	of, relation := g.LearnsEdges(r.Options.EdgeLabel)
-	if relation == nil || of.Labels.Continuous() || slices.Equal(of.Labels.Names, r.Learned.Names) {
+	if relation == nil || of.Types[0].Labels.Continuous() || slices.Equal(of.Types[0].Labels.Names,
+		r.Learned.Names) {
 		return
 	}
 	fmt.Fprintf(notes, "weft: warning: %s: the predictions are not compared with labels: %s has other classes than "+
 		"those that were learned, or these in another order\n", ui.Printable(store),
 		ui.Printable(r.Options.EdgeLabel))
-	left := *relation.EdgeLabels
-	left.Labels = graph.Labels{}
-	relation.EdgeLabels = &left
+	relation.Labels = graph.Labels{Column: relation.Labels.Column}
 }
 
 // AllowUnlabelled lets the edges of a graph without labels stand for those that the run has learned, as a
@@ -131,7 +130,7 @@ func (r *Request) AllowUnlabelled(s *Session) {
 	if r.Options.Task != task.Edge || g == nil {
 		return
 	}
-	labelled := func(r graph.Relation) bool { return r.EdgeLabels != nil }
+	labelled := func(r graph.Relation) bool { return r.HasLabels() }
 	if slices.ContainsFunc(g.Relations, labelled) {
 		return
 	}
@@ -140,7 +139,7 @@ func (r *Request) AllowUnlabelled(s *Session) {
 		of = r.relationLike(g)
 	}
 	if of >= 0 {
-		g.Relations[of].EdgeLabels = &graph.EdgeLabels{Column: r.Options.EdgeLabel}
+		g.Relations[of].Labels.Column = r.Options.EdgeLabel
 	}
 }
 
@@ -184,11 +183,11 @@ func (s *Session) matchClasses(match func(*graph.Graph) error) error {
 	if err != nil || s.Job.Parts == nil {
 		return err
 	}
-	names := g.Labels.Names
+	names := g.Types[0].Labels.Names
 	s.changeParts(func(whole *partition.Whole) {
-		whole.Classes, whole.Splits = g.Labels.Classes, graph.SizesOf(g.Splits)
+		whole.Classes, whole.Splits = g.Types[0].Labels.Classes, graph.SizesOf(g.Types[0].Splits)
 	}, func(v *partition.Values) {
-		part := graph.Graph{Labels: v.Labels, Splits: v.Splits}
+		part := graph.Frame{Labels: v.Labels, Splits: v.Splits}
 		part.Renumber(names)
 		v.Labels, v.Splits = part.Labels, part.Splits
 	})

@@ -186,9 +186,9 @@ func (s *Session) divideParts() error {
 		s.Job.Parts = &parts
 		return nil
 	}
-	sizes := graph.SizesOf(g.Splits)
+	sizes := graph.SizesOf(g.Types[0].Splits)
 	s.changeParts(func(whole *partition.Whole) { whole.Splits = sizes }, func(v *partition.Values) {
-		v.Splits = graph.SplitsOf(g.Splits, v.IDs)
+		v.Splits = graph.SplitsOf(g.Types[0].Splits, v.IDs)
 	})
 	return nil
 }
@@ -251,14 +251,14 @@ func (s *Session) OpenValidation(ctx context.Context, o *setting.Resolved, show 
 	}
 	s.Job.Validate, s.Validated = other.Job, other
 	return s.Together(other.matchClasses(func(g *graph.Graph) error {
-		if !g.Labels.There() {
+		if !g.Types[0].Labels.There() {
 			return refusal.Errorf("--validate %s: it has no labels to compare predictions with", o.Validate)
 		}
 		unknown, err := learnedClasses{Store: s.Store}.match(show, o.Validate, g)
 		if len(unknown) > 0 {
 			return refusal.Errorf("--validate %s: %s none of the %s of the graph to train on; leave their "+
 				"vertices unlabelled", o.Validate, classNames(unknown),
-				ui.Counted(len(g.Labels.Names), "class", "classes"))
+				ui.Counted(len(g.Types[0].Labels.Names), "class", "classes"))
 		}
 		return err
 	}))
@@ -299,10 +299,10 @@ func (s *Session) preparePartition(parent context.Context, how Opening, k int, s
 	if err != nil {
 		return err
 	}
-	divided := *g // the stored partitions are of the graph as it is
-	err = o.Divide(&divided)
+	divided := g.Copy() // the stored partitions are of the graph as it is
+	err = o.Divide(divided)
 	if err == nil && how.Check != nil {
-		err = how.Check(&divided)
+		err = how.Check(divided)
 	}
 	if err != nil {
 		return errors.Join(data.About(s.Of, err), g.Close())
@@ -314,7 +314,7 @@ func (s *Session) preparePartition(parent context.Context, how Opening, k int, s
 		if how.Dry && asked.Method == partition.Metis && partition.Slow(g) && job.Comm.Size() == 1 {
 			fmt.Fprintf(show, "%s: planning with %d partitions by %s, which are not kept; a run divides it by %s, "+
 				"and may take a little less\n", name, k, partition.Stream, partition.Metis)
-			job.Graph, o.Partition = &divided, partition.Stream
+			job.Graph, o.Partition = divided, partition.Stream
 			return nil
 		}
 	}
@@ -323,7 +323,7 @@ func (s *Session) preparePartition(parent context.Context, how Opening, k int, s
 		fmt.Fprintf(show, "%s: dividing it into %d partitions by %s%s\n", name, k, asked.Method, instead)
 		fmt.Fprintf(show, "%s: its store cannot be written to, so the partitions are cut in memory "+
 			"and not kept\n", name)
-		job.Graph = &divided
+		job.Graph = divided
 		return nil
 	}
 	defer g.Close()
@@ -338,7 +338,7 @@ func (s *Session) preparePartition(parent context.Context, how Opening, k int, s
 	defer stop()
 	shown := ui.NewPhases(show)
 	asked.Progress = shown.Show
-	a, err := partition.Assign(ctx, &divided, asked)
+	a, err := partition.Assign(ctx, divided, asked)
 	if err == nil {
 		_, err = partition.Write(store, g, a, shown.Show)
 	}

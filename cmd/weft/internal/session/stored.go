@@ -75,7 +75,7 @@ func (s *Stored) Learned(o *setting.Options) (*graph.Graph, error) {
 // column of labels of edges.
 func (s *Stored) ClassNames(edgeLabel string) []string {
 	g, _ := s.graphs[0].LearnsEdges(edgeLabel)
-	return g.Labels.Names
+	return g.Types[0].Labels.Names
 }
 
 // close closes the graphs.

@@ -22,8 +22,8 @@ func calibrated(run *rundir.Run, predictions string, stored *session.Stored, o *
 		return err
 	}
 	return g.Guard(func() error {
-		l := &g.Labels
-		if l.Continuous() || !l.There() || len(g.Splits) <= o.Split.Number {
+		l := &g.Types[0].Labels
+		if l.Continuous() || !l.There() || len(g.Types[0].Splits) <= o.Split.Number {
 			return nil
 		}
 		m, err := npy.Map(predictions)
@@ -35,10 +35,11 @@ func calibrated(run *rundir.Run, predictions string, stored *session.Stored, o *
 			return errors.Join(err, m.Close())
 		}
 		if o.Calibrate != calibrate.None {
-			run.Calibration, err = calibrate.Fit(o.Calibrate, logits, l, g.Splits[o.Split.Number].Val)
+			run.Calibration, err = calibrate.Fit(o.Calibrate, logits, l,
+				g.Types[0].Splits[o.Split.Number].Val)
 		}
 		if err == nil {
-			val := g.Splits[o.Split.Number].Val
+			val := g.Types[0].Splits[o.Split.Number].Val
 			run.Threshold = calibrate.BestThreshold(run.Calibration, logits, l, val)
 			run.Thresholds = calibrate.BestThresholds(run.Calibration, logits, l, val)
 		}

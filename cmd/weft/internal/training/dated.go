@@ -31,7 +31,7 @@ func dated(g *graph.Graph, o *setting.Options, imports bool) string {
 		return ""
 	}
 	how := "import the list with"
-	if by := r.EdgeLabels.By; imports || by != nil && by.Column == name {
+	if by := r.SplitBy; imports || by != nil && by.Column == name {
 		how = "give"
 	}
 	return fmt.Sprintf("the edges have dates, %[1]s, and their split is drawn without these: test edges are as old as "+
@@ -58,7 +58,7 @@ func dateIsFeature(g *graph.Graph, o *setting.Options) string {
 			others = append(others, c.Name)
 		}
 	}
-	if !found || r.EdgeLabels.By.Kind == graph.ByPart {
+	if !found || r.SplitBy.Kind == graph.ByPart {
 		return ""
 	}
 	way := "import the list again, which leaves it out"
@@ -74,7 +74,7 @@ func dividedBy(r *graph.Relation, o *setting.Options) string {
 	if rule, err := graph.ParseSplit(o.Split.Rule); err == nil && o.Split.Rule != "" {
 		return rule.By().Column
 	}
-	if by := r.EdgeLabels.By; by != nil && (by.Rule != "" || by.Kind == graph.ByPart) {
+	if by := r.SplitBy; by != nil && (by.Rule != "" || by.Kind == graph.ByPart) {
 		return by.Column
 	}
 	return ""
@@ -83,14 +83,14 @@ func dividedBy(r *graph.Relation, o *setting.Options) string {
 // datesOf is the name of a column of the edges' dates, and the days since 1970 of an edge: of the column that
 // the graph keeps to divide them, else of their first feature of dates. nil: they have none.
 func datesOf(r *graph.Relation) (name string, day func(edge int) float64) {
-	if by := r.EdgeLabels.By; by != nil && by.Kind == graph.ByDate {
+	if by := r.SplitBy; by != nil && by.Kind == graph.ByDate {
 		return by.Column, func(edge int) float64 { return by.Values[edge] / (24 * 60 * 60) }
 	}
-	place := r.EdgeColumns - r.NumberColumns.Width() // of a column's first feature: weights are none
+	place := r.Features.Columns - r.NumberColumns.Width() // of a column's first feature: weights are none
 	for _, c := range r.NumberColumns {
 		if c.Kind == columns.Date && place >= 0 {
 			return c.Name, func(edge int) float64 {
-				return float64(r.EdgeFeatures[edge*r.EdgeColumns+place]) + c.Offset
+				return float64(r.Features.Dense[edge*r.Features.Columns+place]) + c.Offset
 			}
 		}
 		place += c.Width()
@@ -105,7 +105,7 @@ func laterDates(r *graph.Relation, dayOf func(edge int) float64) string {
 	edges := len(r.Sources)
 	var days []float64
 	for k := 0; k < edges; k += 1 + edges/most {
-		if r.EdgeLabels.Labelled(int64(k)) {
+		if r.Labels.Labelled(int64(k)) {
 			days = append(days, dayOf(k))
 		}
 	}

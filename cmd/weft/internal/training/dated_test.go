@@ -17,14 +17,14 @@ const firstDay = 19_723
 // TestLaterDates: of ten edges on ten days each has a label, or the first five have: the days from which on
 // three and four fifths of these lie before. Edges without a label do not count.
 func TestLaterDates(t *testing.T) {
-	r := &graph.Relation{Sources: make([]int32, 10), EdgeLabels: &graph.EdgeLabels{}}
+	r := &graph.Relation{Sources: make([]int32, 10)}
 	day := func(edge int) float64 { return float64(firstDay + edge) }
 	for labelled, want := range map[int]string{
 		10: "2024-01-07,2024-01-09", 5: "2024-01-04,2024-01-05", 1: "START,END", 0: "START,END",
 	} {
-		r.EdgeLabels.Class = make([]int64, 10)
+		r.Labels.Class = make([]int64, 10)
 		for k := labelled; k < 10; k++ {
-			r.EdgeLabels.Class[k] = -1
+			r.Labels.Class[k] = -1
 		}
 		assert.Equal(t, want, laterDates(r, day), "%d labels", labelled)
 	}
@@ -34,24 +34,24 @@ func TestLaterDates(t *testing.T) {
 // later, and the amount may be the edges' weight.
 func payments(weighted bool, by *graph.SplitBy) *graph.Graph {
 	r := graph.Relation{
-		Sources: make([]int32, 10), EdgeColumns: 3,
+		Sources: make([]int32, 10), Frame: graph.Frame{
+			Features: graph.Features{Columns: 3},
+			Labels:   graph.Labels{Column: "fraud", Class: make([]int64, 10), Classes: 2}, SplitBy: by,
+		},
 		NumberColumns: columns.List{
 			{Name: "amount", Kind: columns.Number},
 			{Name: "paid", Kind: columns.Date, Offset: 19_000},
 			{Name: "booked", Kind: columns.Date},
 		},
-		EdgeLabels: &graph.EdgeLabels{
-			Column: "fraud", Labels: graph.Labels{Class: make([]int64, 10), Classes: 2}, By: by,
-		},
 	}
 	if weighted {
-		r.EdgeColumns, r.Weights = 2, make([]float32, 10)
+		r.Features.Columns, r.Weights = 2, make([]float32, 10)
 	}
 	for k := range 10 {
 		if !weighted {
-			r.EdgeFeatures = append(r.EdgeFeatures, 7)
+			r.Features.Dense = append(r.Features.Dense, 7)
 		}
-		r.EdgeFeatures = append(r.EdgeFeatures, float32(firstDay-19_000+k), float32(2*firstDay+k))
+		r.Features.Dense = append(r.Features.Dense, float32(firstDay-19_000+k), float32(2*firstDay+k))
 	}
 	return &graph.Graph{
 		Types: make([]graph.VertexType, 1), Relations: []graph.Relation{r}, Provenance: "edges pay.csv",

@@ -54,12 +54,12 @@ func learned(g *graph.Graph, o *setting.Options) (of *graph.Graph, rows string) 
 // there is no such split, or labels are not one class of several.
 func shares(g *graph.Graph, o *setting.Options) (l *graph.Labels, of []float64, rows string) {
 	g, rows = learned(g, o)
-	l = &g.Labels
-	if o.Task == task.Link || l.Class == nil || l.Classes < 2 || o.Split.Number >= len(g.Splits) {
+	l = &g.Types[0].Labels
+	if o.Task == task.Link || l.Class == nil || l.Classes < 2 || o.Split.Number >= len(g.Types[0].Splits) {
 		return l, nil, rows
 	}
 	of, all := make([]float64, l.Classes), 0.
-	for _, v := range g.Splits[o.Split.Number].Train {
+	for _, v := range g.Types[0].Splits[o.Split.Number].Train {
 		if class := l.Class[v]; class >= 0 {
 			of[class]++
 			all++
@@ -127,14 +127,14 @@ func frequent(g *graph.Graph, o *setting.Options) string {
 func few(g *graph.Graph, o *setting.Options) string {
 	k, asked := metric.Top(o.Metric)
 	g, rows := learned(g, o)
-	if !asked || !g.Labels.There() || o.Split.Number >= len(g.Splits) {
+	if !asked || !g.Types[0].Labels.There() || o.Split.Number >= len(g.Types[0].Splits) {
 		return ""
 	}
 	var fewer []string
 	count := func(part string, of []int64) {
 		n := 0
 		for _, row := range of {
-			if g.Labels.Labelled(row) {
+			if g.Types[0].Labels.Labelled(row) {
 				n++
 			}
 		}
@@ -142,7 +142,7 @@ func few(g *graph.Graph, o *setting.Options) string {
 			fewer = append(fewer, ui.Count(n)+" "+part)
 		}
 	}
-	s := g.Splits[o.Split.Number]
+	s := g.Types[0].Splits[o.Split.Number]
 	if o.Validate == "" { // otherwise the other graph has them
 		count("validation", s.Val)
 		count("test", s.Test)
@@ -159,11 +159,11 @@ func few(g *graph.Graph, o *setting.Options) string {
 func steps(g *graph.Graph, o *setting.Options) string {
 	const least = 100 // rows of a class; scikit-learn advises against it for far fewer than 1,000 rows in all
 	g, rows := learned(g, o)
-	l := &g.Labels
-	if o.Calibrate != calibrate.Isotonic || l.Class == nil || o.Split.Number >= len(g.Splits) {
+	l := &g.Types[0].Labels
+	if o.Calibrate != calibrate.Isotonic || l.Class == nil || o.Split.Number >= len(g.Types[0].Splits) {
 		return ""
 	}
-	val := g.Splits[o.Split.Number].Val
+	val := g.Types[0].Splits[o.Split.Number].Val
 	counts := make([]int, l.Classes)
 	for _, row := range val {
 		if class := l.Class[row]; class >= 0 {
