@@ -12,6 +12,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 	"syscall"
@@ -23,6 +24,7 @@ type verdict struct {
 	dead     bool
 	by       string // the test that failed, and how, if not by what it found; or why it does not compile
 	compiled bool
+	failed   []string // the parts of tests that failed
 }
 
 // Tests may take ten times as long as they do without a mutant, and this long at least.
@@ -81,14 +83,32 @@ func (g *goTests) baseline(ctx context.Context, tested *pkg) (baseline, error) {
 		return baseline{}, err
 	}
 	v, took, err := g.run(ctx, tested, g.marks.overlay, time.Hour, nil, variable+"="+folder)
-	if err != nil || v.dead || !v.compiled {
+	var alone []string // the sessions that fail, of which each is a test of its own
+	if tested.ImportPath == g.command {
+		alone = v.failed
+	}
+	if err != nil || !v.compiled || v.dead && alone == nil {
 		fmt.Fprintf(g.out, "left out, as it fails without a mutant: %s\n", v.by)
 		return baseline{fails: true}, err
+	}
+	for _, session := range alone {
+		fmt.Fprintf(g.out, "left out, as it fails without a mutant: %s\n", session)
 	}
 	reached, err := g.marks.reached(folder)
 	if err == nil && tested.ImportPath == g.command {
 		var sessions map[int][]string
 		sessions, err = g.marks.reached(g.marks.sessions)
+		for number, names := range sessions {
+			if len(names) == 0 { // all run
+				continue
+			}
+			sessions[number] = slices.DeleteFunc(names, func(name string) bool {
+				return slices.Contains(alone, sessionsTest+"/"+name)
+			})
+			if len(sessions[number]) == 0 { // none is left
+				delete(sessions, number)
+			}
+		}
 		maps.Copy(reached, sessions)
 	}
 	return baseline{limit: max(slower*took, shortest), reached: reached}, err
@@ -100,18 +120,24 @@ type event struct {
 	Elapsed                           float64
 }
 
+// sessionsTest is the test of the sessions of the command, of which each is a part.
+const sessionsTest = "TestScripts"
+
 // run runs the tests of a package, of the command some of its sessions, or all. It returns how long the tests
 // themselves took.
 func (g *goTests) run(
 	ctx context.Context, tested *pkg, overlay string, limit time.Duration, sessions []string,
 	environment ...string,
 ) (verdict, time.Duration, error) {
-	args := append([]string{"test", "-json", "-failfast"}, g.flags...)
+	args := append([]string{"test", "-json"}, g.flags...)
+	if len(environment) == 0 { // a mutant dies by one test
+		args = append(args, "-failfast")
+	}
 	args = append(args, "-timeout", limit.String())
 	if tested.ImportPath == g.command {
-		args = append(args, "-run", "^TestScripts$/^("+strings.Join(sessions, "|")+")$")
+		args = append(args, "-run", "^"+sessionsTest+"$/^("+strings.Join(sessions, "|")+")$")
 		if len(sessions) == 0 {
-			args[len(args)-1] = "^TestScripts$"
+			args[len(args)-1] = "^" + sessionsTest + "$"
 		}
 	}
 	// What a test builds has the overlay, too.
@@ -159,8 +185,11 @@ func judge(output []byte) (v verdict, took time.Duration) {
 		case e.Test == "":
 		case e.Action == "run":
 			running = append(running, e.Test)
-		case e.Action == "fail" && v.by == "":
-			v.by = e.Test
+		case e.Action == "fail":
+			v.by = cmp.Or(v.by, e.Test)
+			if strings.Contains(e.Test, "/") {
+				v.failed = append(v.failed, e.Test)
+			}
 		case e.Action == "pass" && !strings.Contains(e.Test, "/"):
 			took += time.Duration(e.Elapsed * float64(time.Second))
 		}

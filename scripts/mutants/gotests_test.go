@@ -25,7 +25,10 @@ func TestJudge(t *testing.T) {
 			verdict{compiled: true},
 			3500 * time.Millisecond,
 		},
-		"fails":        {`run A;pass A 1;run B;run B/c;fail B/c 1;fail B 1;fail  9`, dead("B/c"), time.Second},
+		"fails": {
+			`run A;pass A 1;run B;run B/c;fail B/c 1;run B/d;fail B/d 1;fail B 1;fail  9`,
+			verdict{dead: true, by: "B/c", compiled: true, failed: []string{"B/c", "B/d"}}, time.Second,
+		},
 		"ends":         {`run A;pass A 1;run B;fail  9`, dead("B"), time.Second},
 		"hangs":        {`run A;timeout A;fail A 1;fail  9`, dead("A (too long)"), 0},
 		"is not built": {`build-output  0;build-fail  0;fail  9`, verdict{by: "a.go:1: wrong"}, 0},
