@@ -24,7 +24,7 @@ type verdict struct {
 	dead     bool
 	by       string // the test that failed, and how, if not by what it found; or why it does not compile
 	compiled bool
-	failed   []string // the parts of tests that failed
+	failed   []string // tests, and parts of tests, that failed
 }
 
 // Tests may take ten times as long as they do without a mutant, and this long at least.
@@ -46,6 +46,7 @@ type baseline struct {
 	// reached has the mutants whose statements these tests come to, by their numbers. If the package is the
 	// command, it has the sessions that do so.
 	reached map[int][]string
+	skip    []string // tests that fail
 }
 
 // try runs the tests of one package after the other that come to a mutant, until one notices it.
@@ -68,7 +69,7 @@ func (g *goTests) try(
 		if right.fails || !ok && m.Statement >= 0 {
 			continue
 		}
-		v, _, err := g.run(ctx, tested, overlay, right.limit, sessions)
+		v, _, err := g.run(ctx, tested, overlay, right.limit, sessions, right.skip)
 		if err != nil || v.dead || !v.compiled {
 			return v, err
 		}
@@ -82,17 +83,17 @@ func (g *goTests) baseline(ctx context.Context, tested *pkg) (baseline, error) {
 	if err != nil {
 		return baseline{}, err
 	}
-	v, took, err := g.run(ctx, tested, g.marks.overlay, time.Hour, nil, variable+"="+folder)
-	var alone []string // the sessions that fail, of which each is a test of its own
-	if tested.ImportPath == g.command {
-		alone = v.failed
-	}
-	if err != nil || !v.compiled || v.dead && alone == nil {
+	v, took, err := g.run(ctx, tested, g.marks.overlay, time.Hour, nil, nil, variable+"="+folder)
+	if err != nil || !v.compiled || v.dead && v.failed == nil {
 		fmt.Fprintf(g.out, "left out, as it fails without a mutant: %s\n", v.by)
 		return baseline{fails: true}, err
 	}
-	for _, session := range alone {
-		fmt.Fprintf(g.out, "left out, as it fails without a mutant: %s\n", session)
+	var skip []string // tests that fail; of the command, whose sessions run by name, none
+	for _, name := range v.failed {
+		fmt.Fprintf(g.out, "left out, as it fails without a mutant: %s %s\n", tested.ImportPath, name)
+		if tested.ImportPath != g.command && !strings.Contains(name, "/") {
+			skip = append(skip, name)
+		}
 	}
 	reached, err := g.marks.reached(folder)
 	if err == nil && tested.ImportPath == g.command {
@@ -103,7 +104,7 @@ func (g *goTests) baseline(ctx context.Context, tested *pkg) (baseline, error) {
 				continue
 			}
 			sessions[number] = slices.DeleteFunc(names, func(name string) bool {
-				return slices.Contains(alone, sessionsTest+"/"+name)
+				return slices.Contains(v.failed, sessionsTest+"/"+name)
 			})
 			if len(sessions[number]) == 0 { // none is left
 				delete(sessions, number)
@@ -111,7 +112,7 @@ func (g *goTests) baseline(ctx context.Context, tested *pkg) (baseline, error) {
 		}
 		maps.Copy(reached, sessions)
 	}
-	return baseline{limit: max(slower*took, shortest), reached: reached}, err
+	return baseline{limit: max(slower*took, shortest), reached: reached, skip: skip}, err
 }
 
 // An event is a line of `go test -json` (go doc test2json). Test is empty in those of a package.
@@ -126,14 +127,19 @@ const sessionsTest = "TestScripts"
 // run runs the tests of a package, of the command some of its sessions, or all. It returns how long the tests
 // themselves took.
 func (g *goTests) run(
-	ctx context.Context, tested *pkg, overlay string, limit time.Duration, sessions []string,
-	environment ...string,
+	ctx context.Context, tested *pkg, overlay string, limit time.Duration,
+	sessions, skip []string, environment ...string,
 ) (verdict, time.Duration, error) {
 	args := append([]string{"test", "-json"}, g.flags...)
 	if len(environment) == 0 { // a mutant dies by one test
 		args = append(args, "-failfast")
 	}
 	args = append(args, "-timeout", limit.String())
+	if at := slices.Index(args, "-skip") + 1; len(skip) > 0 && at > 0 { // a second one would replace it
+		args[at] += "|^(" + strings.Join(skip, "|") + ")$"
+	} else if len(skip) > 0 {
+		args = append(args, "-skip", "^("+strings.Join(skip, "|")+")$")
+	}
 	if tested.ImportPath == g.command {
 		args = append(args, "-run", "^"+sessionsTest+"$/^("+strings.Join(sessions, "|")+")$")
 		if len(sessions) == 0 {
@@ -187,9 +193,7 @@ func judge(output []byte) (v verdict, took time.Duration) {
 			running = append(running, e.Test)
 		case e.Action == "fail":
 			v.by = cmp.Or(v.by, e.Test)
-			if strings.Contains(e.Test, "/") {
-				v.failed = append(v.failed, e.Test)
-			}
+			v.failed = append(v.failed, e.Test)
 		case e.Action == "pass" && !strings.Contains(e.Test, "/"):
 			took += time.Duration(e.Elapsed * float64(time.Second))
 		}
