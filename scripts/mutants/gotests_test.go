@@ -27,12 +27,14 @@ func TestJudge(t *testing.T) {
 		},
 		"fails": {
 			`run A;pass A 1;run B;run B/c;fail B/c 1;run B/d;fail B/d 1;fail B 1;fail  9`,
-			verdict{dead: true, by: "B/c", compiled: true, failed: []string{"B/c", "B/d", "B"}}, time.Second,
+			verdict{dead: true, by: "B/c", compiled: true, failed: []string{"B/c", "B/d", "B"}},
+			time.Second,
 		},
 		"ends": {`run A;pass A 1;run B;fail  9`, dead("B"), time.Second},
 		"hangs": {
 			`run A;timeout A;fail A 1;fail  9`,
-			verdict{dead: true, by: "A (too long)", compiled: true, failed: []string{"A"}}, 0,
+			verdict{dead: true, by: "A (too long)", compiled: true, failed: []string{"A"}},
+			0,
 		},
 		"is not built": {`build-output  0;build-fail  0;fail  9`, verdict{by: "a.go:1: wrong"}, 0},
 	} {
