@@ -42,8 +42,8 @@ func TestMerge(t *testing.T) {
 			Frame: Frame{
 				Count: 12, Features: Features{
 					Columns: 3,
-					Dense: slices.Concat(a.Types[0].Features.Dense, []float32{0, 0, 7, 0, 0, 0, 8, 9, 0, 0, 0, 0},
-						a.Types[0].Features.Dense),
+					Dense: slices.Concat(a.Types[0].Features.Dense,
+						[]float32{0, 0, 7, 0, 0, 0, 8, 9, 0, 0, 0, 0}, a.Types[0].Features.Dense),
 				}, Names: slices.Concat(a.Types[0].Names, a.Types[0].Names, a.Types[0].Names),
 				Labels: Labels{Classes: 3, Class: []int64{0, 1, -1, 1, 2, 0, -1, 1, -1, -1, -1, -1}},
 				Splits: []Split{{Train: []int64{0, 4}, Val: []int64{1, 5}, Test: []int64{3, 7}}},
