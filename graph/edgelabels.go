@@ -68,7 +68,7 @@ func (d *edgeLabelsDescription) check(edges int) error {
 	return nil
 }
 
-// stored lists the array of the labels of so many edges.
+// storedLabels lists the array of the labels of so many edges.
 func (l *Frame) storedLabels(d *edgeLabelsDescription, edges int) []storedArray {
 	if d == nil {
 		return nil
@@ -116,7 +116,7 @@ func readEdgeLabels(m *mappings, dir string, d *edgeLabelsDescription) (l *Frame
 	return l, err
 }
 
-// check checks the labels of so many edges.
+// checkLabels checks the labels of so many edges.
 func (l *Frame) checkLabels(edges int, d depth) error {
 	if !l.HasLabels() || d == announced { // the rows come later
 		return nil

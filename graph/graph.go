@@ -83,8 +83,8 @@ type Relation struct {
 	Indptr        []int64   // len vertices of Target + 1
 	Sources       []int32   // len E
 	Weights       []float32 // len E, nil when the relation is unweighted
-	// Frame is of the edges, in the order of Sources: an edge's number is its place there. A Part has neither
-	// labels nor splits of edges: see OpenRelations.
+	// Frame is of the edges, in the order of Sources: an edge's number is its place there. Count, Names,
+	// Table and Arrays are not set. A Part has neither labels nor splits of edges: see OpenRelations.
 	Frame
 	// Symmetric says that the edges are known to be the same, equally often, when each is reversed. Weights
 	// may differ. In a Part it is said of the whole graph's relation. False: unknown.
@@ -94,8 +94,8 @@ type Relation struct {
 	EdgeSplit *EdgeSplit
 }
 
-// Features are the vertices' input features: dense (row-major V × Columns), or sparse rows (Indptr, Indices
-// ascending within a row, Data), never both. A graph without features has Columns 0.
+// Features are the input features of V rows: dense (row-major V × Columns), or sparse rows (Indptr, Indices
+// ascending within a row, Data), never both. Those of edges are dense. Without features Columns is 0.
 type Features struct {
 	Columns int
 	Dense   []float32 // len V·Columns, or nil
@@ -104,12 +104,14 @@ type Features struct {
 	Data    []float32
 }
 
-// Labels are classes, one per vertex (Class, −1 where unlabelled), or several labels per vertex (Multi, a
-// row-major V × Classes 0/1 matrix, NaN for a missing label), or the values that a regression predicts
-// (Values, a row-major V × Columns matrix, NaN for a missing value). A graph has one of these kinds.
+// Labels are classes, one per row (Class, −1 where unlabelled), or several labels per row (Multi, a row-major
+// V × Classes 0/1 matrix, NaN for a missing label), or the values that a regression predicts (Values, a
+// row-major V × Columns matrix, NaN for a missing value). A frame has one of these kinds.
 type Labels struct {
-	Column  string // of a table of edges, as settings name the labels; empty for vertices
-	Classes int    // 0 if there are Values
+	// Column names labels of edges in settings: the key of an array, or the column of a table. It is empty
+	// for labels of vertices.
+	Column  string
+	Classes int // 0 if there are Values
 	Class   []int64
 	Multi   []float32
 	Names   []string // the classes' names, len Classes; nil: the source has none
@@ -117,12 +119,13 @@ type Labels struct {
 	Values  []float32
 }
 
-// Split names the vertices (original ids, ascending) that train, validate and test.
+// Split names the rows (vertices by their original ids, or edges by their numbers; ascending) that train,
+// validate and test.
 type Split struct {
 	Train, Val, Test []int64
 }
 
-// Parts returns the lists of a split: of training, validation and test vertices.
+// Parts returns the lists of a split: of training, validation and test rows.
 func (s *Split) Parts() [3]*[]int64 { return [3]*[]int64{&s.Train, &s.Val, &s.Test} }
 
 // Of returns a graph of one vertex type, which has a vertex for each row of the relation.

@@ -144,6 +144,9 @@ func parsePerClass(spec string, parts []string) (SplitRule, error) {
 
 // MakeSplits is Frame.MakeSplits for the first vertex type. It also divides whole graphs.
 func (g *Graph) MakeSplits(spec string, count int, seed uint64) error {
+	if len(g.Types) == 0 {
+		return g.CheckLists()
+	}
 	return g.Types[0].makeSplits(spec, count, seed, g.Types[0].GraphOf)
 }
 

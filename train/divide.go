@@ -4,7 +4,6 @@ import (
 	"context"
 
 	"weft/comm"
-	"weft/graph"
 	"weft/parallel/axis"
 	"weft/parallel/mesh"
 	"weft/partition"
@@ -53,7 +52,7 @@ type chunks struct {
 
 // division is everything that the chunks depend on.
 type division struct {
-	edges  *graph.Relation // the first relation of a stored graph, whose edges stay; nil: Parts have them
+	edges  *int64 // Indptr of the first relation of a stored graph, whose edges stay; nil: Parts have them
 	parts  *Parts
 	chunks axis.Chunks
 	mesh   mesh.Mesh
@@ -70,7 +69,7 @@ func (j *Job) divide(ctx context.Context, s *shared, alike bool) ([]int32, error
 	}
 	made := division{nil, j.Parts, s.Chunks, s.Mesh, s.ChunkMethod, s.Seed, alike}
 	if j.Graph != nil && j.Graph.Stored() {
-		made.edges = &j.Graph.Relations[0]
+		made.edges = &j.Graph.Relations[0].Indptr[0]
 	}
 	if known := made.edges != nil || made.parts != nil; known && made == j.chunks.made {
 		return j.chunks.of, nil

@@ -166,7 +166,15 @@ func TestPlannedStages(t *testing.T) {
 // TestChunksAreMadeOnce: the workers of a job on a stored graph share its chunks. A cancelled plan leaves
 // none.
 func TestChunksAreMadeOnce(t *testing.T) {
+	for _, rule := range []string{"", "random:60/20/20"} {
+		t.Run(rule, func(t *testing.T) { chunksAreMadeOnce(t, rule) })
+	}
+}
+
+func chunksAreMadeOnce(t *testing.T, rule string) {
+	t.Helper()
 	o := given(Defaults(), "model gcn, layers 4, parallel pipeline=4, threads 1, epochs 1")
+	o.Split.Rule = rule
 	store := filepath.Join(t.TempDir(), "g")
 	require.NoError(t, tangled(t).Write(store))
 	g, err := graph.Open(store)

@@ -22,7 +22,7 @@ type Addition struct {
 	Types  []Rows        // by vertex type
 	Labels graph.Labels  // of the new vertices of the first type; none: they are not labelled
 	Edges  []graph.Edges // by relation; ends are ids within their types
-	// EdgeLabels are the labels of the new edges by relation, a row for each, with values of By if the
+	// EdgeLabels are the labels of the new edges by relation, a row for each, with values of SplitBy if the
 	// graph's labels have some. An entry without rows: the edges are not labelled. nil: no relation has
 	// labels.
 	EdgeLabels []graph.Frame

@@ -7,8 +7,8 @@ import (
 )
 
 // EdgeLabels are the labels of the edges of a relation. The last of Edges.Columns has a Code for each edge:
-// its place among the labels, −1 for an edge without a label. If Of.By is not nil, the column before has the
-// Code of a place in its Values, −1 for an edge in no part.
+// its place among the labels, −1 for an edge without a label. If Of.SplitBy is not nil, the column before has
+// the Code of a place in its Values, −1 for an edge in no part.
 type EdgeLabels struct {
 	// Of has the labels by code: classes or values. It also has the splits, as lists of codes, if each edge
 	// has a code of its own. Graph.Complete may set Of.

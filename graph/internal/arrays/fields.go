@@ -208,7 +208,7 @@ func (f Fields) Rows(key string, rows, want int) error {
 // MaskKeys are the names of the masks, each of V values or V × splits.
 var MaskKeys = [3]string{"train_mask", "val_mask", "test_mask"}
 
-// Splits reads the arrays of those names for training, validation and test vertices, if they are there. An
+// Splits reads the arrays of those names for training, validation and test rows, if they are there. An
 // array has a mask for each split. masks separates it into the vertices of each.
 func (f Fields) Splits(keys [3]string, rows int, labels *graph.Labels,
 	masks func(a *npy.Array, rows int, row graph.Noun) ([][]int64, error),

@@ -18,7 +18,7 @@ func (e partError) Error() string { return e.name + ": " + e.error.Error() }
 
 func (e partError) Unwrap() error { return e.error }
 
-// Splits makes splits from their training, validation and test vertices. Each of the three is a list for each
+// Splits makes splits from their training, validation and test rows. Each of the three is a list for each
 // split, ascending, or one list for all splits, or nil. names are the names of the arrays from which the
 // three were read. CheckSplit says what is refused.
 func Splits(parts [3][][]int64, names [3]string, labels *graph.Labels) ([]graph.Split, error) {
