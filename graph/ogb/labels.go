@@ -78,9 +78,9 @@ func tasks(m *whole) (graph.Labels, error) {
 // folder of the type of; empty: directly in the split's folder.
 func (o *Options) readSplits(of string, vertices int, labels *graph.Labels) ([]graph.Split, error) {
 	if o.Rule != nil {
-		g := &graph.Graph{Types: []graph.VertexType{{Frame: graph.Frame{Count: vertices, Labels: *labels}}}}
-		err := g.MakeSplits(o.Rule.Spec, o.Rule.Splits, o.Rule.Seed)
-		return g.Types[0].Splits, err
+		f := graph.Frame{Labels: *labels}
+		err := f.MakeSplits(o.Rule.Spec, o.Rule.Splits, o.Rule.Seed)
+		return f.Splits, err
 	}
 	path, err := o.splitFolder()
 	if err != nil {

@@ -463,25 +463,25 @@ func (l *twin) graph() (*graph.Graph, error) {
 	if l.EdgeColumns > 0 {
 		r.Features.Dense = inTurn(len(r.Sources)*l.EdgeColumns, 7)
 	}
-	rows := g.Types[0].Count
+	frame, rows := &g.Types[0].Frame, g.Types[0].Count
 	if l.OfEdges != "" {
-		rows = len(r.Sources)
+		frame.SetLabels(&graph.Frame{})
+		frame, rows = &r.Frame, len(r.Sources)
 	}
 	switch {
 	case l.ValueColumns > 0:
-		g.Types[0].Labels = graph.Labels{Columns: l.ValueColumns, Values: inTurn(rows*l.ValueColumns, 5)}
+		frame.Labels = graph.Labels{Columns: l.ValueColumns, Values: inTurn(rows*l.ValueColumns, 5)}
 	case l.SeveralLabels:
-		g.Types[0].Labels = graph.Labels{Classes: l.Classes, Multi: inTurn(rows*l.Classes, 2)}
+		frame.Labels = graph.Labels{Classes: l.Classes, Multi: inTurn(rows*l.Classes, 2)}
 	case l.OfEdges != "":
-		g.Types[0].Labels = graph.Labels{Classes: l.Classes, Class: make([]int64, rows)}
+		frame.Labels = graph.Labels{Classes: l.Classes, Class: make([]int64, rows)}
 		for k := range rows {
-			g.Types[0].Labels.Class[k] = int64(k % l.Classes)
+			frame.Labels.Class[k] = int64(k % l.Classes)
 		}
 	}
 	if l.OfEdges != "" {
-		r.Labels = g.Types[0].Labels.Named(l.OfEdges)
-		g.Types[0].Labels, g.Types[0].Splits = graph.Labels{}, nil
-		return g, r.MakeSplits("random:60/20/20", 1, 1)
+		frame.Labels.Column = l.OfEdges
+		return g, frame.MakeSplits("random:60/20/20", 1, 1)
 	}
 	return g, nil
 }
