@@ -14,6 +14,8 @@ type Edges struct {
 	Weights        []float32 // nil when unweighted
 	Features       []float32 // row-major E × FeatureColumns, nil when there is none
 	FeatureColumns int
+	Labels         []int32   // the class of each edge, or its row in a frame of labels; −1: none; nil: not read
+	SplitBy        []float64 // of Frame.SplitBy, the value of each edge; nil: no column divides them
 }
 
 // Len returns the number of edges.
@@ -57,10 +59,11 @@ func NewRelation(vertices int, e Edges) (Relation, error) {
 func NewBipartite(sources, targets int, e Edges) (Relation, error) {
 	n := len(e.Source)
 	if len(e.Target) != n || (e.Weights != nil && len(e.Weights) != n) ||
-		len(e.Features) != n*e.FeatureColumns {
-		return Relation{}, fmt.Errorf("%d sources, %d targets, %d weights and %d edge feature values "+
-			"do not agree",
-			n, len(e.Target), len(e.Weights), len(e.Features))
+		len(e.Features) != n*e.FeatureColumns || (e.Labels != nil && len(e.Labels) != n) ||
+		(e.SplitBy != nil && len(e.SplitBy) != n) {
+		return Relation{}, fmt.Errorf("%d sources, %d targets, %d weights, %d edge feature values, %d labels and %d "+
+			"values that divide do not agree",
+			n, len(e.Target), len(e.Weights), len(e.Features), len(e.Labels), len(e.SplitBy))
 	}
 	if err := e.CheckEnds(0, sources, targets); err != nil {
 		return Relation{}, err
@@ -78,7 +81,8 @@ func NewBipartite(sources, targets int, e Edges) (Relation, error) {
 	copy(next[1:], next) // the edges into a vertex begin where those into the vertex before it end
 	next[0] = 0
 	// bySource is garbage now.
-	if err := memory.Need((source+4*int64(e.FeatureColumns))*int64(n) + 4*int64(len(e.Weights))); err != nil {
+	values := 4*int64(len(e.Features)+len(e.Weights)) + 8*int64(len(e.Labels)+len(e.SplitBy))
+	if err := memory.Need(source*int64(n) + values); err != nil {
 		return Relation{}, err
 	}
 	r := Relation{
@@ -90,6 +94,12 @@ func NewBipartite(sources, targets int, e Edges) (Relation, error) {
 	if e.FeatureColumns > 0 {
 		r.Features.Dense = make([]float32, 0, n*e.FeatureColumns)
 	}
+	if e.Labels != nil {
+		r.Labels.Class = make([]int64, n)
+	}
+	if e.SplitBy != nil {
+		r.SplitBy = &SplitBy{Values: make([]float64, n)}
+	}
 	for k, from := range byTarget {
 		r.Sources[k] = e.Source[from]
 		if e.Weights != nil {
@@ -98,6 +108,12 @@ func NewBipartite(sources, targets int, e Edges) (Relation, error) {
 		if e.FeatureColumns > 0 {
 			f := from * e.FeatureColumns
 			r.Features.Dense = append(r.Features.Dense, e.Features[f:f+e.FeatureColumns]...)
+		}
+		if e.Labels != nil {
+			r.Labels.Class[k] = int64(e.Labels[from])
+		}
+		if e.SplitBy != nil {
+			r.SplitBy.Values[k] = e.SplitBy[from]
 		}
 	}
 	return r, nil

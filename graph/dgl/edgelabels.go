@@ -1,6 +1,7 @@
 package dgl
 
 import (
+	"math"
 	"slices"
 
 	"weft/graph"
@@ -12,7 +13,7 @@ import (
 // label is the column of the labels of a relation's edges; "": none is read.
 func (c *contents) label(r *relation) string {
 	at := slices.IndexFunc(labelNames, r.has)
-	if !c.labelled || at < 0 || r.rows == 0 || r.rows > streamed.MaxCode {
+	if !c.labelled || at < 0 || r.rows == 0 || r.rows > math.MaxInt32 {
 		return ""
 	}
 	return labelNames[at]
@@ -44,7 +45,6 @@ func (c *contents) edgeLabels(r *relation, to *streamed.Relation,
 	if of.Splits, err = r.splits(masks, &of.Labels); err != nil {
 		return err
 	}
-	to.EdgeLabels = &streamed.EdgeLabels{Of: of, Divide: divide}
-	to.Edges = to.Numbered()
+	to.Label(of, divide)
 	return nil
 }

@@ -34,9 +34,8 @@ func (a *archive) giveEdgeLabels(r *relation, to *streamed.Relation) error {
 		}
 		return nil
 	}
-	if to.Count > streamed.MaxCode {
-		return r.Refuse(edgeLabelsKey, refusal.Errorf("labels of more than %d edges are not read",
-			streamed.MaxCode))
+	if to.Count > math.MaxInt32 {
+		return r.Refuse(edgeLabelsKey, refusal.Errorf("labels of more than %d edges are not read", math.MaxInt32))
 	}
 	edges := int(to.Count)
 	labels, err := namedLabels(r.Archive, edgeLabelsKey, edgeClassNamesKey, edges, graph.EdgeNoun)
@@ -55,14 +54,7 @@ func (a *archive) giveEdgeLabels(r *relation, to *streamed.Relation) error {
 	if err != nil {
 		return err
 	}
-	to.EdgeLabels = &streamed.EdgeLabels{
-		Of:     graph.Frame{Labels: labels, Splits: splits, SplitBy: by},
-		Divide: a.options.DivideEdges,
-	}
-	if by != nil {
-		to.Edges = to.Numbered()
-	}
-	to.Edges = to.Numbered()
+	to.Label(graph.Frame{Labels: labels, Splits: splits, SplitBy: by}, a.options.DivideEdges)
 	return nil
 }
 

@@ -1,6 +1,7 @@
 package pyg
 
 import (
+	"math"
 	"slices"
 
 	"weft/graph"
@@ -23,7 +24,7 @@ func (s *store) edgeLabelKey() string {
 		return err == nil && int64(rows) == s.edges.Count
 	})
 	if at < 0 || s.key != arrays.EdgeIndexKey || s.Has("edge_label_index") || s.Has(edgeTypeKey) ||
-		s.edges.Count > streamed.MaxCode {
+		s.edges.Count > math.MaxInt32 {
 		return ""
 	}
 	return edgeLabelKeys[at]
@@ -47,7 +48,6 @@ func (r *reader) edgeLabels(e *store, to *streamed.Relation) error {
 			return err
 		}
 	}
-	to.EdgeLabels = &streamed.EdgeLabels{Of: of, Divide: r.options.DivideEdges}
-	to.Edges = to.Numbered()
+	to.Label(of, r.options.DivideEdges)
 	return nil
 }

@@ -1,22 +1,17 @@
 package streamed
 
-import (
-	"math"
+import "weft/graph"
 
-	"weft/graph"
-)
-
-// EdgeLabels are the labels of the edges of a relation. The last of Edges.Columns has a Code for each edge:
-// its place among the labels, −1 for an edge without a label. If Of.SplitBy is not nil, the column before has
-// the Code of a place in its Values, −1 for an edge in no part.
+// EdgeLabels are the labels of the edges of a relation. Labels of its Edges has the row of each edge in Frame.
 type EdgeLabels struct {
-	// Of has the labels by code: classes or values. It also has the splits, as lists of codes, if each edge
-	// has a code of its own. Graph.Complete may set Of.
-	Of graph.Frame
-	// Divide sets the splits of the edges. nil: Of has them.
+	// Frame has the labels by row: classes or values. It has the splits, too, as lists of rows, if each edge has
+	// a row of its own. Its SplitBy describes a column whose values SplitBy of the Edges has. Graph.Complete may
+	// set Frame.
+	Frame graph.Frame
+	// Divide sets the splits of the edges. nil: Frame has them.
 	Divide func(*graph.Frame) error
 
-	taken []int64 // the codes of the edges in the order of the store, where Of has splits
+	taken []int64 // the rows of the edges in the order of the store, where Frame has splits
 }
 
 // TellLabelsApart renames labels that have the same column in several relations to RELATION:COLUMN. RELATION
@@ -26,7 +21,7 @@ func (g *Graph) TellLabelsApart() {
 	each := func(do func(r *Relation, column *string)) {
 		for i := range g.Relations {
 			if r := &g.Relations[i]; r.EdgeLabels != nil {
-				do(r, &r.EdgeLabels.Of.Labels.Column)
+				do(r, &r.EdgeLabels.Frame.Labels.Column)
 			}
 		}
 	}
@@ -46,71 +41,48 @@ func (g *Graph) TellLabelsApart() {
 	})
 }
 
-// MaxCode is the largest code of a label.
-const MaxCode = math.MaxInt32&^(1<<23-1) - 2 // Code of it is finite
-
-// Code returns the value of a code in a column of edges.
-func Code(code int64) float32 { return math.Float32frombits(uint32(code + 1)) }
-
-// CodeOf returns the code of a value.
-func CodeOf(value float32) int64 { return int64(math.Float32bits(value)) - 1 }
-
 // announced returns what is known without rows.
 func (l *EdgeLabels) announced() graph.Frame {
 	if l == nil {
 		return graph.Frame{}
 	}
-	return l.of(nil, nil)
+	return graph.Frame{Labels: l.Frame.OfRows(nil), SplitBy: l.splitBy(nil)}
 }
 
-// codes returns how many columns of codes there are.
-func (l *EdgeLabels) codes() int {
-	switch {
-	case l == nil:
-		return 0
-	case l.Of.SplitBy != nil:
-		return 2
+// splitBy is the column that divides edges with these values; nil: there is none.
+func (l *EdgeLabels) splitBy(values []float64) *graph.SplitBy {
+	if l.Frame.SplitBy == nil {
+		return nil
 	}
-	return 1
+	by := *l.Frame.SplitBy
+	by.Values = values
+	return &by
 }
 
-// of returns the labels of edges, without splits, from the codes of their labels and of their parts.
-func (l *EdgeLabels) of(codes, by []int64) graph.Frame {
-	return graph.Frame{Labels: l.Of.OfRows(codes), SplitBy: l.Of.SplitBy.OfRows(by)}
-}
-
-// take removes the columns of codes from the edges' features, and gives the edges their labels.
-func (l *EdgeLabels) take(r *graph.Relation) {
+// take gives edges of the relation, whose classes are rows of Frame, their labels.
+func (l *EdgeLabels) take(edges *graph.Frame) {
 	if l == nil {
 		return
 	}
-	all, columns := r.Features.Columns, r.Features.Columns-l.codes()
-	edges := len(r.Sources)
-	codes, by, features := make([]int64, edges), make([]int64, edges), make([]float32, 0, edges*columns)
-	for k := range edges {
-		row := r.Features.Dense[k*all : (k+1)*all]
-		features = append(features, row[:columns]...)
-		by[k] = CodeOf(row[columns])
-		codes[k] = CodeOf(row[all-1])
+	rows := edges.Labels.Class
+	if len(l.Frame.Splits) > 0 {
+		l.taken = append(l.taken, rows...)
 	}
-	if len(l.Of.Splits) > 0 {
-		l.taken = append(l.taken, codes...)
-	}
-	r.Frame = l.of(codes, by)
-	if r.Features.Columns = columns; columns > 0 {
-		r.Features.Dense = features
+	edges.Labels = l.Frame.OfRows(rows)
+	if edges.SplitBy != nil {
+		edges.SplitBy = l.splitBy(edges.SplitBy.Values)
 	}
 }
 
 // divides reports whether the edges have splits.
-func (l *EdgeLabels) divides() bool { return l != nil && (l.Divide != nil || len(l.Of.Splits) > 0) }
+func (l *EdgeLabels) divides() bool { return l != nil && (l.Divide != nil || len(l.Frame.Splits) > 0) }
 
 // divide sets the splits of all edges, which have been taken.
-func (l *EdgeLabels) divide(of *graph.Frame) error {
-	of.Splits = l.Of.SplitsOfRows(l.taken)
+func (l *EdgeLabels) divide(edges *graph.Frame) error {
+	edges.Splits = l.Frame.SplitsOfRows(l.taken)
 	l.taken = nil
 	if l.Divide == nil {
 		return nil
 	}
-	return l.Divide(of)
+	return l.Divide(edges)
 }

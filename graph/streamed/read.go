@@ -76,7 +76,7 @@ func (g *Graph) read() (*graph.Graph, error) {
 		sorted.Source, sorted.Name, sorted.Target, sorted.EdgeSplit = r.Source, r.Name, r.Target, r.EdgeSplit
 		sorted.EndColumns, sorted.NumberColumns = r.EndColumns, r.NumberColumns
 		if of := g.Relations[i].EdgeLabels; of != nil {
-			of.take(&sorted)
+			of.take(&sorted.Frame)
 			if of.divides() {
 				if err := of.divide(&sorted.Frame); err != nil {
 					return nil, g.refuse(err)
@@ -122,6 +122,12 @@ func (e *Edges) Read(tell graph.Progress) (all graph.Edges, err error) {
 		if err == nil {
 			all.Features, err = memory.AppendTo(all.Features, batch.Features, count*int64(e.Columns))
 		}
+		if err == nil {
+			all.Labels, err = memory.AppendTo(all.Labels, batch.Labels, count)
+		}
+		if err == nil {
+			all.SplitBy, err = memory.AppendTo(all.SplitBy, batch.SplitBy, count)
+		}
 		if err != nil {
 			return e.Refuse(err)
 		}
@@ -130,6 +136,12 @@ func (e *Edges) Read(tell graph.Progress) (all graph.Edges, err error) {
 	all.FeatureColumns = e.Columns
 	if e.Weighted && all.Weights == nil {
 		all.Weights = []float32{}
+	}
+	if e.Labelled && all.Labels == nil {
+		all.Labels = []int32{}
+	}
+	if e.Divided && all.SplitBy == nil {
+		all.SplitBy = []float64{}
 	}
 	return all, err
 }

@@ -74,6 +74,8 @@ type Edges struct {
 	// argument.
 	Weighted  bool
 	Columns   int  // features of an edge
+	Labelled  bool // lists have Labels
+	Divided   bool // lists have SplitBy
 	Symmetric bool // the reverse of each edge is there, equally often
 	// Each calls do with all edges in their order, some at a time. They are valid until do returns. A further
 	// call reads them again.
@@ -153,24 +155,27 @@ func (g *Graph) Close() {
 	}
 }
 
-// Numbered returns the edges with one further column at the end: Code of each edge's number in their order.
-func (e Edges) Numbered() Edges {
-	each, columns := e.Each, e.Columns
-	e.Columns, e.listed = columns+1, nil
-	e.Each = func(do func(graph.Edges) error) error {
-		at := int64(0)
-		var rows []float32
+// Label gives the edges labels with splits, a row of frame for each edge in their order.
+func (r *Relation) Label(frame graph.Frame, divide func(*graph.Frame) error) {
+	r.EdgeLabels = &EdgeLabels{Frame: frame, Divide: divide}
+	each := r.Each
+	r.Labelled, r.Divided, r.listed = true, frame.SplitBy != nil, nil
+	r.Each = func(do func(graph.Edges) error) error {
+		at := 0
+		var rows []int32
 		return each(func(list graph.Edges) error {
 			rows = rows[:0]
 			for k := range list.Source {
-				rows = append(append(rows, list.Features[k*columns:(k+1)*columns]...), Code(at))
-				at++
+				rows = append(rows, int32(at+k))
 			}
-			list.Features, list.FeatureColumns = rows, columns+1
+			list.Labels = rows
+			if frame.SplitBy != nil {
+				list.SplitBy = frame.SplitBy.Values[at : at+len(rows)]
+			}
+			at += len(rows)
 			return do(list)
 		})
 	}
-	return e
 }
 
 // Largest reads all edges, and returns the largest ids of a source and of a target, −1 if there is no edge.

@@ -70,8 +70,8 @@ func unlabelled(g *graph.Graph) (count int) {
 }
 
 // Write writes a new store, dir. It needs memory for what InMemory has, and less than two gigabytes besides.
-// It sorts the edges in memory and in a temporary file beside the store, with 8 bytes for each, and 4 for its
-// weight and for each feature. The store appears when it is complete, and is that of the graph that Read
+// It sorts the edges in memory and in a temporary file beside the store, with 8 bytes for each, 4 for its
+// weight, its label and each feature, and 8 for the value that divides it. The store appears when it is complete, and is that of the graph that Read
 // returns. If Write fails, it leaves nothing behind. A graph can be written once.
 func (g *Graph) Write(dir string) (*Written, error) {
 	if g.whole {
@@ -262,7 +262,6 @@ func (g *Graph) writeRelation(w *graph.Writer, i int, s *sorted, dir string, wri
 	edges, like, stored, vertices := s.listed, &graph.Relation{
 		Frame: graph.Frame{Features: graph.Features{Columns: r.Columns}},
 	}, int64(0), int64(0)
-	like.Features.Columns -= r.EdgeLabels.codes()
 	if g.Symmetrize {
 		edges = graph.Counted
 	}
@@ -276,7 +275,9 @@ func (g *Graph) writeRelation(w *graph.Writer, i int, s *sorted, dir string, wri
 				g.Progress.Of("sorting edges", vertices, int64(types[target].Count))
 				vertices += int64(len(rows.Indptr) - 1)
 				stored += int64(len(rows.Sources))
-				r.EdgeLabels.take(rows)
+				edges := *rows // the sorter keeps its own
+				r.EdgeLabels.take(&edges.Frame)
+				rows = &edges
 				written.Label(i, &rows.Frame)
 				if err := do(rows); err != nil {
 					return g.refuse(err)
@@ -376,10 +377,16 @@ func addTo(sink *pump.Sink[*graph.Edges], e *graph.Edges) error {
 			Source: append(to.Source[:0], e.Source[from:end]...),
 			Target: append(to.Target[:0], e.Target[from:end]...), Weights: to.Weights[:0],
 			Features:       append(to.Features[:0], e.Features[from*columns:end*columns]...),
-			FeatureColumns: columns,
+			FeatureColumns: columns, Labels: to.Labels[:0], SplitBy: to.SplitBy[:0],
 		}
 		if e.Weights != nil {
 			to.Weights = append(to.Weights, e.Weights[from:end]...)
+		}
+		if e.Labels != nil {
+			to.Labels = append(to.Labels, e.Labels[from:end]...)
+		}
+		if e.SplitBy != nil {
+			to.SplitBy = append(to.SplitBy, e.SplitBy[from:end]...)
 		}
 		sink.Put(to)
 	}
@@ -397,7 +404,7 @@ func (s *sorted) begin(g *Graph, r *Relation, targets int) error {
 	}
 	o := edgesort.Options{
 		Scratch: s.scratch, Kept: edgesort.Kept(len(g.Relations)), Weighted: r.Weighted, Columns: r.Columns,
-		Single: g.Symmetrize,
+		Labelled: r.Labelled, Divided: r.Divided, Single: g.Symmetrize,
 	}
 	s.sorter = edgesort.New(o, targets, about)
 	if err := memory.Need(s.sorter.Memory(about)); err != nil {

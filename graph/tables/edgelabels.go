@@ -26,18 +26,6 @@ func (l *edgeList) relation(divide func(*graph.Frame) error) streamed.Relation {
 	return r
 }
 
-// columns returns how many columns of numbers are read of each edge: its features, and the codes of its label
-// and of its part.
-func (l *edgeList) columns() int {
-	switch {
-	case l.label == "":
-		return l.features()
-	case l.by.Column != "":
-		return l.features() + 2
-	}
-	return l.features() + 1
-}
-
 // labelNames returns the columns that label names in a list with this header: one, or several between commas.
 // A single column may have a comma in its name. Others with commas stand in quotes.
 func labelNames(label string, header []string) ([]string, error) {
@@ -217,7 +205,7 @@ func (o *Options) takeFeatures(l *edgeList) error {
 		c, note := p.Column()
 		l.doubt(p, &c)
 		if l.by.open() && c.Name == l.by.Column {
-			if err := l.by.of(&c); err != nil {
+			if err := l.by.take(&c); err != nil {
 				return fmt.Errorf("%s: %w", l.path, err)
 			}
 		}
@@ -335,7 +323,7 @@ func (l *edgeList) takeTrainingMeans(rule *graph.SplitRule) (trained map[string]
 	return trained, err
 }
 
-// completeLabels says what the codes of the relation's labels stand for, once all edges have been read.
+// completeLabels says what the words of the relation's labels stand for, once all edges have been read.
 func (l *edgeList) completeLabels(r *streamed.Relation, values bool, made *graph.Graph) error {
 	if l.label == "" {
 		return nil
@@ -347,12 +335,12 @@ func (l *edgeList) completeLabels(r *streamed.Relation, values bool, made *graph
 		return refusal.Errorf("--values: is of one column of labels, and --edge-label %s names several, which are 0 and "+
 			"1; leave one of them out", l.label)
 	case err == nil:
-		of, err = l.coded(values)
+		of, err = l.labelsOfWords(values)
 	}
 	if err != nil {
 		return fmt.Errorf("%s: column %s: %w", l.path, l.label, err)
 	}
-	r.EdgeLabels.Of = graph.Frame{Labels: of.Named(l.label), SplitBy: l.by.made()}
+	r.EdgeLabels.Frame = graph.Frame{Labels: of.Named(l.label), SplitBy: l.by.of(nil)}
 	if len(l.labelled) > 1 {
 		return nil
 	}
@@ -360,20 +348,11 @@ func (l *edgeList) completeLabels(r *streamed.Relation, values bool, made *graph
 	return nil
 }
 
-// takeLabels takes the codes of labels and parts from the features of edges that have been read, and returns
-// labels like those of a graph's edges. No labels: no edge has one.
+// takeLabels takes the labels and the values that divide from edges that have been read, and returns labels
+// like those of a graph's edges. No labels: no edge has one.
 func (l *edgeList) takeLabels(e *graph.Edges, like *graph.Frame) (made graph.Frame, err error) {
-	all, n := e.FeatureColumns, l.features()
-	var features []float32
-	var by []int64
-	l.labels.rows = nil
-	for row := range slices.Chunk(e.Features, all) {
-		features = append(features, row[:n]...)
-		by = append(by, streamed.CodeOf(row[n]))
-		l.labels.rows = append(l.labels.rows, int32(streamed.CodeOf(row[all-1])))
-	}
-	e.Features, e.FeatureColumns = features, n
-	made.SplitBy = l.by.made().OfRows(by)
+	l.labels.rows, made.SplitBy = e.Labels, l.by.of(e.SplitBy)
+	e.Labels, e.SplitBy = nil, nil
 	switch {
 	case l.labels.words == nil || !l.labels.any():
 		return made, nil
@@ -391,8 +370,8 @@ func (l *edgeList) takeLabels(e *graph.Edges, like *graph.Frame) (made graph.Fra
 	return made, nil
 }
 
-// coded returns labels whose row i is the label of word i.
-func (l *edgeList) coded(values bool) (graph.Labels, error) {
+// labelsOfWords returns labels whose row i is the label of word i.
+func (l *edgeList) labelsOfWords(values bool) (graph.Labels, error) {
 	of := l.labels
 	if of.words == nil || !of.any() {
 		return graph.Labels{}, refusal.Errorf("no row has a label")

@@ -7,7 +7,6 @@ import (
 	"weft/graph/columns"
 	"weft/graph/internal/arrays"
 	"weft/graph/internal/table"
-	"weft/graph/streamed"
 )
 
 // These functions read a row of a list of edges: two vertices, numbers, and a label.
@@ -48,17 +47,17 @@ func (l *edgeList) add(r *table.Row) error {
 	}
 	if l.label != "" {
 		if l.by.Column != "" {
-			code, err := l.by.code(r)
+			value, err := l.by.value(r)
 			if err != nil {
 				return err
 			}
-			l.batch.Features = append(l.batch.Features, streamed.Code(code))
+			l.batch.SplitBy = append(l.batch.SplitBy, value)
 		}
 		word, err := l.labelOf(r)
 		if err != nil {
 			return err
 		}
-		l.batch.Features = append(l.batch.Features, streamed.Code(int64(word)))
+		l.batch.Labels = append(l.batch.Labels, word)
 	}
 	if l.alone != nil {
 		l.alone.add(ends, r)

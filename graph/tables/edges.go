@@ -57,8 +57,8 @@ type end struct {
 // edges returns the edges of the list.
 func (l *edgeList) edges() streamed.Edges {
 	e := streamed.Edges{
-		Count: streamed.Unknown, Columns: l.columns(), Weighted: l.weighted, Each: l.each,
-		Refuse: l.refuse,
+		Count: streamed.Unknown, Columns: l.features(), Weighted: l.weighted, Labelled: l.label != "",
+		Divided: l.label != "" && l.by.Column != "", Each: l.each, Refuse: l.refuse,
 	}
 	if bytes, err := table.Size(l.path); err == nil { // reading reports the error
 		e.About = bytes
@@ -68,12 +68,11 @@ func (l *edgeList) edges() streamed.Edges {
 
 // each implements streamed.Edges.Each.
 func (l *edgeList) each(do func(graph.Edges) error) error {
-	l.rows, l.known, l.batch = 0, 0, graph.Edges{FeatureColumns: l.columns()}
+	l.rows, l.known, l.batch = 0, 0, graph.Edges{FeatureColumns: l.features()}
 	if l.alone != nil {
 		l.alone.begin()
 	}
 	l.labels, l.odd = labels{}, make([]oddValues, len(l.numbers)+1) // a weight may be implied
-	l.by.begin()
 	flush := func() error {
 		b := &l.batch
 		if b.Len() == 0 {
@@ -89,6 +88,7 @@ func (l *edgeList) each(do func(graph.Edges) error) error {
 		}
 		err := do(*b)
 		b.Source, b.Target, b.Weights, b.Features = b.Source[:0], b.Target[:0], b.Weights[:0], b.Features[:0]
+		b.Labels, b.SplitBy = b.Labels[:0], b.SplitBy[:0]
 		return err
 	}
 	of := l.table()

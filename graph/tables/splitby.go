@@ -1,22 +1,21 @@
 package tables
 
 import (
+	"math"
 	"slices"
 
 	"weft/graph"
 	"weft/graph/columns"
 	"weft/graph/internal/arrays"
 	"weft/graph/internal/table"
-	"weft/internal/memory"
 	"weft/internal/refusal"
 )
 
-// splitBy is the column that divides labelled edges. Its Values are the values of rows, each once.
+// splitBy is the column that divides labelled edges. Its Values are read with the edges.
 type splitBy struct {
 	graph.SplitBy      // of no name: there is none
 	place         int  // place among the columns that are read; −1: not there
 	ofGraph       bool // no setting named it here
-	codes         map[float64]int64
 }
 
 // splitByOf returns the column that divides the labelled edges of a relation.
@@ -31,9 +30,6 @@ func splitByOf(r *graph.Relation) (b splitBy) {
 
 // open reports whether the kind of the column is not known yet.
 func (b *splitBy) open() bool { return b.Column != "" && b.Kind == "" }
-
-// begin forgets the rows that were read.
-func (b *splitBy) begin() { b.Values, b.codes = nil, map[float64]int64{} }
 
 // choose adds the column to the columns that are read of a header, unless it is one of them, or open.
 func (b *splitBy) choose(header []string, order []int) ([]int, error) {
@@ -62,8 +58,8 @@ func (b *splitBy) choose(header []string, order []int) ([]int, error) {
 	return order, nil
 }
 
-// of takes the kind of a column of dates or numbers.
-func (b *splitBy) of(c *columns.Column) error {
+// take takes the kind of a column of dates or numbers.
+func (b *splitBy) take(c *columns.Column) error {
 	switch c.Kind {
 	case columns.Date:
 		b.Kind, b.Order = graph.ByDate, c.Order
@@ -76,17 +72,17 @@ func (b *splitBy) of(c *columns.Column) error {
 	return nil
 }
 
-// code returns the code of a row's value; −1: the edge is in no part.
-func (b *splitBy) code(r *table.Row) (int64, error) {
+// value returns a row's value; NaN: the edge is in no part.
+func (b *splitBy) value(r *table.Row) (float64, error) {
 	if b.place < 0 {
-		return -1, nil
+		return math.NaN(), nil
 	}
 	field := r.Field(b.place)
 	if b.Kind == graph.ByNumber {
 		field = r.Decimal(field)
 	}
 	if b.Kind == graph.ByPart && columns.IsMissing(field) {
-		return -1, nil
+		return math.NaN(), nil
 	}
 	x, ok := b.Kind.Value(field, b.Order)
 	switch {
@@ -98,23 +94,15 @@ func (b *splitBy) code(r *table.Row) (int64, error) {
 		return 0, r.Errorf("column %s: %.40q is no %s, and --split divides the edges by them: correct it, or leave "+
 			"the row out", b.Column, field, b.Kind)
 	}
-	code, there := b.codes[x]
-	if !there {
-		code = int64(len(b.Values))
-		var err error
-		if b.Values, err = memory.Grow(b.Values, 1); err != nil {
-			return 0, err
-		}
-		b.Values, b.codes[x] = append(b.Values, x), code
-	}
-	return code, nil
+	return x, nil
 }
 
-// made returns the column of all edges by code; nil: there is none.
-func (b *splitBy) made() *graph.SplitBy {
+// of returns the column with the values of some edges; nil: there is none.
+func (b *splitBy) of(values []float64) *graph.SplitBy {
 	if b.Column == "" {
 		return nil
 	}
 	made := b.SplitBy
+	made.Values = values
 	return &made
 }

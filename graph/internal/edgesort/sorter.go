@@ -35,11 +35,14 @@ type Sorter struct {
 
 // Options are the settings of a Sorter.
 type Options struct {
-	Scratch  *os.File // an empty file for edges that wait; an edge takes 8 bytes, and 4 for each column
+	Scratch  *os.File // an empty file for edges that wait, with the words of each
 	Kept     int64    // bytes of edges that wait in memory; others wait in the file
 	Weighted bool     // edges have weights
 	Columns  int      // of edge features
-	// Single keeps one of parallel edges: the first given edge, or the first added edge if none is given.
+	Labelled bool     // edges have labels, as numbers
+	Divided  bool     // edges have values that divide them
+	// Single keeps one of parallel edges: the first given edge, or the first added edge if none is given. These
+	// edges have no labels.
 	Single bool
 	// Budget is how many bytes of edges are sorted at a time. As many bytes of ends of targets may be added.
 	// One target may take more. Three such parts are in memory. 0: 64 MB, or less if memory is scarce.
@@ -47,8 +50,8 @@ type Options struct {
 }
 
 // unsorted has the edges into a range of targets in the order in which they were added: full batches in the
-// file, and the last edges in memory. The words of an edge are its target, its key, and the bits of its
-// features.
+// file, and the last edges in memory. The words of an edge are its target, its key, the bits of its weight and
+// features, its label, and the two halves of the value that divides.
 type unsorted struct {
 	batches []int64 // where each batch is
 	last    []uint32
@@ -94,10 +97,17 @@ func (s *Sorter) Limit(high int) { s.high = high }
 
 // words returns the number of words of an edge.
 func (s *Options) words() int {
+	n := 2 + s.Columns
 	if s.Weighted {
-		return 3 + s.Columns
+		n++
 	}
-	return 2 + s.Columns
+	if s.Labelled {
+		n++
+	}
+	if s.Divided {
+		n += 2
+	}
+	return n
 }
 
 // batch returns the number of words of a batch: a multiple of an edge's words.
@@ -121,7 +131,15 @@ func (s *Sorter) Add(e *graph.Edges, both bool) error {
 		if s.Weighted {
 			edge[2] = math.Float32bits(e.Weights[k])
 		}
-		copy(values, features[k*e.FeatureColumns:])
+		rest := values[copy(values[:s.Columns], features[k*s.Columns:]):]
+		if s.Labelled {
+			rest[0] = uint32(e.Labels[k])
+			rest = rest[1:]
+		}
+		if s.Divided {
+			bits := math.Float64bits(e.SplitBy[k])
+			rest[0], rest[1] = uint32(bits), uint32(bits>>32)
+		}
 		edge[0], edge[1] = uint32(target), uint32(source)<<1+given
 		if err := s.add(edge); err != nil {
 			return err
@@ -344,7 +362,7 @@ func (m *sortBuffers) begin(t int) int64 {
 
 // place writes the edges of some keys to their rows, from a place on.
 func (s *Sorter) place(m *sortBuffers, keys []uint64, at int) {
-	rows, columns := &m.rows, s.Columns
+	rows, columns, features := &m.rows, s.Columns, floatsAsWords(m.rows.Features.Dense)
 	for i, k := range keys {
 		rows.Sources[at+i] = int32(k >> 33)
 		values := m.words[int(uint32(k))*s.words()+2 : (int(uint32(k))+1)*s.words()]
@@ -352,8 +370,14 @@ func (s *Sorter) place(m *sortBuffers, keys []uint64, at int) {
 			rows.Weights[at+i] = math.Float32frombits(values[0])
 			values = values[1:]
 		}
-		for c, word := range values {
-			rows.Features.Dense[(at+i)*columns+c] = math.Float32frombits(word)
+		copy(features[(at+i)*columns:], values[:columns])
+		values = values[columns:]
+		if s.Labelled {
+			rows.Labels.Class[at+i] = int64(int32(values[0]))
+			values = values[1:]
+		}
+		if s.Divided {
+			rows.SplitBy.Values[at+i] = math.Float64frombits(uint64(values[1])<<32 | uint64(values[0]))
 		}
 	}
 }
@@ -411,6 +435,19 @@ func (m *sortBuffers) grow(edges, targets int, s *Sorter) (err error) {
 	}
 	if s.Weighted {
 		if rows.Weights, err = sized(rows.Weights, edges); err != nil {
+			return err
+		}
+	}
+	if s.Labelled {
+		if rows.Labels.Class, err = sized(rows.Labels.Class, edges); err != nil {
+			return err
+		}
+	}
+	if s.Divided {
+		if rows.SplitBy == nil {
+			rows.SplitBy = &graph.SplitBy{}
+		}
+		if rows.SplitBy.Values, err = sized(rows.SplitBy.Values, edges); err != nil {
 			return err
 		}
 	}

@@ -13,12 +13,24 @@ import (
 )
 
 // Edges that exceed the memory for them are divided again, until a range is one vertex: with and without
-// weights and features.
+// weights, features, labels and values that divide.
 func TestSorterDivides(t *testing.T) {
 	const vertices = 3000
 	for _, weighted := range []bool{false, true} {
 		for columns := range 3 {
 			e := drawn(200_000, vertices, columns, weighted)
+			if weighted || columns > 0 {
+				e.Labels = make([]int32, e.Len())
+			}
+			if columns == 1 {
+				e.SplitBy = make([]float64, e.Len())
+			}
+			for k := range e.Labels {
+				e.Labels[k] = int32(k%5000) - 1
+			}
+			for k := range e.SplitBy {
+				e.SplitBy[k] = 1.7e9 + float64(k)/7 // more digits than float32 has
+			}
 			want, err := graph.NewRelation(vertices, e)
 			require.NoError(t, err)
 			for _, limit := range []int{vertices, 1 << 16} { // known before, or only after all edges
@@ -68,6 +80,7 @@ func sortedOf(t *testing.T, e graph.Edges, vertices, limit int, about, kept int6
 	defer file.Close()
 	o := Options{
 		Scratch: file, Kept: kept, Weighted: e.Weights != nil, Columns: e.FeatureColumns, Budget: 100_000,
+		Labelled: e.Labels != nil, Divided: e.SplitBy != nil,
 	}
 	s := New(o, limit, about)
 	defer s.Close()
@@ -76,12 +89,18 @@ func sortedOf(t *testing.T, e graph.Edges, vertices, limit int, about, kept int6
 		Indptr: []int64{0}, Frame: graph.Frame{Features: graph.Features{Columns: e.FeatureColumns}},
 	}
 	s.Limit(vertices)
+	var values []float64
 	err = s.Each(func(r *graph.Relation) error {
 		for _, end := range r.Indptr[1:] {
 			got.Indptr = append(got.Indptr, int64(len(got.Sources))+end)
 		}
 		got.Sources, got.Weights = append(got.Sources, r.Sources...), append(got.Weights, r.Weights...)
 		got.Features.Dense = append(got.Features.Dense, r.Features.Dense...)
+		got.Labels.Class = append(got.Labels.Class, r.Labels.Class...)
+		if r.SplitBy != nil {
+			values = append(values, r.SplitBy.Values...)
+			got.SplitBy = &graph.SplitBy{Values: values}
+		}
 		return nil
 	})
 	require.NoError(t, err)
