@@ -106,17 +106,17 @@ type labelsDescription struct {
 
 // relationDescription is one edge type, from vertices of type Source to vertices of type Target.
 type relationDescription struct {
-	Source         string                 `json:"source"`
-	Name           string                 `json:"name"`
-	Target         string                 `json:"target"`
-	Count          int                    `json:"count"`
-	Dtype          string                 `json:"dtype"` // of the in-neighbours
-	Weights        bool                   `json:"weights,omitempty"`
-	FeatureColumns int                    `json:"feature_columns,omitempty"`
-	EndColumns     [2]string              `json:"end_columns,omitzero"`
-	NumberColumns  columns.List           `json:"number_columns,omitempty"`
-	EdgeSplit      *edgeSplitDescription  `json:"edge_split,omitempty"`
-	EdgeLabels     *edgeLabelsDescription `json:"edge_labels,omitempty"`
+	Source         string                `json:"source"`
+	Name           string                `json:"name"`
+	Target         string                `json:"target"`
+	Count          int                   `json:"count"`
+	Dtype          string                `json:"dtype"` // of the in-neighbours
+	Weights        bool                  `json:"weights,omitempty"`
+	FeatureColumns int                   `json:"feature_columns,omitempty"`
+	EndColumns     [2]string             `json:"end_columns,omitzero"`
+	NumberColumns  columns.List          `json:"number_columns,omitempty"`
+	EdgeSplit      *edgeSplitDescription `json:"edge_split,omitempty"`
+	Frame          *frameDescription     `json:"edge_labels,omitempty"`
 }
 
 // readDescription reads graph.json and checks it as far as that needs no other file.
@@ -315,7 +315,7 @@ func (r *relationDescription) check() error {
 		return refusal.Errorf("relation %q of %q with %d edges and %d feature columns is not possible",
 			r.Name, r.Dtype, r.Count, r.FeatureColumns)
 	}
-	return r.EdgeLabels.check(r.Count)
+	return r.Frame.check(r.Count)
 }
 
 // Files lists the files that make up the store in dir, graph.json first.
@@ -342,7 +342,7 @@ func Files(dir string) ([]string, error) {
 		r, none := &d.Relations[i], &Relation{EdgeSplit: &EdgeSplit{}}
 		at := d.layout().edges(r.Source, r.Name, r.Target)
 		add(at, none.stored(inEdges, r, 0))
-		if l := r.EdgeLabels; l != nil {
+		if l := r.Frame; l != nil {
 			add(at, named(l.Labels.Names, edgeClassNamesFile), named(len(l.Splits) > 0, edgePartFiles[:]...))
 		}
 	}
@@ -424,6 +424,6 @@ func describeRelation(r *Relation) relationDescription {
 		Source: source, Name: name, Target: target, Count: len(r.Sources),
 		Dtype: "int32", Weights: r.Weights != nil, FeatureColumns: r.Features.Columns,
 		EndColumns: r.EndColumns, NumberColumns: r.NumberColumns, EdgeSplit: describeEdgeSplit(r.EdgeSplit),
-		EdgeLabels: describeEdgeLabels(&r.Frame),
+		Frame: describeFrame(&r.Frame),
 	}
 }

@@ -20,25 +20,25 @@ const (
 var edgePartFiles = [3]string{"edge_train.npy", "edge_val.npy", "edge_test.npy"}
 
 // edgeLabelsDescription describes the labels of edges.
-type edgeLabelsDescription struct {
+type frameDescription struct {
 	Column string             `json:"column"`
 	Labels *labelsDescription `json:"labels"`
 	Splits []SplitSizes       `json:"splits,omitempty"`
 	By     *SplitBy           `json:"split_by,omitempty"`
 }
 
-// describeEdgeLabels describes labels of edges, nil where there are none.
-func describeEdgeLabels(l *Frame) *edgeLabelsDescription {
+// describeFrame describes labels of edges, nil where there are none.
+func describeFrame(l *Frame) *frameDescription {
 	if !l.HasLabels() {
 		return nil
 	}
-	return &edgeLabelsDescription{
+	return &frameDescription{
 		l.Labels.Column, describeLabels(&l.Labels), SizesOf(l.Splits), l.SplitBy.described(),
 	}
 }
 
 // check refuses what labels of so many edges cannot have.
-func (d *edgeLabelsDescription) check(edges int) error {
+func (d *frameDescription) check(edges int) error {
 	switch {
 	case d == nil:
 		return nil
@@ -69,7 +69,7 @@ func (d *edgeLabelsDescription) check(edges int) error {
 }
 
 // storedLabels lists the array of the labels of so many edges.
-func (l *Frame) storedLabels(d *edgeLabelsDescription, edges int) []storedArray {
+func (l *Frame) storedLabels(d *frameDescription, edges int) []storedArray {
 	if d == nil {
 		return nil
 	}
@@ -85,7 +85,7 @@ func (l *Frame) storedLabels(d *edgeLabelsDescription, edges int) []storedArray 
 }
 
 // described makes labels of edges from their description, without rows.
-func (d *edgeLabelsDescription) described() *Frame {
+func (d *frameDescription) described() *Frame {
 	l := &Frame{Labels: Labels{Column: d.Column}}
 	l.Labels.describedBy(d.Labels)
 	l.SplitBy = d.By.described()
@@ -93,16 +93,16 @@ func (d *edgeLabelsDescription) described() *Frame {
 }
 
 // edgeLabels writes the names and splits of labels of edges.
-func (s *Folder) edgeLabels(l *Frame) {
+func (s *Folder) edgeFiles(l *Frame) {
 	if l.HasLabels() {
 		s.names(edgeClassNamesFile, l.Labels.Names)
 		s.splits(edgePartFiles, l.Splits)
 	}
 }
 
-// readEdgeLabels makes the labels of edges whose files lie in dir, with their names and splits. The labels
+// readFrame makes the labels of edges whose files lie in dir, with their names and splits. The labels
 // are not mapped yet.
-func readEdgeLabels(m *mappings, dir string, d *edgeLabelsDescription) (l *Frame, err error) {
+func readFrame(m *mappings, dir string, d *frameDescription) (l *Frame, err error) {
 	if d == nil {
 		return &Frame{}, nil
 	}
@@ -263,23 +263,4 @@ func NamesLabel(asked, column, fullName string) bool {
 	}
 	nameless := fullName == "" || fullName == (&Relation{}).FullName()
 	return nameless || of == fullName || strings.Contains(fullName, "__"+of+"__")
-}
-
-// LearnsEdges is a graph in which the edges with labels of that name (see HasLabel) take the place of
-// vertices of the first type, with their labels and splits, for code that reads only these. relation is the
-// edges' relation; nil: there is none, and the graph is g.
-func (g *Graph) LearnsEdges(label string) (of *Graph, relation *Relation) {
-	for i := range g.Relations {
-		r := &g.Relations[i]
-		if !r.HasLabel(label) {
-			continue
-		}
-		of = g.Copy()
-		of.Metric = ""
-		of.Types[0] = VertexType{Type: RelationName, Frame: Frame{
-			Count: len(r.Sources), Labels: r.Labels, Splits: r.Splits,
-		}}
-		return of, r
-	}
-	return g, nil
 }

@@ -22,7 +22,7 @@ func (s *Folder) graph(g *Graph) {
 		d := describeRelation(r)
 		s.within(g.layout().edges(r.Ends()), func() {
 			s.write(r.stored(inEdges, &d, r.rows()))
-			s.edgeLabels(&r.Frame)
+			s.edgeFiles(&r.Frame)
 		})
 	}
 }

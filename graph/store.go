@@ -77,7 +77,7 @@ func SplitByIn(dir, label string) (*SplitBy, error) {
 	}
 	for i := range d.Relations {
 		r := &d.Relations[i]
-		if l := r.EdgeLabels; l != nil && NamesLabel(label, l.Column, fullName(r.Source, r.Name, r.Target)) {
+		if l := r.Frame; l != nil && NamesLabel(label, l.Column, fullName(r.Source, r.Name, r.Target)) {
 			return l.By, nil
 		}
 	}
@@ -220,7 +220,7 @@ func (r *Relation) read(m *mappings, dir string, files relationFiles, d *relatio
 	if r.EdgeSplit, err = readEdgeSplit(m, dir, d.EdgeSplit); err != nil {
 		return err
 	}
-	labels, err := readEdgeLabels(m, dir, d.EdgeLabels)
+	labels, err := readFrame(m, dir, d.Frame)
 	if err != nil {
 		return err
 	}

@@ -91,7 +91,7 @@ func (r *Relation) stored(files relationFiles, d *relationDescription, rows int)
 	if d.FeatureColumns > 0 {
 		all = append(all, in(files.features, &r.Features.Dense, d.Count, d.FeatureColumns))
 	}
-	all = append(all, r.storedLabels(d.EdgeLabels, d.Count)...)
+	all = append(all, r.storedLabels(d.Frame, d.Count)...)
 	return append(all, r.EdgeSplit.stored(d.EdgeSplit)...)
 }
 

@@ -47,12 +47,12 @@ type Summary struct {
 	Splits []SplitSizes `json:"splits"`
 	// EdgeSplits are the edge splits of the relations that have some.
 	EdgeSplits []EdgeSplitSummary `json:"edge_splits,omitempty"`
-	// EdgeLabels describe the labelled edges of each relation that has some.
-	EdgeLabels []EdgeLabelsSummary `json:"edge_labels,omitempty"`
+	// Frames describe the labelled edges of each relation that has some.
+	Frames []FrameSummary `json:"edge_labels,omitempty"`
 }
 
-// EdgeLabelsSummary is the labels of the edges of a relation.
-type EdgeLabelsSummary struct {
+// FrameSummary is the labels of the edges of a relation.
+type FrameSummary struct {
 	Relation     string       `json:"relation"` // SOURCE__NAME__TARGET
 	Column       string       `json:"column"`
 	Classes      int          `json:"classes"`
@@ -167,7 +167,7 @@ func (g *Graph) summarize(progress Progress) (Summary, error) {
 			})
 		}
 		if l := &r.Frame; l.HasLabels() {
-			s.EdgeLabels = append(s.EdgeLabels, EdgeLabelsSummary{
+			s.Frames = append(s.Frames, FrameSummary{
 				r.FullName(), l.Labels.Column, l.Labels.Classes, l.Labels.Names, l.Labels.Columns,
 				l.CountLabelled(), SizesOf(l.Splits),
 			})

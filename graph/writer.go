@@ -280,7 +280,7 @@ func (w *Writer) edges(
 			features = newArray[float32](s, files.features, int(edges), d.FeatureColumns)
 		}
 		var classes, values, by *arrayFile
-		if l := d.EdgeLabels; l != nil && files == inEdges {
+		if l := d.Frame; l != nil && files == inEdges {
 			switch kind := l.Labels; kind.Kind {
 			case labelsClass:
 				classes = newArray[int64](s, edgeLabelsFile, int(edges))
@@ -336,8 +336,8 @@ func (w *Writer) EdgeSplits(r int, divide func(*Frame) error) error {
 		if s.err != nil {
 			return
 		}
-		l := d.EdgeLabels.described()
-		s.take(m.read(filepath.Join(s.dir.Name(), s.sub), l.storedLabels(d.EdgeLabels, d.Count)))
+		l := d.Frame.described()
+		s.take(m.read(filepath.Join(s.dir.Name(), s.sub), l.storedLabels(d.Frame, d.Count)))
 		if s.err == nil {
 			s.take(divide(l))
 		}
@@ -345,7 +345,7 @@ func (w *Writer) EdgeSplits(r int, divide func(*Frame) error) error {
 			s.take(l.checkLabels(d.Count, indices))
 		}
 		s.splits(edgePartFiles, l.Splits)
-		d.EdgeLabels.Splits, d.EdgeLabels.By = SizesOf(l.Splits), l.SplitBy.described()
+		d.Frame.Splits, d.Frame.By = SizesOf(l.Splits), l.SplitBy.described()
 	})
 	return s.failure()
 }

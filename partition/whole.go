@@ -9,20 +9,24 @@ import (
 
 // Whole is what each worker knows of the whole graph.
 type Whole struct {
-	Vertices     int         `json:"-"` // of all types
-	Edges        int64       `json:"-"` // of all relations
-	Types        []WholeType `json:"-"`
-	Graphs       int         `json:"-"` // that are stored as one; 0: it is one
-	Classes      int         `json:"classes"`
-	ValueColumns int         `json:"value_columns,omitempty"` // of labels that are values
-	// a vertex may have any number of classes
-	SeveralLabels bool               `json:"several_labels,omitempty"`
+	Vertices   int              `json:"-"` // of all types
+	Edges      int64            `json:"-"` // of all relations
+	Types      []WholeType      `json:"-"`
+	Graphs     int              `json:"-"` // that are stored as one; 0: it is one
+	WholeFrame                  // of the first vertex type
+	Provenance string           `json:"provenance"`
+	EdgeSplits []WholeEdgeSplit `json:"edge_splits,omitempty"`
+	Frames     []RelationFrame  `json:"edge_labels,omitempty"`
+	Statistics Statistics       `json:"-"` // stored in the Description by which the share was opened
+}
+
+// WholeFrame is what each worker knows of the labels of a frame of the whole graph.
+type WholeFrame struct {
+	Classes       int                `json:"classes"`
+	ValueColumns  int                `json:"value_columns,omitempty"`  // of labels that are values
+	SeveralLabels bool               `json:"several_labels,omitempty"` // a row may have any number of classes
 	Splits        []graph.SplitSizes `json:"splits"`
-	Metric        string             `json:"metric"`
-	Provenance    string             `json:"provenance"`
-	EdgeSplits    []WholeEdgeSplit   `json:"edge_splits,omitempty"`
-	EdgeLabels    []WholeEdgeLabels  `json:"edge_labels,omitempty"`
-	Statistics    Statistics         `json:"-"` // stored in the Description by which the share was opened
+	Metric        string             `json:"metric"` // that the graph names; "": none
 }
 
 // WholeEdgeSplit is what each worker knows of the edge split of a relation.
@@ -31,8 +35,8 @@ type WholeEdgeSplit struct {
 	Negatives graph.NegativeForm `json:"negatives,omitempty"`
 }
 
-// WholeEdgeLabels is what each worker knows of the labels of a relation's edges.
-type WholeEdgeLabels struct {
+// RelationFrame is what each worker knows of the labels of a relation's edges.
+type RelationFrame struct {
 	Relation      int                `json:"relation"`       // its number
 	FullName      string             `json:"name,omitempty"` // the relation's; "": of a version without
 	Column        string             `json:"column"`
@@ -44,15 +48,15 @@ type WholeEdgeLabels struct {
 }
 
 // Named is graph.Relation.HasLabel of their relation.
-func (l *WholeEdgeLabels) Named(asked string) bool {
+func (l *RelationFrame) Named(asked string) bool {
 	return graph.NamesLabel(asked, l.Column, l.FullName)
 }
 
 // labelsOfEdges are those of a graph.
-func labelsOfEdges(g *graph.Graph) (all []WholeEdgeLabels) {
+func framesOf(g *graph.Graph) (all []RelationFrame) {
 	for i := range g.Relations {
 		if l := &g.Relations[i].Frame; l.HasLabels() {
-			of := WholeEdgeLabels{
+			of := RelationFrame{
 				i, g.Relations[i].FullName(), l.Labels.Column, l.Labels.Classes, l.Labels.Columns,
 				l.Labels.MultiLabel(),
 				graph.SizesOf(l.Splits), "",
@@ -66,11 +70,11 @@ func labelsOfEdges(g *graph.Graph) (all []WholeEdgeLabels) {
 	return all
 }
 
-// LearnsEdges describes the graph with labels of edges and their splits in the place of those of vertices.
-func (w Whole) LearnsEdges(l *WholeEdgeLabels) Whole {
-	w.Classes, w.ValueColumns, w.SeveralLabels = l.Classes, l.ValueColumns, l.SeveralLabels
-	w.Splits, w.Metric = l.Splits, ""
-	return w
+// Frame is what the labels are.
+func (l *RelationFrame) Frame() *WholeFrame {
+	return &WholeFrame{
+		Classes: l.Classes, ValueColumns: l.ValueColumns, SeveralLabels: l.SeveralLabels, Splits: l.Splits,
+	}
 }
 
 // WholeType is what each worker knows of a vertex type.
@@ -96,9 +100,12 @@ func (w *Whole) TypeLike(other *Whole, kind int) int {
 func WholeOf(g *graph.Graph) Whole {
 	w := Whole{
 		Vertices: g.Vertices(), Edges: g.Edges(), Graphs: g.Graphs,
-		Classes: g.Types[0].Labels.Classes, ValueColumns: g.Types[0].Labels.Columns,
-		SeveralLabels: g.Types[0].Labels.MultiLabel(),
-		Splits:        []graph.SplitSizes{}, Metric: g.Metric, Provenance: g.Provenance,
+		WholeFrame: WholeFrame{
+			Classes: g.Types[0].Labels.Classes, ValueColumns: g.Types[0].Labels.Columns,
+			SeveralLabels: g.Types[0].Labels.MultiLabel(),
+			Splits:        []graph.SplitSizes{}, Metric: g.Metric,
+		},
+		Provenance: g.Provenance,
 	}
 	for _, t := range g.Types {
 		w.Types = append(w.Types, WholeType{
@@ -112,7 +119,7 @@ func WholeOf(g *graph.Graph) Whole {
 			w.EdgeSplits = append(w.EdgeSplits, WholeEdgeSplit{i, s.Negatives})
 		}
 	}
-	w.EdgeLabels = labelsOfEdges(g)
+	w.Frames = framesOf(g)
 	return w
 }
 

@@ -31,6 +31,7 @@ type Result struct {
 	Weights  nn.State        // at the best epoch; on worker 0
 	Logits   []float32       // at the best epoch, V × classes, on worker 0; nil if OnLogits took them
 	Whole    partition.Whole // the graph's counts
+	Learned  partition.WholeFrame
 	// Relations are the names of the graph's relations, in the order of the graph.
 	Relations []string
 	Weighted  bool // edges have weights

@@ -177,7 +177,7 @@ func (j *Job) work(ctx context.Context, c worker.Config, team *kernel.Team, worl
 		return nil, err
 	}
 	r = &Result{
-		Metric: w.Task.Metric(), Whole: *task.WholeOf(w.Kind, &share.Whole),
+		Metric: w.Task.Metric(), Whole: share.Whole, Learned: *task.FrameOf(w.Kind, &share.Whole),
 		Passed: task.PassedOf(w.Kind, &share.Whole),
 	}
 	for _, relation := range share.Edges.Relations {

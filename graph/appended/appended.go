@@ -22,13 +22,13 @@ type Addition struct {
 	Types  []Rows        // by vertex type
 	Labels graph.Labels  // of the new vertices of the first type; none: they are not labelled
 	Edges  []graph.Edges // by relation; ends are ids within their types
-	// EdgeLabels are the labels of the new edges by relation, a row for each, with values of SplitBy if the
+	// Frames have the labels of the new edges by relation, a row for each, with values of SplitBy if the
 	// graph's labels have some. An entry without rows: the edges are not labelled. nil: no relation has
 	// labels.
-	EdgeLabels []graph.Frame
-	Notes      []string // notes on what has been read, a line each
-	Reversed   []string // notes on edges that AddReverses has added, a line each
-	reverses   []int    // the relations of these edges
+	Frames   []graph.Frame
+	Notes    []string // notes on what has been read, a line each
+	Reversed []string // notes on edges that AddReverses has added, a line each
+	reverses []int    // the relations of these edges
 }
 
 // Rows are the new vertices of a type.
@@ -158,8 +158,8 @@ func (b *Base) With(a *Addition) (*Graph, error) {
 	for i := range b.Relations {
 		r, e, ends := &b.Relations[i], &a.Edges[i], b.Ends[i]
 		err := checkEdges(r, e)
-		if err == nil && a.EdgeLabels != nil {
-			err = checkLabels(r, e, &a.EdgeLabels[i])
+		if err == nil && a.Frames != nil {
+			err = checkLabels(r, e, &a.Frames[i])
 		}
 		if err != nil {
 			return nil, refusal.Errorf("new edges of %s: %w", r.FullName(), err)

@@ -115,8 +115,8 @@ func (g *Graph) edges(w *graph.Writer, relation int, written *streamed.Written,
 ) error {
 	r, n := &g.Relations[relation], g.In(relation)
 	var labels graph.Frame
-	if g.Added.EdgeLabels != nil {
-		labels = g.Added.EdgeLabels[relation]
+	if g.Added.Frames != nil {
+		labels = g.Added.Frames[relation]
 	}
 	if err := n.label(&labels); err != nil {
 		return err

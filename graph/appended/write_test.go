@@ -53,7 +53,7 @@ func small(t *testing.T) (*graph.Graph, *Addition) {
 	knows.Splits = []graph.Split{{Train: []int64{1}, Val: []int64{}, Test: []int64{0}}}
 	g.Relations = []graph.Relation{buys, knows}
 	return g, &Addition{
-		EdgeLabels: []graph.Frame{{}, {Labels: graph.Labels{Columns: 1, Values: []float32{7, 8, 9}}}},
+		Frames: []graph.Frame{{}, {Labels: graph.Labels{Columns: 1, Values: []float32{7, 8, 9}}}},
 		Types: []Rows{
 			{
 				Count: 2, Features: graph.Features{Columns: 1, Dense: []float32{3, 4}},
@@ -155,7 +155,7 @@ func TestWriteFullDisk(t *testing.T) {
 // the graph's are refused.
 func TestWriteUnlabelledEdges(t *testing.T) {
 	g, added := small(t)
-	added.EdgeLabels = nil
+	added.Frames = nil
 	with, err := On(g).With(added)
 	require.NoError(t, err)
 	store := filepath.Join(t.TempDir(), "store")
@@ -178,13 +178,13 @@ func TestWriteUnlabelledEdges(t *testing.T) {
 		{1, graph.Labels{Classes: 2, Class: []int64{1, 0, 1}}, kind},
 		{1, graph.Labels{Columns: 1, Values: []float32{7}}, kind},
 	} {
-		added.EdgeLabels = make([]graph.Frame, 2)
-		added.EdgeLabels[c.relation].Labels = c.labels
+		added.Frames = make([]graph.Frame, 2)
+		added.Frames[c.relation].Labels = c.labels
 		_, err := On(g).With(added)
 		assert.Refused(t, err, c.want)
 	}
 	// Edges that are divided by dates have one each, and those of parts need none.
-	added.EdgeLabels = nil
+	added.Frames = nil
 	by := &graph.SplitBy{Column: "at", Kind: graph.ByPart, Values: []float64{1, 2}}
 	g.Relations[1].SplitBy = by
 	written, err = with.Write(filepath.Join(t.TempDir(), "parts"), "both", nil)
@@ -193,7 +193,7 @@ func TestWriteUnlabelledEdges(t *testing.T) {
 	by.Kind = graph.ByDate
 	_, err = with.Write(filepath.Join(t.TempDir(), "dates"), "both", nil)
 	assert.Refused(t, err, "the graph's edges are divided by at, which new ones lack")
-	added.EdgeLabels = []graph.Frame{{}, {SplitBy: &graph.SplitBy{Values: []float64{7, 8, 9}}}}
+	added.Frames = []graph.Frame{{}, {SplitBy: &graph.SplitBy{Values: []float64{7, 8, 9}}}}
 	dates := filepath.Join(t.TempDir(), "dates")
 	_, err = with.Write(dates, "both", nil)
 	require.NoError(t, err)
@@ -207,7 +207,7 @@ func TestWriteUnlabelledEdges(t *testing.T) {
 // are the splits.
 func TestWrittenSplits(t *testing.T) {
 	g, added := small(t)
-	added.EdgeLabels = nil
+	added.Frames = nil
 	buys := &g.Relations[0]
 	buys.Labels = graph.Labels{Column: "sum", Columns: 1, Values: []float32{1, 2}}
 	buys.Splits = []graph.Split{{Train: []int64{0}, Val: []int64{1}, Test: []int64{}}}
@@ -215,9 +215,9 @@ func TestWrittenSplits(t *testing.T) {
 	require.NoError(t, err)
 	written, err := with.Write(filepath.Join(t.TempDir(), "store"), "both", nil)
 	require.NoError(t, err)
-	assert.Equal(t, "sum", written.EdgeLabels.Labels.Column)
+	assert.Equal(t, "sum", written.Labelled.Labels.Column)
 	// 0→0 and 1→0 have the new edge 0→0 between them.
 	assert.Equal(t, []graph.Split{{Train: []int64{0}, Val: []int64{2}, Test: []int64{}}},
-		written.EdgeLabels.Splits)
+		written.Labelled.Splits)
 	assert.Equal(t, 4, written.LabelledEdges)
 }

@@ -52,7 +52,7 @@ type Options struct {
 	// the reverse of theirs. The lists that AsLinkPredDataset stores beside its training graph are read
 	// unless EdgeSplit is None.
 	EdgeSplit string
-	// DivideEdges is Divide of streamed.EdgeLabels, for labels of edges.
+	// DivideEdges is Divide of streamed.Frame, for labels of edges.
 	DivideEdges func(*graph.Frame) error
 	// DenseFeatures stores features dense even if most values are zero. By default such features become
 	// sparse rows.
@@ -371,7 +371,7 @@ func (c *contents) open(o *Options) (g *streamed.Graph, order []int, err error) 
 	for i, r := range c.relations {
 		made, err := c.relation(r, k.weights[i], k.edgeFeatures[i], k.masks)
 		if err == nil {
-			err = c.edgeLabels(r, &made, o.DivideEdges)
+			err = c.labelEdges(r, &made, o.DivideEdges)
 		}
 		if err != nil {
 			return nil, nil, err

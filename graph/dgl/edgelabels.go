@@ -20,7 +20,7 @@ func (c *contents) label(r *relation) string {
 }
 
 // edgeLabels gives a relation the labels of its edges, if there are any, with their masks.
-func (c *contents) edgeLabels(r *relation, to *streamed.Relation,
+func (c *contents) labelEdges(r *relation, to *streamed.Relation,
 	divide func(*graph.Frame) error,
 ) error {
 	name := c.label(r)
@@ -29,7 +29,7 @@ func (c *contents) edgeLabels(r *relation, to *streamed.Relation,
 	}
 	var labels graph.Labels
 	err := r.array(name, func(a *npy.Array) (err error) {
-		labels, err = arrays.EdgeLabels(a, r.rows)
+		labels, err = arrays.ValuesOrClasses(a, r.rows)
 		return err
 	})
 	if err != nil || !labels.There() {

@@ -23,8 +23,8 @@ var (
 	edgeLabelKeys = slices.Concat([]string{edgeLabelsKey, edgeClassNamesKey, edgeTimeKey}, edgeMaskKeys[:])
 )
 
-// giveEdgeLabels gives a relation what is learned about its edges, if anything is.
-func (a *archive) giveEdgeLabels(r *relation, to *streamed.Relation) error {
+// label gives a relation what is learned about its edges, if anything is.
+func (a *archive) label(r *relation, to *streamed.Relation) error {
 	if !r.Has(edgeLabelsKey) {
 		for _, key := range edgeLabelKeys {
 			if r.Has(key) {

@@ -79,10 +79,10 @@ func (a *archive) fields() (*streamed.Graph, error) {
 		if of.EdgeSplit, err = r.EdgeSplit(); err != nil {
 			return nil, err
 		}
-		if err := a.giveEdgeLabels(&r, &of); err != nil {
+		if err := a.label(&r, &of); err != nil {
 			return nil, err
 		}
-		if of.EdgeLabels != nil {
+		if of.Frame != nil {
 			if labelled >= 0 {
 				return nil, refusal.Errorf("%s: the arrays %q and %q are both labels of edges: leave out all but those "+
 					"to learn", a.Path, relations[labelled].Key(edgeLabelsKey), r.Key(edgeLabelsKey))

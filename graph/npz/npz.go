@@ -45,7 +45,7 @@ type Options struct {
 	// DenseFeatures stores features dense even if most values are zero. By default such features become
 	// sparse rows.
 	DenseFeatures bool
-	// DivideEdges is Divide of streamed.EdgeLabels, for labels of edges.
+	// DivideEdges is Divide of streamed.Frame, for labels of edges.
 	DivideEdges func(*graph.Frame) error
 }
 

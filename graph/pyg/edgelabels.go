@@ -32,13 +32,13 @@ func (s *store) edgeLabelKey() string {
 
 // edgeLabels gives a relation the labels and masks of its edges, if any. In a graph without types whose
 // vertices have labels, the masks are of the vertices.
-func (r *reader) edgeLabels(e *store, to *streamed.Relation) error {
+func (r *reader) labelEdges(e *store, to *streamed.Relation) error {
 	key := e.edgeLabelKey()
 	if key == "" {
 		return nil
 	}
 	edges := int(e.edges.Count)
-	labels, err := r.labelsAt(e, key, edges, arrays.EdgeLabels)
+	labels, err := r.labelsAt(e, key, edges, arrays.ValuesOrClasses)
 	if err != nil || !labels.There() {
 		return err
 	}

@@ -34,7 +34,7 @@ type Options struct {
 	// DenseFeatures stores features dense even if most values are zero. By default such features become
 	// sparse rows.
 	DenseFeatures bool
-	// DivideEdges becomes Divide of the edges' streamed.EdgeLabels.
+	// DivideEdges becomes Divide of the edges' streamed.Frame.
 	DivideEdges func(*graph.Frame) error
 }
 
@@ -268,7 +268,7 @@ func (r *reader) relations(g *streamed.Graph, s *stores) error {
 		g.Relations = append(g.Relations, streamed.Relation{
 			Source: e.ends[0], Name: e.relation, Target: e.ends[1], Edges: e.edges, EdgeSplit: split,
 		})
-		if err := r.edgeLabels(e, &g.Relations[len(g.Relations)-1]); err != nil {
+		if err := r.labelEdges(e, &g.Relations[len(g.Relations)-1]); err != nil {
 			return err
 		}
 	}

@@ -75,7 +75,7 @@ func (g *Graph) read() (*graph.Graph, error) {
 		}
 		sorted.Source, sorted.Name, sorted.Target, sorted.EdgeSplit = r.Source, r.Name, r.Target, r.EdgeSplit
 		sorted.EndColumns, sorted.NumberColumns = r.EndColumns, r.NumberColumns
-		if of := g.Relations[i].EdgeLabels; of != nil {
+		if of := g.Relations[i].Frame; of != nil {
 			of.take(&sorted.Frame)
 			if of.divides() {
 				if err := of.divide(&sorted.Frame); err != nil {

@@ -63,7 +63,7 @@ type Relation struct {
 	EndColumns    [2]string        // as in graph.Relation
 	NumberColumns columns.List     // as in graph.Relation
 	EdgeSplit     *graph.EdgeSplit // nil: there is none
-	EdgeLabels    *EdgeLabels      // nil: there are none
+	Frame         *Frame           // nil: there are none
 }
 
 // Edges are a list of edges.
@@ -157,7 +157,7 @@ func (g *Graph) Close() {
 
 // Label gives the edges labels with splits, a row of frame for each edge in their order.
 func (r *Relation) Label(frame graph.Frame, divide func(*graph.Frame) error) {
-	r.EdgeLabels = &EdgeLabels{Frame: frame, Divide: divide}
+	r.Frame = &Frame{Frame: frame, Divide: divide}
 	each := r.Each
 	r.Labelled, r.Divided, r.listed = true, frame.SplitBy != nil, nil
 	r.Each = func(do func(graph.Edges) error) error {
@@ -197,7 +197,7 @@ func (g *Graph) announced() (all []graph.Relation) {
 		all = append(all, graph.Relation{
 			Source: r.Source, Name: r.Name, Target: r.Target, EndColumns: r.EndColumns,
 			NumberColumns: r.NumberColumns, EdgeSplit: r.EdgeSplit, Indptr: []int64{0},
-			Frame:     r.EdgeLabels.announced(),
+			Frame:     r.Frame.announced(),
 			Symmetric: g.Symmetrize || r.Symmetric,
 		})
 	}

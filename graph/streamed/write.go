@@ -20,9 +20,9 @@ type Written struct {
 	OneClass     bool   // all labels are the same
 	Doubt        string // of the labels
 	Unlabelled   int    // vertices of the first type
-	// EdgeLabels are those of the first relation that has some, without rows.
+	// Labelled are those of the first relation that has some, without rows.
 	// LabelledEdges have some, of all relations.
-	EdgeLabels    graph.Frame
+	Labelled      graph.Frame
 	LabelledEdges int
 	labelled      int // the number of that relation
 }
@@ -45,8 +45,8 @@ func (w *Written) Label(relation int, l *graph.Frame) {
 	if !l.HasLabels() {
 		return
 	}
-	if !w.EdgeLabels.HasLabels() {
-		w.EdgeLabels.SetLabels(l)
+	if !w.Labelled.HasLabels() {
+		w.Labelled.SetLabels(l)
 		w.labelled = relation
 	}
 	w.LabelledEdges += l.CountLabelled()
@@ -54,8 +54,8 @@ func (w *Written) Label(relation int, l *graph.Frame) {
 
 // Divide sets the splits of the labels of a relation's edges, some of which Label has counted.
 func (w *Written) Divide(relation int, splits []graph.Split) {
-	if w.EdgeLabels.HasLabels() && w.labelled == relation {
-		w.EdgeLabels.Splits = splits
+	if w.Labelled.HasLabels() && w.labelled == relation {
+		w.Labelled.Splits = splits
 	}
 }
 
@@ -71,8 +71,9 @@ func unlabelled(g *graph.Graph) (count int) {
 
 // Write writes a new store, dir. It needs memory for what InMemory has, and less than two gigabytes besides.
 // It sorts the edges in memory and in a temporary file beside the store, with 8 bytes for each, 4 for its
-// weight, its label and each feature, and 8 for the value that divides it. The store appears when it is complete, and is that of the graph that Read
-// returns. If Write fails, it leaves nothing behind. A graph can be written once.
+// weight, its label and each feature, and 8 for the value that divides it. The store
+// appears when it is complete, and is that of the graph that Read returns. If Write fails, it leaves nothing
+// behind. A graph can be written once.
 func (g *Graph) Write(dir string) (*Written, error) {
 	if g.whole {
 		return g.writeWhole(dir)
@@ -276,7 +277,7 @@ func (g *Graph) writeRelation(w *graph.Writer, i int, s *sorted, dir string, wri
 				vertices += int64(len(rows.Indptr) - 1)
 				stored += int64(len(rows.Sources))
 				edges := *rows // the sorter keeps its own
-				r.EdgeLabels.take(&edges.Frame)
+				r.Frame.take(&edges.Frame)
 				rows = &edges
 				written.Label(i, &rows.Frame)
 				if err := do(rows); err != nil {
@@ -299,7 +300,7 @@ func (g *Graph) writeRelation(w *graph.Writer, i int, s *sorted, dir string, wri
 			})
 		})
 	}
-	if l := r.EdgeLabels; err == nil && l.divides() {
+	if l := r.Frame; err == nil && l.divides() {
 		err = g.refuse(w.EdgeSplits(i, func(of *graph.Frame) error {
 			err := l.divide(of)
 			written.Divide(i, of.Splits)

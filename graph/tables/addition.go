@@ -43,7 +43,7 @@ func Add(o Options, g *graph.Graph) (*appended.Addition, error) {
 		}
 	}
 	made := &appended.Addition{
-		Edges: make([]graph.Edges, len(g.Relations)), EdgeLabels: make([]graph.Frame, len(g.Relations)),
+		Edges: make([]graph.Edges, len(g.Relations)), Frames: make([]graph.Frame, len(g.Relations)),
 	}
 	if err := o.addEdges(g, all, made); err != nil {
 		return nil, err
@@ -263,7 +263,7 @@ func (o *Options) addEdges(g *graph.Graph, all []*vertexTable, made *appended.Ad
 			return err
 		}
 		if l.label != "" {
-			if made.EdgeLabels[i], err = l.takeLabels(&made.Edges[i], &r.Frame); err != nil {
+			if made.Frames[i], err = l.takeLabels(&made.Edges[i], &r.Frame); err != nil {
 				return err
 			}
 		}

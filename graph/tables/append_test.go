@@ -178,7 +178,7 @@ func TestAppendDates(t *testing.T) {
 			require.NoError(t, err)
 			day, err := time.Parse(time.DateOnly, want)
 			require.NoError(t, err)
-			assert.Equal(t, []float64{float64(day.Unix())}, added.EdgeLabels[0].SplitBy.Values)
+			assert.Equal(t, []float64{float64(day.Unix())}, added.Frames[0].SplitBy.Values)
 			require.NoError(t, g.Close())
 		}
 	}

@@ -21,7 +21,7 @@ import (
 func (l *edgeList) relation(divide func(*graph.Frame) error) streamed.Relation {
 	r := streamed.Relation{Edges: l.edges()}
 	if l.label != "" {
-		r.EdgeLabels = &streamed.EdgeLabels{Divide: divide}
+		r.Frame = &streamed.Frame{Divide: divide}
 	}
 	return r
 }
@@ -340,7 +340,7 @@ func (l *edgeList) completeLabels(r *streamed.Relation, values bool, made *graph
 	if err != nil {
 		return fmt.Errorf("%s: column %s: %w", l.path, l.label, err)
 	}
-	r.EdgeLabels.Frame = graph.Frame{Labels: of.Named(l.label), SplitBy: l.by.of(nil)}
+	r.Frame.Frame = graph.Frame{Labels: of.Named(l.label), SplitBy: l.by.of(nil)}
 	if len(l.labelled) > 1 {
 		return nil
 	}

@@ -222,7 +222,7 @@ func TestColumnThatDivides(t *testing.T) {
 	added, err = Add(Options{Edges: []string{"late.csv"}, LabelledEdges: true}, g)
 	require.NoError(t, err)
 	assert.Equal(t, []float32{8, 9}, added.Edges[0].Features)
-	assert.Equal(t, []float64{(days + 3) * 24 * 60 * 60}, added.EdgeLabels[0].SplitBy.Values)
+	assert.Equal(t, []float64{(days + 3) * 24 * 60 * 60}, added.Frames[0].SplitBy.Values)
 }
 
 // TestLabelsOfOneOfSeveralLists: one of several lists of edges may have labels, and features of its own.
@@ -305,7 +305,7 @@ func TestNamesOfLabels(t *testing.T) {
 	assert.EqualBy(t, []float32{nan, 1, 1, 0}, labels.Multi, cmpopts.EquateNaNs()) // into a, into b
 	added, err := Add(Options{Edges: []string{"new.csv"}, LabelledEdges: true}, g)
 	require.NoError(t, err)
-	assert.Equal(t, []float32{0, 1}, added.EdgeLabels[0].Labels.Multi)
+	assert.Equal(t, []float32{0, 1}, added.Frames[0].Labels.Multi)
 	o.EdgeLabel = `late,"a`
 	_, err = Open(o)
 	assert.Refused(t, err, `--edge-label late,"a: a name begins with a quote that no other closes`)

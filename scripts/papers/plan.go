@@ -69,11 +69,14 @@ func (c *counts) alike() *planner.Alike {
 	return &planner.Alike{
 		Partitions: c.Workers, Symmetric: true, CutShare: c.CutShare, HaloRows: c.HaloRows,
 		Whole: partition.Whole{
-			Vertices: c.Vertices, Edges: c.Edges, Classes: papers100M.classes, Metric: "accuracy",
+			Vertices: c.Vertices, Edges: c.Edges,
 			Types: []partition.WholeType{{Vertices: c.Vertices, FeatureColumns: papers100M.columns}},
-			Splits: []graph.SplitSizes{{
-				Train: part(papers100M.train), Val: part(papers100M.val), Test: part(papers100M.test),
-			}},
+			WholeFrame: partition.WholeFrame{
+				Classes: papers100M.classes, Metric: "accuracy",
+				Splits: []graph.SplitSizes{{
+					Train: part(papers100M.train), Val: part(papers100M.val), Test: part(papers100M.test),
+				}},
+			},
 		},
 	}
 }

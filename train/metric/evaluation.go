@@ -9,7 +9,6 @@ import (
 	"weft/comm"
 	"weft/graph"
 	"weft/internal/refusal"
-	"weft/partition"
 )
 
 // Evaluation is how good predictions are for some vertices.
@@ -77,7 +76,7 @@ func Evaluate(predictions []float32, l *graph.Labels, vertices []int64, named ..
 	}
 	e.Scores = map[string]float64{}
 	for _, asked := range slices.Concat(VertexNames, named) {
-		name, not := Choose(asked, &partition.Whole{}, l)
+		name, not := Choose(asked, "", l)
 		if not != nil { // the metric is not defined on these labels
 			continue
 		}

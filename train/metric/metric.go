@@ -13,7 +13,6 @@ import (
 	"weft/graph"
 	"weft/internal/refusal"
 	"weft/internal/suggest"
-	"weft/partition"
 )
 
 // OfVertices measures logits (rows × classes) on some of a worker's rows. The result is NaN without vertices.
@@ -51,13 +50,13 @@ func Vertices(name string, l *graph.Labels) OfVertices {
 	return of
 }
 
-// Choose returns the name of the metric asked for. For Auto it is the one that the graph names.
-func Choose(asked string, whole *partition.Whole, l *graph.Labels) (string, error) {
+// Choose returns the name of the metric asked for. For Auto it is the one that the graph names; "": none.
+func Choose(asked, named string, l *graph.Labels) (string, error) {
 	name := asked
 	if name == Auto {
 		switch {
-		case whole.Metric != "":
-			name = whole.Metric
+		case named != "":
+			name = named
 		case l.MultiLabel():
 			name = "micro-f1"
 		default:

@@ -10,7 +10,6 @@ import (
 	"weft/graph"
 	"weft/internal/assert"
 	"weft/internal/require"
-	"weft/partition"
 )
 
 // everyVertex is 0…n−1.
@@ -231,7 +230,7 @@ func TestChooseMetric(t *testing.T) {
 		{"precision@7:", "", two, `--metric precision@7:: no class of the graph is called ""`},
 		{"recall@fpr=.01:yes", "", two, `--metric recall@fpr=.01:yes: no class of the graph is called "yes"`},
 	} {
-		got, err := Choose(c.asked, &partition.Whole{Metric: c.named}, &c.labels)
+		got, err := Choose(c.asked, c.named, &c.labels)
 		if err != nil {
 			got = err.Error()
 			assert.Refused(t, err, "")

@@ -122,15 +122,15 @@ func (a *Alike) graph() *graph.Graph {
 		}},
 		Metric: a.Metric, Relations: []graph.Relation{a.edges()},
 	}
-	g.Types[0].Labels = labelsOf(&a.Whole, rows)
+	g.Types[0].Labels = labelsOf(&a.WholeFrame, rows)
 	for _, sizes := range a.Splits {
 		g.Types[0].Splits = append(g.Types[0].Splits, split(sizes, rows, int64(a.Vertices)))
 	}
-	for i := range a.EdgeLabels {
-		of := a.LearnsEdges(&a.EdgeLabels[i])
+	for i := range a.Frames {
+		frame := a.Frames[i].Frame()
 		edges := len(g.Relations[0].Sources)
-		l := &graph.Frame{Labels: labelsOf(&of, edges).Named(a.EdgeLabels[i].Column)}
-		for _, sizes := range of.Splits {
+		l := &graph.Frame{Labels: labelsOf(frame, edges).Named(a.Frames[i].Column)}
+		for _, sizes := range frame.Splits {
 			l.Splits = append(l.Splits, split(sizes, edges, a.Edges))
 		}
 		g.Relations[0].SetLabels(l)
@@ -138,8 +138,8 @@ func (a *Alike) graph() *graph.Graph {
 	return g
 }
 
-// labelsOf are labels of so many rows, all zero, in the form of the graph's.
-func labelsOf(whole *partition.Whole, rows int) graph.Labels {
+// labelsOf are labels of so many rows, all zero, in the form of a frame's.
+func labelsOf(whole *partition.WholeFrame, rows int) graph.Labels {
 	switch {
 	case whole.ValueColumns > 0:
 		return graph.Labels{Columns: whole.ValueColumns, Values: make([]float32, rows*whole.ValueColumns)}

@@ -80,9 +80,9 @@ func (c *Counts) within(k, vertices int) *Alike {
 		}
 		return some
 	}
-	whole.Splits, whole.EdgeLabels = parts(c.Splits), slices.Clone(c.EdgeLabels)
-	for i := range whole.EdgeLabels {
-		whole.EdgeLabels[i].Splits = parts(whole.EdgeLabels[i].Splits)
+	whole.Splits, whole.Frames = parts(c.Splits), slices.Clone(c.Frames)
+	for i := range whole.Frames {
+		whole.Frames[i].Splits = parts(whole.Frames[i].Splits)
 	}
 	cut := c.Mixing * float64(k-1) / float64(k)
 	return &Alike{
@@ -284,7 +284,7 @@ func (c *Counts) tell(o *setting.Options) bool { return c.describe(o) == nil }
 func (c *Counts) describe(o *setting.Options) error {
 	learnsEdges := o.Task == task.Edge || o.EdgeLabel != ""
 	ofPeriods := o.PassMessages == task.PassEarlier || o.PassMessages != task.PassAll &&
-		slices.ContainsFunc(c.EdgeLabels, func(l partition.WholeEdgeLabels) bool { return l.Rule != "" })
+		slices.ContainsFunc(c.Frames, func(l partition.RelationFrame) bool { return l.Rule != "" })
 	switch {
 	case o.Task == task.Link:
 		return refusal.Errorf("--task %s: counts of a graph do not tell which edges are held out; name a graph", o.Task)

@@ -28,10 +28,12 @@ import (
 
 func random(vertices int, degree float64) *Counts {
 	return &Counts{Symmetric: true, Mixing: 1, Whole: partition.Whole{
-		Vertices: vertices, Edges: int64(degree * float64(vertices)), Classes: 5,
-		Types:  []partition.WholeType{{Vertices: vertices, FeatureColumns: 16}},
-		Metric: "accuracy",
-		Splits: []graph.SplitSizes{{Train: vertices / 2, Val: vertices / 4, Test: vertices / 4}},
+		Vertices: vertices, Edges: int64(degree * float64(vertices)),
+		Types: []partition.WholeType{{Vertices: vertices, FeatureColumns: 16}},
+		WholeFrame: partition.WholeFrame{
+			Classes: 5, Metric: "accuracy",
+			Splits: []graph.SplitSizes{{Train: vertices / 2, Val: vertices / 4, Test: vertices / 4}},
+		},
 	}}
 }
 
@@ -416,7 +418,7 @@ func TestMeasuredHalo(t *testing.T) {
 // TestEdgeLabelsByCounts: what labels of edges take is planned by counts to the byte of a run on a graph of
 // these counts, and on random partitions within a few per cent of a graph's own plan.
 func TestEdgeLabelsByCounts(t *testing.T) {
-	labels := map[string]partition.WholeEdgeLabels{
+	labels := map[string]partition.RelationFrame{
 		"classes": {Classes: 3}, "several": {Classes: 4, SeveralLabels: true}, "values": {ValueColumns: 2},
 	}
 	for kind, l := range labels {
@@ -425,7 +427,7 @@ func TestEdgeLabelsByCounts(t *testing.T) {
 		c.EdgeColumns, c.Classes, c.Splits, c.Metric = 2, 0, nil, ""
 		edges := int(c.Edges)
 		l.Splits = []graph.SplitSizes{{Train: edges / 2, Val: edges / 4, Test: edges / 4}}
-		c.EdgeLabels = []partition.WholeEdgeLabels{l}
+		c.Frames = []partition.RelationFrame{l}
 		for _, parallel := range []string{"", "tensor=2", "graph=2"} {
 			name := fmt.Sprint(kind, " ", parallel)
 			o := train.Defaults()
@@ -456,8 +458,7 @@ func TestEdgeLabelsByCounts(t *testing.T) {
 			e := &g.Relations[0]
 			e.Symmetric, e.Features.Columns = true, 2
 			e.Features.Dense = make([]float32, 2*len(e.Sources))
-			whole := partition.Whole{}.LearnsEdges(&l)
-			e.Labels = labelsOf(&whole, len(e.Sources)).Named(l.Column)
+			e.Labels = labelsOf(l.Frame(), len(e.Sources)).Named(l.Column)
 			require.NoError(t, e.MakeSplits("random:50/25/25", 1, 1), name)
 			real, err := (&train.Job{Graph: g, Options: o}).PlanWith(t.Context(), plan.Asks{Counts: true})
 			require.NoError(t, err, name)
@@ -473,7 +474,7 @@ func TestEdgeLabelsByCounts(t *testing.T) {
 func TestPeriodsByCounts(t *testing.T) {
 	for _, rule := range []string{"", "time:day=5,8"} {
 		c := random(3000, 5)
-		c.EdgeLabels = []partition.WholeEdgeLabels{{Column: "fraud", Classes: 2, Rule: rule}}
+		c.Frames = []partition.RelationFrame{{Column: "fraud", Classes: 2, Rule: rule}}
 		for passes, refused := range map[string]bool{
 			task.PassAll: false, task.PassEarlier: true, task.PassAuto: rule != "",
 		} {

@@ -427,9 +427,9 @@ func (p *Planner) smaller(fraction float64) twin {
 			l.EdgeColumns = max(l.EdgeColumns, p.Graph.Relations[i].Features.Columns)
 		}
 	}
-	for i := range whole.EdgeLabels {
-		if of := &whole.EdgeLabels[i]; of.Named(p.Options.EdgeLabel) {
-			whole, l.OfEdges = whole.LearnsEdges(of), of.Column
+	for i := range whole.Frames {
+		if edges := &whole.Frames[i]; edges.Named(p.Options.EdgeLabel) {
+			whole.WholeFrame, l.OfEdges = *edges.Frame(), edges.Column
 			break
 		}
 	}

@@ -66,7 +66,10 @@ func summarize(j *train.Job, r *train.Result) Summary {
 		EpochSeconds: r.EpochSeconds, EpochSecondsMedian: Median(r.EpochSeconds),
 		Usage: r.Usage, Links: r.Links,
 		Checkpoints: r.Checkpoints,
-		Graph:       *countsOf(&r.Whole), Validation: countsOf(r.Validation),
+		Graph:       *countsOf(&r.Whole, &r.Learned),
+	}
+	if r.Validation != nil {
+		s.Validation = countsOf(r.Validation, &r.Validation.WholeFrame)
 	}
 	s.Graph.Weighted = r.Weighted
 	if len(r.Relations) > 1 || s.Graph.Others > 0 {
@@ -78,14 +81,11 @@ func summarize(j *train.Job, r *train.Result) Summary {
 	return s
 }
 
-// countsOf are the sizes of a graph; nil for a nil graph.
-func countsOf(w *partition.Whole) *Counts {
-	if w == nil {
-		return nil
-	}
+// countsOf are the sizes of a graph of which a frame is learned.
+func countsOf(w *partition.Whole, learned *partition.WholeFrame) *Counts {
 	return &Counts{
-		Vertices: w.Vertices, Edges: w.Edges, Features: w.Types[0].FeatureColumns, Classes: w.Classes,
-		Values: w.ValueColumns, Several: w.SeveralLabels,
+		Vertices: w.Vertices, Edges: w.Edges, Features: w.Types[0].FeatureColumns, Classes: learned.Classes,
+		Values: learned.ValueColumns, Several: learned.SeveralLabels,
 		Others: len(w.Types) - 1,
 	}
 }

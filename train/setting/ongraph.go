@@ -29,8 +29,7 @@ func (r *Resolved) CheckGraph(g *graph.Graph) error {
 	if err := r.Kind.Check(whole); err != nil {
 		return err
 	}
-	of, _ := g.LearnsEdges(r.EdgeLabel)
-	if _, err := r.Kind.Metric(whole, &of.Types[0].Labels); err != nil {
+	if _, err := r.Kind.Metric(whole, &g.Frame(r.Target(g)).Labels); err != nil {
 		return err
 	}
 	if r.Mesh.Partitions > whole.Vertices {

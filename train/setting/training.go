@@ -138,7 +138,7 @@ var trainingSettings = []Setting{
 			if r.Calibrate == calibrate.None {
 				return nil
 			}
-			of := task.WholeOf(r.Kind, whole)
+			of := task.FrameOf(r.Kind, whole)
 			switch n := r.Split.Number; {
 			case of.ValueColumns > 0:
 				return s.refuse(&r.Options, "the labels are values, which have no probabilities; leave it out")

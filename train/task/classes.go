@@ -16,7 +16,7 @@ import (
 
 // classes are the target of vertex classification: by softmax, or by σ if a vertex may have several labels.
 type classes struct {
-	*vertices
+	*rows
 	targets nn.Targets
 	input   nn.LabelInput
 	hidden  *tensor.Matrix // has room for the training rows whose labels an epoch does not show
@@ -27,31 +27,31 @@ type ofClasses struct{}
 
 func (ofClasses) String() string { return "classes" }
 
-func (ofClasses) outputs(whole *partition.Whole) int { return whole.Classes }
+func (ofClasses) outputs(frame *partition.WholeFrame) int { return frame.Classes }
 
-func (ofClasses) metric(asked string, whole *partition.Whole, l *graph.Labels) (string, error) {
-	return metric.Choose(asked, whole, l)
+func (ofClasses) metric(asked string, frame *partition.WholeFrame, l *graph.Labels) (string, error) {
+	return metric.Choose(asked, frame.Metric, l)
 }
 
-func (ofClasses) begin(k ofVertices, l loss, v *vertices) (err error) {
-	own := &v.Share.Types[0].Labels
+func (ofClasses) begin(k ofRows, l loss, v *rows) (err error) {
+	own := &v.own.Labels
 	if name, text := k.forOneClass(l); name != "" && own.MultiLabel() {
 		return refusal.Errorf("--%s %v: it is for one class per %s, and %s of this graph may have several "+
-			"labels", name, text, k.row.One, k.row.A())
+			"labels", name, text, k.noun().One, k.noun().A())
 	}
-	c := &classes{vertices: v}
+	c := &classes{rows: v}
 	v.target = c
 	c.targets.Smoothing = k.LabelSmoothing
 	if l.classes != nil {
 		c.targets.Loss = l.classes(k.Goal)
 	}
-	labels, splits := v.Share.Types[0].Targets(v.Vertices)
+	labels, splits := v.own.Targets(v.Vertices)
 	c.labels = labels
 	trained := v.trained()
-	if trained != nil && (own.MultiLabel() != trained.Share.Types[0].Labels.MultiLabel() ||
+	if trained != nil && (own.MultiLabel() != trained.own.Labels.MultiLabel() ||
 		own.MultiLabel() && own.Classes != trained.labels.Classes) {
 		return &launch.Common{Err: refusal.Errorf("%s has one class in one of the graphs and several "+
-			"labels in the other, or labels of other classes; give graphs with the same labels", k.row.A())}
+			"labels in the other, or labels of other classes; give graphs with the same labels", k.noun().A())}
 	}
 	if trained != nil && labels.Class != nil { // all classes count, also those that no vertex here has
 		c.labels.Classes, c.labels.Names = trained.labels.Classes, trained.labels.Names
@@ -89,13 +89,13 @@ func (ofClasses) begin(k ofVertices, l loss, v *vertices) (err error) {
 		c.metric = trained.metric
 		return nil
 	}
-	c.metric, err = k.Metric(&c.Share.Whole, &c.labels)
+	c.metric, err = ofClasses{}.metric(k.Goal.Metric, c.frame, &c.labels)
 	return err
 }
 
 // trained are the classes of the training graph, if this graph validates its model; else nil.
-func (v *vertices) trained() *classes {
-	on, _ := v.Trained.(*vertices)
+func (v *rows) trained() *classes {
+	on, _ := v.Trained.(*rows)
 	if on == nil {
 		return nil
 	}
@@ -184,9 +184,9 @@ func (c *classes) terms(row int64) (n float64) {
 }
 
 func (c *classes) oneClass() bool {
-	labels := &c.Share.Types[0].Labels
+	labels := &c.own.Labels
 	whole := c.Share.Edges.Partitions() == 1
-	return whole && labels.OneClass() || c.Share.Whole.Classes == 1 && !labels.MultiLabel()
+	return whole && labels.OneClass() || c.frame.Classes == 1 && !labels.MultiLabel()
 }
 
 func (*classes) predict(*tensor.Matrix) {}

@@ -40,8 +40,8 @@ func (g *Goal) AsPassed(run *Passed) { g.passed = run }
 
 // PassedOf says which edges pass messages if a kind of task learns labels of edges; nil: it learns none.
 func PassedOf(k Kind, whole *partition.Whole) *Passed {
-	of, learns := k.(ofEdges)
-	if !learns {
+	of, learns := k.(ofRows)
+	if !learns || of.kind != graph.EdgeRows {
 		return nil
 	}
 	p := &Passed{Messages: of.PassMessages}
@@ -69,9 +69,9 @@ func PassesEarlier(k Kind, whole *partition.Whole) bool {
 // Passing implements Kind. With PassEarlier, training and validation edges are scored over the graph of the
 // edges of the training period. Test edges are scored over the graph of all edges before the test period.
 // Edges need no labels to be in these graphs.
-func (k ofEdges) Passing(whole *partition.Whole) (training, later *partition.Subgraph, err error) {
+func (k ofRows) Passing(whole *partition.Whole) (training, later *partition.Subgraph, err error) {
 	switch p := PassedOf(k, whole); {
-	case p.Messages == PassAll:
+	case p == nil, p.Messages == PassAll:
 		return nil, nil, nil
 	case p.Rule != "":
 		return k.until(trains), k.until(validates), nil
@@ -85,7 +85,7 @@ func (k ofEdges) Passing(whole *partition.Whole) (training, later *partition.Sub
 
 // until is the graph of the edges of all periods up to last. The scored edges are a relation that passes no
 // messages.
-func (k ofEdges) until(last uint8) *partition.Subgraph {
+func (k ofRows) until(last uint8) *partition.Subgraph {
 	passes := partition.EdgeSubgraph(func(s *partition.Share, use func(partition.Rule) error) error {
 		labelled, err := k.relation(&s.Whole)
 		if err != nil {
@@ -148,7 +148,7 @@ type Scoring struct {
 // does not tell.
 func ScoringOf(k Kind, g *graph.Graph) (*Scoring, error) {
 	whole := partition.WholeOf(g)
-	of, learns := k.(ofEdges)
+	of, learns := k.(ofRows)
 	if !learns || !PassesEarlier(k, &whole) {
 		return &Scoring{}, nil
 	}

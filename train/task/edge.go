@@ -12,17 +12,17 @@ import (
 	"weft/partition"
 )
 
-// ofEdges is the task of predicting the labels of the edges of one relation. It is the task of vertices on
-// rows of edges, which a gnn.EdgeDecoder or a program computes from the rows of their ends. All edges pass
-// messages, or with a split by time the earlier edges.
-type ofEdges struct{ ofVertices }
+// What the task of edges needs beside that of vertices.
+
+// Target returns the rows of a graph that the goal learns: the edges whose labels it names, or vertices.
+func (g *Goal) Target(in *graph.Graph) graph.Target { return in.Target(g.EdgeLabel) }
 
 // labelled are the labels that the settings name.
-func (k ofEdges) labelled(whole *partition.Whole) (*partition.WholeEdgeLabels, error) {
-	var found *partition.WholeEdgeLabels
+func (k ofRows) labelled(whole *partition.Whole) (*partition.RelationFrame, error) {
+	var found *partition.RelationFrame
 	var names []string
-	for i := range whole.EdgeLabels {
-		l := &whole.EdgeLabels[i]
+	for i := range whole.Frames {
+		l := &whole.Frames[i]
 		names = append(names, l.Column)
 		if !l.Named(k.EdgeLabel) {
 			continue
@@ -46,55 +46,18 @@ func (k ofEdges) labelled(whole *partition.Whole) (*partition.WholeEdgeLabels, e
 		strings.Join(names, ", "))
 }
 
-// wholeOf describes the graph with the labels of edges in place of those of vertices.
-func (k ofEdges) wholeOf(whole *partition.Whole) (*partition.Whole, error) {
-	l, err := k.labelled(whole)
-	if err != nil {
-		return nil, err
-	}
-	of := whole.LearnsEdges(l)
-	return &of, nil
-}
-
-func (k ofEdges) Metric(whole *partition.Whole, l *graph.Labels) (string, error) {
-	of, err := k.wholeOf(whole)
-	if err != nil {
-		return "", err
-	}
-	return k.ofVertices.Metric(of, l)
-}
-
-func (k ofEdges) Outputs(whole *partition.Whole) int {
-	of, err := k.wholeOf(whole)
-	if err != nil { // Check reports the error
-		return 0
-	}
-	return k.ofVertices.Outputs(of)
-}
-
 // RelationOf is the number of the relation whose edges a kind of task learns; −1: it learns no labels of
 // edges.
 func RelationOf(k Kind, whole *partition.Whole) (int, error) {
-	of, learns := k.(ofEdges)
-	if !learns {
+	rows, ok := k.(ofRows)
+	if !ok || rows.kind != graph.EdgeRows {
 		return -1, nil
 	}
-	return of.relation(whole)
-}
-
-// WholeOf describes the graph as a kind of task sees it. If the task learns edges, their labels and splits
-// replace those of vertices.
-func WholeOf(k Kind, whole *partition.Whole) *partition.Whole {
-	if of, learns := k.(ofEdges); learns {
-		if edges, err := of.wholeOf(whole); err == nil {
-			return edges
-		}
-	}
-	return whole
+	return rows.relation(whole)
 }
 
 // relation is the number of the relation whose edges are learned.
-func (k ofEdges) relation(whole *partition.Whole) (int, error) {
+func (k ofRows) relation(whole *partition.Whole) (int, error) {
 	l, err := k.labelled(whole)
 	if err != nil {
 		return 0, err
@@ -102,8 +65,8 @@ func (k ofEdges) relation(whole *partition.Whole) (int, error) {
 	return l.Relation, nil
 }
 
-// Types are the vertex types that the relation joins.
-func (k ofEdges) Types(s *partition.Share) ([]int, error) {
+// endTypes are the vertex types that the relation joins.
+func (k ofRows) endTypes(s *partition.Share) ([]int, error) {
 	relation, err := k.relation(&s.Whole)
 	if err != nil {
 		return nil, err
@@ -119,42 +82,13 @@ func (k ofEdges) Types(s *partition.Share) ([]int, error) {
 	return kinds, nil
 }
 
-func (k ofEdges) Check(whole *partition.Whole) error {
-	of, err := k.wholeOf(whole)
-	if err != nil {
-		return err
-	}
-	if _, _, err := k.Passing(whole); err != nil {
-		return err
-	}
-	return k.ofVertices.Check(of)
-}
-
-func (k ofEdges) CheckMeasured(whole *partition.Whole) error {
-	of, err := k.wholeOf(whole)
-	if err != nil {
-		return err
-	}
-	if _, _, err := k.Passing(whole); err != nil {
-		return err
-	}
-	return k.ofVertices.CheckMeasured(of)
-}
-
-// Begin takes the labels of this worker's rows from the whole graph. The rest is the task of vertices, on a
-// share that has the rows of edges.
-func (k ofEdges) Begin(e Env) (Task, error) {
-	whole, err := k.wholeOf(&e.Share.Whole)
-	if err != nil {
-		return nil, &launch.Common{Err: err}
-	}
+// ownEdges are the labels and splits of this worker's rows of edges, which it takes from the whole graph.
+func (k ofRows) ownEdges(e Env) (*partition.Values, error) {
 	l, err := k.labelled(&e.Share.Whole)
 	if err != nil {
 		return nil, &launch.Common{Err: err}
 	}
-	of := *e.Share
-	of.Whole = *whole
-	values := partition.Values{}
+	values := &partition.Values{}
 	err = e.Share.ReadRelations(func(all []graph.Relation) error {
 		r := &all[l.Relation]
 		if !r.HasLabels() {
@@ -165,22 +99,15 @@ func (k ofEdges) Begin(e Env) (Task, error) {
 		values.Labels, values.Splits = r.OfRows(numbers), r.SplitsOfRows(numbers)
 		return nil
 	})
-	if err != nil {
-		return nil, err
+	if err == nil && e.EdgeUnits {
+		err = k.standardise(e, l.Relation)
 	}
-	if e.EdgeUnits {
-		if err := k.standardise(e, l.Relation); err != nil {
-			return nil, err
-		}
-	}
-	of.Types = append([]partition.Values{values}, of.Types[1:]...)
-	e.Share, e.Vertices = &of, nil
-	return k.ofVertices.Begin(e)
+	return values, err
 }
 
 // standardise sets the means and the standard deviations of the features of those edges of the relation that
 // pass messages. All workers call it.
-func (k ofEdges) standardise(e Env, relation int) error {
+func (k ofRows) standardise(e Env, relation int) error {
 	r := &e.Passing.Edges.Relations[relation].In
 	n := r.Features.Columns
 	if n == 0 {

@@ -23,10 +23,10 @@ type loss struct {
 // labels are the kind of labels for which a loss is: classes or values.
 type labels interface {
 	String() string
-	outputs(*partition.Whole) int
-	metric(asked string, whole *partition.Whole, l *graph.Labels) (string, error)
-	// begin makes the labels the target of a worker's vertices.
-	begin(k ofVertices, l loss, v *vertices) error
+	outputs(*partition.WholeFrame) int
+	metric(asked string, frame *partition.WholeFrame, l *graph.Labels) (string, error)
+	// begin makes the labels the target of a worker's rows.
+	begin(k ofRows, l loss, v *rows) error
 }
 
 // AutoLoss is the first loss of the graph's labels.
@@ -69,9 +69,9 @@ func lossesThat(are func(loss) bool) (all []string) {
 	return all
 }
 
-// labelsOf is the kind of a graph's labels: classes, if it has none.
-func labelsOf(whole *partition.Whole) labels {
-	if whole.ValueColumns > 0 {
+// labelsOf is the kind of a frame's labels: classes, if it has none.
+func labelsOf(frame *partition.WholeFrame) labels {
+	if frame.ValueColumns > 0 {
 		return ofValues{}
 	}
 	return ofClasses{}
@@ -79,7 +79,7 @@ func labelsOf(whole *partition.Whole) labels {
 
 // loss is the loss for which the goal asks, for labels of a kind. A loss in a file replaces it; the graph's
 // labels are then used as by the first loss.
-func (k ofVertices) loss(of labels) loss {
+func (k ofRows) loss(of labels) loss {
 	named := k.Loss != AutoLoss && slices.Contains(LossNames(), k.Loss)
 	return losses[slices.IndexFunc(losses, func(l loss) bool {
 		return l.name == k.Loss || !named && l.of == of

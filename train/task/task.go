@@ -125,9 +125,9 @@ var kinds = []struct {
 	name string
 	make func(Goal) Kind
 }{
-	{Vertex, func(o Goal) Kind { return ofVertices{o, graph.VertexNoun} }},
+	{Vertex, func(o Goal) Kind { return ofRows{o, graph.VertexRows} }},
 	{Link, func(o Goal) Kind { return linkPrediction{o} }},
-	{Edge, func(o Goal) Kind { return ofEdges{ofVertices{o, graph.EdgeNoun}} }},
+	{Edge, func(o Goal) Kind { return ofRows{o, graph.EdgeRows} }},
 }
 
 // Names are the tasks, the default first.

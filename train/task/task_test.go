@@ -61,7 +61,7 @@ func TestSplitThatIsNotThere(t *testing.T) {
 		got, err := "", New(Goal{
 			Task: Vertex, Split: Split{Number: c.split}, Loss: AutoLoss, ClassWeights: NoClassWeights,
 		}).
-			Check(&partition.Whole{Splits: c.splits, Graphs: c.graphs})
+			Check(&partition.Whole{WholeFrame: partition.WholeFrame{Splits: c.splits}, Graphs: c.graphs})
 		if err != nil {
 			got = err.Error()
 			assert.Refused(t, err, "")
@@ -91,10 +91,13 @@ func TestNothingToLearn(t *testing.T) {
 		{1, 1, nil, []float32{1, 0}, false},
 	} {
 		labels := graph.Labels{Classes: c.classes, Class: c.class, Multi: c.multi}
-		s := &partition.Share{Types: []partition.Values{{Labels: labels}}}
+		s := &partition.Share{}
 		s.Edges.Types = []partition.Rows{{Starts: make([]int, c.partitions+1)}}
-		s.Whole.Classes = c.classes
-		if got := (&classes{vertices: &vertices{Env: Env{Share: s}}}).oneClass(); got != c.want {
+		task := &rows{
+			Env: Env{Share: s}, frame: &partition.WholeFrame{Classes: c.classes},
+			own: &partition.Values{Labels: labels},
+		}
+		if got := (&classes{rows: task}).oneClass(); got != c.want {
 			t.Errorf("%+v: %v", c, got)
 		}
 	}
@@ -113,7 +116,7 @@ func TestBeginOfSeveralLabels(t *testing.T) {
 		goal := Goal{Task: Vertex, Metric: metric.Auto, Loss: AutoLoss, ClassWeights: NoClassWeights}
 		begun, err := New(goal).Begin(Env{Team: team, Share: s, World: comm.Alone()})
 		require.NoError(t, err)
-		c := begun.(*vertices).target.(*classes)
+		c := begun.(*rows).target.(*classes)
 		if m := c.targets.Multi; m.Rows != 4 || m.Cols != 3 || c.targets.Class != nil {
 			t.Errorf("targets of %d×%d", m.Rows, m.Cols)
 		}
@@ -150,7 +153,7 @@ func TestReadClassWeights(t *testing.T) {
 func TestBalancedWeights(t *testing.T) {
 	team := kernel.NewTeam(1, tensor.NewMeter())
 	defer team.Memory.Close()
-	c := &classes{vertices: &vertices{Env: Env{Team: team, World: comm.Alone()}}}
+	c := &classes{rows: &rows{Env: Env{Team: team, World: comm.Alone()}}}
 	c.labels = graph.Labels{Classes: 4, Class: []int64{0, 1, 1, 2, 2, 2, 2, 0, 2, 3, 1}}
 	c.targets.Classes = 4
 	c.train.ids, c.val.ids = []int64{0, 1, 2, 3, 4, 5, 6, 7, 8}, []int64{9, 10}
@@ -166,7 +169,7 @@ func TestTrainingVerticesWithoutWeight(t *testing.T) {
 	require.NoError(t, os.WriteFile(path, []byte("0 0 5\n"), 0o666))
 	team := kernel.NewTeam(1, tensor.NewMeter())
 	defer team.Memory.Close()
-	c := &classes{vertices: &vertices{Env: Env{Team: team, World: comm.Alone()}}}
+	c := &classes{rows: &rows{Env: Env{Team: team, World: comm.Alone()}}}
 	c.labels = graph.Labels{Classes: 3, Class: []int64{0, 1, 2}}
 	c.targets.Classes = 3
 	c.train.ids, c.val.ids = []int64{0, 1}, []int64{2}

@@ -18,7 +18,7 @@ import (
 // values are the target of vertex regression. The model learns them as standard scores, by the mean and the
 // standard deviation over the training vertices. Predictions and metrics are in the values' own units.
 type values struct {
-	*vertices
+	*rows
 	targets nn.Values
 }
 
@@ -27,25 +27,25 @@ type ofValues struct{}
 
 func (ofValues) String() string { return "values" }
 
-func (ofValues) outputs(whole *partition.Whole) int { return whole.ValueColumns }
+func (ofValues) outputs(frame *partition.WholeFrame) int { return frame.ValueColumns }
 
-func (ofValues) metric(asked string, _ *partition.Whole, _ *graph.Labels) (string, error) {
+func (ofValues) metric(asked string, _ *partition.WholeFrame, _ *graph.Labels) (string, error) {
 	return metric.ChooseOfValues(asked)
 }
 
-func (ofValues) begin(k ofVertices, l loss, v *vertices) (err error) {
-	labels, splits := v.Share.Types[0].Targets(v.Vertices)
+func (ofValues) begin(k ofRows, l loss, v *rows) (err error) {
+	labels, splits := v.own.Targets(v.Vertices)
 	v.labels = labels
-	rows := v.Team.Memory.New(tensor.Buffers, len(labels.Values)/labels.Columns, labels.Columns)
-	copy(rows.WriteFloats(), labels.Values)
-	t := &values{vertices: v}
+	matrix := v.Team.Memory.New(tensor.Buffers, len(labels.Values)/labels.Columns, labels.Columns)
+	copy(matrix.WriteFloats(), labels.Values)
+	t := &values{rows: v}
 	v.target = t
 	t.targets = nn.Values{
-		Rows: rows, Units: nn.NewUnits(v.Params, labels.Columns),
+		Rows: matrix, Units: nn.NewUnits(v.Params, labels.Columns),
 		Distance: l.values,
 	}
 	t.divide(k.Split.Number, splits)
-	if t.metric, err = k.Metric(&v.Share.Whole, &labels); err != nil {
+	if t.metric, err = (ofValues{}).metric(k.Goal.Metric, v.frame, &labels); err != nil {
 		return err
 	}
 	v.Team.Serial(func() { // a plan knows only the values of its own vertices

@@ -6,6 +6,7 @@ import (
 	"strings"
 
 	"weft/autograd"
+	"weft/comm/launch"
 	"weft/graph"
 	"weft/internal/refusal"
 	"weft/kernel"
@@ -15,45 +16,108 @@ import (
 	"weft/train/metric"
 )
 
-// ofVertices is the task of predicting the labels of vertices, or of other rows: classification for classes,
-// regression for values.
-type ofVertices struct {
+// ofRows is the task of predicting the labels of the rows of a frame: of vertices or, if edges is set, of the
+// edges of a relation. It is classification for classes, and regression for values.
+//
+// A row of an edge is what a gnn.EdgeDecoder or a program computes from the rows of its ends. All edges pass
+// messages, or with a split by time the earlier edges.
+type ofRows struct {
 	Goal
-	row graph.Noun // what is learned
+	kind graph.RowKind
 }
 
-func (ofVertices) Metrics() []string { return slices.Concat(metric.VertexNames, metric.ValueNames) }
+func (k ofRows) noun() graph.Noun { return k.kind.Noun() }
 
-func (k ofVertices) Metric(whole *partition.Whole, l *graph.Labels) (string, error) {
-	return labelsOf(whole).metric(k.Goal.Metric, whole, l)
-}
-
-func (ofVertices) Outputs(whole *partition.Whole) int { return labelsOf(whole).outputs(whole) }
-
-func (ofVertices) Types(*partition.Share) ([]int, error) { return nil, nil }
-
-func (k ofVertices) Check(whole *partition.Whole) error {
-	of := labelsOf(whole)
-	l := k.loss(of)
-	if l.of != of {
-		fit := lossesThat(func(l loss) bool { return l.of == of })
-		return refusal.Errorf("--loss %s: for %s, and the graph's labels are %s; take %s, or import other "+
-			"labels", l.name, l.of, of, strings.Join(fit, ", "))
+// frame describes the labels that are learned.
+func (k ofRows) frame(whole *partition.Whole) (*partition.WholeFrame, error) {
+	if k.kind == graph.VertexRows {
+		return &whole.WholeFrame, nil
 	}
-	if name, text := k.forOneClass(l); name != "" && of == (ofValues{}) {
+	l, err := k.labelled(whole)
+	if err != nil {
+		return nil, err
+	}
+	return l.Frame(), nil
+}
+
+func (ofRows) Metrics() []string { return slices.Concat(metric.VertexNames, metric.ValueNames) }
+
+func (k ofRows) Metric(whole *partition.Whole, l *graph.Labels) (string, error) {
+	frame, err := k.frame(whole)
+	if err != nil {
+		return "", err
+	}
+	return labelsOf(frame).metric(k.Goal.Metric, frame, l)
+}
+
+func (k ofRows) Outputs(whole *partition.Whole) int {
+	frame, err := k.frame(whole)
+	if err != nil { // Check reports the error
+		return 0
+	}
+	return labelsOf(frame).outputs(frame)
+}
+
+// FrameOf describes the labels that a kind of task learns; those of vertices if it learns none.
+func FrameOf(k Kind, whole *partition.Whole) *partition.WholeFrame {
+	if rows, learns := k.(ofRows); learns {
+		if frame, err := rows.frame(whole); err == nil {
+			return frame
+		}
+	}
+	return &whole.WholeFrame
+}
+
+func (k ofRows) Types(s *partition.Share) ([]int, error) {
+	if k.kind == graph.VertexRows {
+		return nil, nil
+	}
+	return k.endTypes(s)
+}
+
+func (k ofRows) Check(whole *partition.Whole) error {
+	frame, err := k.checkFrame(whole)
+	if err != nil {
+		return err
+	}
+	labels := labelsOf(frame)
+	l := k.loss(labels)
+	if l.of != labels {
+		fit := lossesThat(func(l loss) bool { return l.of == labels })
+		return refusal.Errorf("--loss %s: for %s, and the graph's labels are %s; take %s, or import other "+
+			"labels", l.name, l.of, labels, strings.Join(fit, ", "))
+	}
+	if name, text := k.forOneClass(l); name != "" && labels == (ofValues{}) {
 		return refusal.Errorf("--%s %s: for classes, and the graph's labels are values; leave it out",
 			name, text)
 	}
 	if k.ClassWeights != NoClassWeights && k.ClassWeights != Balanced { // a file has the weights
-		if _, err := readClassWeights(k.ClassWeights, whole.Classes); err != nil {
+		if _, err := readClassWeights(k.ClassWeights, frame.Classes); err != nil {
 			return err
 		}
 	}
-	return k.checkSplit(whole)
+	if err := k.checkSplit(frame, whole.Graphs); err != nil {
+		return err
+	}
+	if frame.Splits[k.Split.Number].Train == 0 {
+		return refusal.Errorf("--split %d has no training %s, as its mask or list of them is empty; "+
+			"give another, or draw one with --split random:60/20/20", k.Split.Number, k.noun().Many)
+	}
+	return nil
 }
 
-// forOneClass names a setting that is for one class per vertex, and its value; "": no such setting is given.
-func (k ofVertices) forOneClass(l loss) (name, text string) {
+// checkFrame returns the labels that are learned. It refuses a graph that has none, or that does not tell
+// which edges pass messages.
+func (k ofRows) checkFrame(whole *partition.Whole) (*partition.WholeFrame, error) {
+	frame, err := k.frame(whole)
+	if err == nil {
+		_, _, err = k.Passing(whole)
+	}
+	return frame, err
+}
+
+// forOneClass names a setting that is for one class per row, and its value; "": no such setting is given.
+func (k ofRows) forOneClass(l loss) (name, text string) {
 	switch {
 	case k.LabelSmoothing > 0:
 		return "label-smoothing", fmt.Sprint(k.LabelSmoothing)
@@ -65,28 +129,25 @@ func (k ofVertices) forOneClass(l loss) (name, text string) {
 	return "", ""
 }
 
-// checkSplit refuses a split that does not exist, or that has no training rows.
-func (k ofVertices) checkSplit(whole *partition.Whole) error {
-	if err := k.CheckMeasured(whole); err != nil {
+// CheckMeasured refuses a graph without the labels, or a split that does not exist.
+func (k ofRows) CheckMeasured(whole *partition.Whole) error {
+	frame, err := k.checkFrame(whole)
+	if err != nil {
 		return err
 	}
-	if whole.Splits[k.Split.Number].Train == 0 {
-		return refusal.Errorf("--split %d has no training %s, as its mask or list of them is empty; "+
-			"give another, or draw one with --split random:60/20/20", k.Split.Number, k.row.Many)
-	}
-	return nil
+	return k.checkSplit(frame, whole.Graphs)
 }
 
-// CheckMeasured refuses a split that does not exist.
-func (k ofVertices) CheckMeasured(whole *partition.Whole) error {
-	switch splits, split := whole.Splits, k.Split.Number; {
+// checkSplit refuses a split that does not exist. graphs is the number of graphs that are stored as one.
+func (k ofRows) checkSplit(frame *partition.WholeFrame, graphs int) error {
+	switch splits, split := frame.Splits, k.Split.Number; {
 	case len(splits) == 0:
 		rule := "random:60/20/20"
-		if whole.Graphs > 0 {
-			rule = fmt.Sprintf("graphs:60/20/20, percent of its %d graphs, or %s", whole.Graphs, rule)
+		if graphs > 0 {
+			rule = fmt.Sprintf("graphs:60/20/20, percent of its %d graphs, or %s", graphs, rule)
 		}
 		return refusal.Graph.Errorf("the graph has no split into training, validation and test %s; "+
-			"draw one with --split %s, for a training or in an import", k.row.Many, rule)
+			"draw one with --split %s, for a training or in an import", k.noun().Many, rule)
 	case split >= len(splits):
 		return refusal.Errorf("--split %d: the number of splits that the graph has is %d, and they count "+
 			"from 0", split, len(splits))
@@ -94,33 +155,41 @@ func (k ofVertices) CheckMeasured(whole *partition.Whole) error {
 	return nil
 }
 
-func (ofVertices) Passing(*partition.Whole) (training, later *partition.Subgraph, err error) {
-	return nil, nil, nil
-}
-
 // Predicts goes by the weights, which hold the units of values, because a graph to predict may have no
 // labels.
-func (k ofVertices) Predicts(params *nn.Params, weights nn.State) func(*tensor.Matrix) {
+func (k ofRows) Predicts(params *nn.Params, weights nn.State) func(*tensor.Matrix) {
 	if columns := nn.UnitsIn(weights); columns > 0 {
 		return nn.NewUnits(params, columns).Predict
 	}
 	return nil
 }
 
-func (k ofVertices) Begin(e Env) (Task, error) {
-	v := &vertices{Env: e}
-	of := labelsOf(&e.Share.Whole)
-	return v, of.begin(k, k.loss(of), v)
+func (k ofRows) Begin(e Env) (Task, error) {
+	frame, err := k.frame(&e.Share.Whole)
+	if err != nil {
+		return nil, &launch.Common{Err: err}
+	}
+	v := &rows{Env: e, frame: frame, own: &e.Share.Types[0]}
+	if k.kind == graph.EdgeRows {
+		v.Vertices = nil
+		if v.own, err = k.ownEdges(e); err != nil {
+			return nil, err
+		}
+	}
+	labels := labelsOf(frame)
+	return v, labels.begin(k, k.loss(labels), v)
 }
 
-// vertices is the task on a worker.
-type vertices struct {
+// rows is the task on a worker.
+type rows struct {
 	Env
+	frame            *partition.WholeFrame
+	own              *partition.Values // labels and splits of this worker's rows
 	target           target
 	metric           string
-	labels           graph.Labels // of the vertices of this worker's outputs
+	labels           graph.Labels // of this worker's outputs
 	train, val, test vertexSet
-	validates        bool // there are validation vertices, even if all weigh 0
+	validates        bool // there are validation rows, even if all weigh 0
 }
 
 // target is what is predicted for vertices: their classes, or values.
@@ -147,18 +216,18 @@ type target interface {
 }
 
 // divide sets the vertices of each part of the split. splits has this worker's rows of it.
-func (v *vertices) divide(split int, splits []graph.Split) {
-	all, s := &v.Share.Whole.Splits[split], &splits[split]
+func (v *rows) divide(split int, splits []graph.Split) {
+	all, s := &v.frame.Splits[split], &splits[split]
 	v.train, v.val = v.vertexSet(s.Train, all.Train), v.vertexSet(s.Val, all.Val)
 	v.test = v.vertexSet(s.Test, all.Test)
 }
 
 // parts are the vertices of each part of the split.
-func (v *vertices) parts() [3]*vertexSet { return [3]*vertexSet{&v.train, &v.val, &v.test} }
+func (v *rows) parts() [3]*vertexSet { return [3]*vertexSet{&v.train, &v.val, &v.test} }
 
-func (v *vertices) Metric() string { return v.metric }
+func (v *rows) Metric() string { return v.metric }
 
-func (v *vertices) Loss(epoch int, output *autograd.Var) (func() float64, *tensor.Matrix) {
+func (v *rows) Loss(epoch int, output *autograd.Var) (func() float64, *tensor.Matrix) {
 	of := v.target.training(epoch)
 	if v.Env.Loss == nil {
 		return v.target.lossGradient(output, of)
@@ -168,7 +237,7 @@ func (v *vertices) Loss(epoch int, output *autograd.Var) (func() float64, *tenso
 	return known(v.Env.Loss.LossGradient(output, labels, of.listed()))
 }
 
-func (v *vertices) Measuring(output *autograd.Var) (m Measuring) {
+func (v *rows) Measuring(output *autograd.Var) (m Measuring) {
 	m.Loss = func([]float64) float64 { return v.validationLoss(output) }
 	m.Measure = func([]float64) (metric.Scores, error) { return v.measure(output.Value()) }
 	if v.Env.Loss == nil {
@@ -186,7 +255,7 @@ func (v *vertices) Measuring(output *autograd.Var) (m Measuring) {
 }
 
 // accuracies are the scores if right vertices of each part are predicted right.
-func (v *vertices) accuracies(right []float64) (s metric.Scores, err error) {
+func (v *rows) accuracies(right []float64) (s metric.Scores, err error) {
 	for k, to := range []*float64{&s.Train, &s.Val, &s.Test} {
 		if *to, err = metric.AccuracyOf(int(right[k]), len(v.parts()[k].ids), v.World); err != nil {
 			return s, err
@@ -195,7 +264,7 @@ func (v *vertices) accuracies(right []float64) (s metric.Scores, err error) {
 	return s, nil
 }
 
-func (v *vertices) validationLoss(output *autograd.Var) float64 {
+func (v *rows) validationLoss(output *autograd.Var) float64 {
 	if v.Env.Loss == nil {
 		return v.target.loss(output, v.val)
 	}
@@ -204,15 +273,15 @@ func (v *vertices) validationLoss(output *autograd.Var) float64 {
 	return v.Env.Loss.Loss(output, labels, v.val.listed())
 }
 
-func (v *vertices) Validates() bool { return v.validates || v.val.total > 0 }
+func (v *rows) Validates() bool { return v.validates || v.val.total > 0 }
 
-func (v *vertices) HasValidationLoss() bool { return v.val.total > 0 }
+func (v *rows) HasValidationLoss() bool { return v.val.total > 0 }
 
-func (v *vertices) OneClass() bool { return v.target.oneClass() }
+func (v *rows) OneClass() bool { return v.target.oneClass() }
 
-func (v *vertices) Predict(output *tensor.Matrix) { v.target.predict(output) }
+func (v *rows) Predict(output *tensor.Matrix) { v.target.predict(output) }
 
-func (v *vertices) measure(output *tensor.Matrix) (s metric.Scores, err error) {
+func (v *rows) measure(output *tensor.Matrix) (s metric.Scores, err error) {
 	predictions, free := v.target.predictions(output)
 	defer free()
 	for part, to := range []*float64{&s.Train, &s.Val, &s.Test} {
@@ -231,10 +300,10 @@ func (of *vertexSet) read(predictions *tensor.Matrix) (values []float32, rows []
 	return values, of.ids
 }
 
-func (*vertices) Report(*tensor.Matrix) (*Links, error) { return nil, nil }
+func (*rows) Report(*tensor.Matrix) (*Links, error) { return nil, nil }
 
 // verticesOf are the vertices of listed rows, by their original ids; nil in a plan.
-func (v *vertices) verticesOf(rows *tensor.Matrix) []int32 {
+func (v *rows) verticesOf(rows *tensor.Matrix) []int32 {
 	ids := slices.Clone(rows.ReadInt32s())
 	if v.Vertices != nil {
 		for k, row := range ids {
@@ -254,7 +323,7 @@ type vertexSet struct {
 	total float64
 }
 
-func (v *vertices) vertexSet(ids []int64, total int) vertexSet {
+func (v *rows) vertexSet(ids []int64, total int) vertexSet {
 	return vertexSet{ids, kernel.List(v.Team, tensor.Buffers, ids), total, float64(total)}
 }
 

@@ -66,9 +66,9 @@ func wholeLabels(a *npy.Array, most int, row graph.Noun) (graph.Labels, error) {
 	return Classes(ids, most, row)
 }
 
-// EdgeLabels is WholeLabels for edges, whose floats are values to predict, such as ratings, unless all are 0
-// or 1.
-func EdgeLabels(a *npy.Array, edges int) (graph.Labels, error) {
+// ValuesOrClasses is WholeLabels for edges, whose floats are values to predict, such as ratings, unless all
+// are 0 or 1.
+func ValuesOrClasses(a *npy.Array, edges int) (graph.Labels, error) {
 	if width(a.Shape) == 1 && a.Floats() {
 		all, err := a.Float64s()
 		if err != nil {

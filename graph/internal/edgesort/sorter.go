@@ -41,8 +41,8 @@ type Options struct {
 	Columns  int      // of edge features
 	Labelled bool     // edges have labels, as numbers
 	Divided  bool     // edges have values that divide them
-	// Single keeps one of parallel edges: the first given edge, or the first added edge if none is given. These
-	// edges have no labels.
+	// Single keeps one of parallel edges: the first given edge, or the first added edge if none is given.
+	// Such edges have no labels.
 	Single bool
 	// Budget is how many bytes of edges are sorted at a time. As many bytes of ends of targets may be added.
 	// One target may take more. Three such parts are in memory. 0: 64 MB, or less if memory is scarce.
@@ -50,8 +50,8 @@ type Options struct {
 }
 
 // unsorted has the edges into a range of targets in the order in which they were added: full batches in the
-// file, and the last edges in memory. The words of an edge are its target, its key, the bits of its weight and
-// features, its label, and the two halves of the value that divides.
+// file, and the last edges in memory. The words of an edge are its target, its key, the bits of its weight
+// and features, its label, and the two halves of the value that divides.
 type unsorted struct {
 	batches []int64 // where each batch is
 	last    []uint32

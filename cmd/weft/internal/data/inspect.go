@@ -162,7 +162,7 @@ func (s *inspected) Print(out io.Writer) {
 		t.Row("edge split", ui.Joined(ui.When(len(s.Relations) > 0, split.Relation+": ")+
 			Sizes(split.Train, split.Val, split.Test), given[split.Negatives]))
 	}
-	for _, l := range s.EdgeLabels {
+	for _, l := range s.Frames {
 		t.Row("labels of edges", ui.Joined(ui.When(len(s.Relations) > 0, l.Relation+": ")+l.Column, learned(
 			&graph.Labels{Classes: l.Classes, Names: l.ClassNames, Columns: l.ValueColumns}),
 			ui.Count(l.Labelled)+" labelled"))
@@ -170,7 +170,7 @@ func (s *inspected) Print(out io.Writer) {
 			t.Row("their split", Sizes(split.Train, split.Val, split.Test))
 		}
 	}
-	if len(s.Splits) == 0 && len(s.EdgeSplits) == 0 && len(s.EdgeLabels) == 0 {
+	if len(s.Splits) == 0 && len(s.EdgeSplits) == 0 && len(s.Frames) == 0 {
 		t.Row("splits", "none: import with --split to make some")
 	}
 	title := "partitions"

@@ -89,7 +89,7 @@ func storeLine(store string, w *streamed.Written, took time.Duration) string {
 	if w.Weighted {
 		edges += " (weighted)"
 	}
-	if l := w.EdgeLabels; l.HasLabels() {
+	if l := w.Labelled; l.HasLabels() {
 		edges += fmt.Sprintf(" (%s labelled, %s", ui.Count(w.LabelledEdges), learned(&l.Labels))
 		if len(l.Splits) > 0 {
 			s := l.Splits[0]
@@ -115,7 +115,7 @@ func storeLine(store string, w *streamed.Written, took time.Duration) string {
 		labels = ValuesToPredict(w.Types[0].Labels.Columns)
 	}
 	learns := ", " + labels + ", " + splits
-	if w.EdgeLabels.HasLabels() && !w.Types[0].Labels.There() { // labels and split are those of the edges
+	if w.Labelled.HasLabels() && !w.Types[0].Labels.There() { // labels and split are those of the edges
 		learns = ""
 	}
 	return fmt.Sprintf("%s: %s, %s, %s%s, in %s", store, vertices, edges, features, learns, ui.Duration(took))
@@ -130,7 +130,7 @@ func ValuesToPredict(columns int) string {
 func nextLine(store string, w *streamed.Written) string {
 	g, o := w.Graph, setting.Defaults()
 	lacks := func(t graph.VertexType) bool { return t.Features.Columns == 0 }
-	if l := w.EdgeLabels; l.HasLabels() && !g.Types[0].Labels.There() {
+	if l := w.Labelled; l.HasLabels() && !g.Types[0].Labels.There() {
 		return fmt.Sprintf("next: weft train %s --edge-label %s", refusal.ShellWord(store),
 			refusal.ShellWord(l.Labels.Column)) + ui.When(len(l.Splits) == 0, " --split "+DefaultSplit) +
 			ui.When(slices.ContainsFunc(g.Types, lacks), " --node-embedding 64")

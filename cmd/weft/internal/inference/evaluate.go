@@ -112,8 +112,8 @@ type evaluated struct {
 	session.Request
 	counts    rundir.Counts // counts of the graph on which the run was trained
 	elsewhere bool          // the run is measured on another graph
-	given     *graph.Graph  // the graph on which the run predicts
-	on        *graph.Graph  // the same graph, with edges in place of vertices if edges are learned
+	on        *graph.Graph  // the graph on which the run predicts
+	target    graph.Target  // the rows that it predicts
 }
 
 func (e *evaluateCommand) evaluate(cmd *cobra.Command, args []string) (ui.Result, error) {
@@ -178,24 +178,21 @@ func (e *evaluateCommand) evaluate(cmd *cobra.Command, args []string) (ui.Result
 		}
 		return nil, data.About(of.Source(), err)
 	}
-	if of.given = of.on; o.Task == task.Link {
+	if o.Task == task.Link {
 		return of.edges(cmd.Context(), cmd.ErrOrStderr())
 	}
-	var labelled *graph.Relation // the relation whose edges are learned; nil: vertices are learned
 	if o.Task == task.Edge {
-		if of.on, labelled, _, err = edgeTable(of.on, o.EdgeLabel); err != nil {
+		if _, _, err = edgeTable(of.on, &o.Goal); err != nil {
 			return nil, data.About(of.Source(), err)
 		}
+		of.target = o.Target(of.on)
 	}
-	if of.elsewhere && o.Split.Rule == "" && len(of.on.Types[0].Splits) == 0 && e.split <= 0 {
+	if of.elsewhere && o.Split.Rule == "" && len(of.frame().Splits) == 0 && e.split <= 0 {
 		if err := of.testAll(cmd.ErrOrStderr()); err != nil {
 			return nil, err
 		}
-		if labelled != nil {
-			labelled.Splits = of.on.Types[0].Splits
-		}
 	}
-	return of.vertices(cmd.Context(), cmd.ErrOrStderr())
+	return of.labels(cmd.Context(), cmd.ErrOrStderr())
 }
 
 // divide divides a store by the dates of the run, and says where the store has others.
@@ -240,45 +237,46 @@ func checkGraph(store, id, run, wayOut string) error {
 	return err
 }
 
+// frame has the rows that the run predicts.
+func (e *evaluated) frame() *graph.Frame { return e.on.Frame(e.target) }
+
 // testAll makes all labelled vertices, or edges, of a graph without a split test ones.
 func (e *evaluated) testAll(notes io.Writer) error {
 	return e.on.Guard(func() error {
 		var all []int64
-		for v := range int64(e.on.Types[0].Count) {
-			if l := &e.on.Types[0].Labels; l.There() && l.Labelled(v) {
+		for v := range int64(e.on.Rows(e.target)) {
+			if l := &e.frame().Labels; l.There() && l.Labelled(v) {
 				all = append(all, v)
 			}
 		}
 		if len(all) > 0 {
-			one, several := "labelled vertex", "labelled vertices"
-			if e.Options.Task == task.Edge {
-				one, several = "labelled edge", "labelled edges"
-			}
+			row := e.target.Kind.Noun()
 			fmt.Fprintf(notes, "weft: note: %s has no split: its %s are test %s\n",
-				ui.Printable(e.Graph), ui.Counted(len(all), one, several), e.Rows())
-			e.on.Types[0].Splits = []graph.Split{{Test: all}}
+				ui.Printable(e.Graph), ui.Counted(len(all), "labelled "+row.One, "labelled "+row.Many),
+				row.Many)
+			e.frame().Splits = []graph.Split{{Test: all}}
 		}
 		return nil
 	})
 }
 
-// vertices measures predictions of labels.
-func (e *evaluated) vertices(ctx context.Context, warnings io.Writer) (ui.Result, error) {
-	g, r := e.on, e.Options
-	if !g.Types[0].Labels.There() {
+// labels measures predictions of labels.
+func (e *evaluated) labels(ctx context.Context, warnings io.Writer) (ui.Result, error) {
+	g, r, l := e.on, e.Options, &e.frame().Labels
+	if !l.There() {
 		return nil, refusal.Errorf("%s has no labels to compare predictions with", e.Graph)
 	}
 	check := r.Kind.Check
 	if e.elsewhere { // it may have no training vertices
 		warnOfWeights(warnings, r, e.Run, e.Weighted, e.Graph, g)
 		check = r.Kind.CheckMeasured
-		if e.counts.Values == 0 && !g.Types[0].Labels.Continuous() {
-			if err := e.Learned.Warn(warnings, e.Graph, g); err != nil {
+		if e.counts.Values == 0 && !l.Continuous() {
+			if err := e.Learned.Warn(warnings, e.Graph, g, e.target); err != nil {
 				return nil, err
 			}
 		}
 	}
-	whole := partition.WholeOf(e.given)
+	whole := partition.WholeOf(g)
 	if err := check(&whole); err != nil {
 		return nil, data.About(e.Source(), err)
 	}
@@ -286,30 +284,27 @@ func (e *evaluated) vertices(ctx context.Context, warnings io.Writer) (ui.Result
 	if err != nil {
 		return nil, err
 	}
-	if l := &g.Types[0].Labels; e.elsewhere && l.Class != nil && l.Names == nil && e.counts.Values == 0 {
+	if e.elsewhere && l.Class != nil && l.Names == nil && e.counts.Values == 0 {
 		l.Classes = max(l.Classes, columns) // no vertex there may have the last classes
 	}
 	learned, there := outputs(columns, e.counts.Values > 0),
-		outputs(max(g.Types[0].Labels.Classes, g.Types[0].Labels.Columns), g.Types[0].Labels.Continuous())
-	if learned != there || len(rows) != g.Types[0].Count*columns {
-		one, several, wayOut := "vertex", "vertices", "give the store that it was trained on"
-		if r.Task == task.Edge {
-			one, several = "edge", "edges"
-		}
+		outputs(max(l.Classes, l.Columns), l.Continuous())
+	if learned != there || len(rows) != g.Rows(e.target)*columns {
+		row, wayOut := e.target.Kind.Noun(), "give the store that it was trained on"
 		if r.Task == task.Edge || !e.elsewhere { // the graph has grown
 			wayOut = fmt.Sprintf("weft evaluate %s %s predicts on it as it is, and measures that",
 				refusal.ShellWord(e.Run), refusal.ShellWord(e.Graph))
 		}
 		return nil, refusal.Errorf("%s predicts %s of %s, and %s has labels of %s of %s: %s",
-			e.Run, learned, ui.Counted(len(rows)/max(1, columns), one, several), e.Graph, there,
-			ui.Counted(g.Types[0].Count, one, several), wayOut)
+			e.Run, learned, ui.Counted(len(rows)/max(1, columns), row.One, row.Many), e.Graph, there,
+			ui.Counted(g.Rows(e.target), row.One, row.Many), wayOut)
 	}
 	parts := &evaluations{}
 	if r.Task == task.Edge {
 		parts.rows = "edges"
 	}
 	err = g.Guard(func() error {
-		return parts.of(&e.Request, rows, g, r.Split.Number, r.Metric)
+		return parts.measure(&e.Request, rows, e.frame(), r.Split.Number, r.Metric)
 	})
 	if refusal.IsDamaged(err) {
 		err = fmt.Errorf("%s: %w", e.Run, err)
@@ -386,7 +381,7 @@ func (e *evaluated) predictions(ctx context.Context, notes io.Writer,
 		}
 		return rows, columns, err
 	}
-	job := &train.Job{Graph: e.given, Dataset: e.Graph, Options: e.Options.Options, HeldOut: true}
+	job := &train.Job{Graph: e.on, Dataset: e.Graph, Options: e.Options.Options, HeldOut: true}
 	state, err := nn.ReadState(e.Weights)
 	if err == nil {
 		err = e.Fits(job, state, notes)
@@ -413,15 +408,14 @@ func (e *evaluations) parts() []*metric.Evaluation {
 	return []*metric.Evaluation{&e.Train, &e.Val, &e.Test}
 }
 
-// of measures predictions on the parts of a split, also by named metrics. run has its calibration and its
-// threshold.
-func (e *evaluations) of(run *session.Request, predictions []float32, g *graph.Graph, split int,
+// measure measures predictions on the parts of a split, also by named metrics. run has its calibration and
+// its threshold.
+func (e *evaluations) measure(run *session.Request, predictions []float32, frame *graph.Frame, split int,
 	named ...string,
 ) (err error) {
-	s := &g.Types[0].Splits[split]
+	s := &frame.Splits[split]
 	for part, to := range e.parts() {
-		*to, err = run.Evaluate(predictions, &g.Types[0].Labels,
-			*s.Parts()[part], named...)
+		*to, err = run.Evaluate(predictions, &frame.Labels, *s.Parts()[part], named...)
 		if err != nil {
 			return err
 		}

@@ -27,7 +27,7 @@ type labelledEdge struct {
 
 // takeEdge takes the edge with this number, among the edges whose labels the run has learned.
 func (x *explanation) takeEdge(number string) error {
-	_, r, rows, err := edgeTable(x.opened.Job.Graph, x.asked.Options.EdgeLabel)
+	r, rows, err := edgeTable(x.opened.Job.Graph, &x.asked.Options.Goal)
 	if err != nil {
 		return err
 	}
@@ -105,7 +105,7 @@ func (x *explanation) takeEdgeOf(ctx context.Context, e *explainCommand) (err er
 // edgesOf are the edges, of the learned relation, that lead from a vertex or to it.
 func (x *explanation) edgesOf(vertex string) (listed *graph.Edges, of []edgeOfVertex, err error) {
 	g := x.opened.Job.Graph
-	_, r, rows, err := edgeTable(g, x.asked.Options.EdgeLabel)
+	r, rows, err := edgeTable(g, &x.asked.Options.Goal)
 	if err != nil {
 		return nil, nil, err
 	}

@@ -21,24 +21,22 @@ import (
 	"weft/train/task"
 )
 
-// edgeTable says what rows of edges with labels of that column stand for: the graph's own edges. It returns
-// the graph as the task sees it, and the edges' relation.
-func edgeTable(g *graph.Graph, column string) (of *graph.Graph, r *graph.Relation, rows *predictions.Edges,
-	err error,
-) {
-	if of, r = g.LearnsEdges(column); r == nil {
-		return nil, nil, nil, refusal.Graph.Errorf("its edges have no labels %s, which the run has learned; give the "+
-			"store that it was trained on", column)
+// edgeTable says what rows of the edges that a goal learns stand for: the graph's own edges. It returns the
+// edges' relation.
+func edgeTable(g *graph.Graph, goal *task.Goal) (r *graph.Relation, rows *predictions.Edges, err error) {
+	if r = g.Relation(goal.Target(g)); r == nil {
+		return nil, nil, refusal.Graph.Errorf("its edges have no labels %s, which the run has learned; give the "+
+			"store that it was trained on", goal.EdgeLabel)
 	}
 	if len(r.Sources) > math.MaxInt32 {
-		return nil, nil, nil, refusal.Errorf("%d edges, and a table has at most %d", len(r.Sources), math.MaxInt32)
+		return nil, nil, refusal.Errorf("%d edges, and a table has at most %d", len(r.Sources), math.MaxInt32)
 	}
 	rows = endsOf(g, r)
 	rows.Ends = func(edge int) [2]int32 {
 		source, target := r.EndsOf(int64(edge))
 		return [2]int32{source, target}
 	}
-	return of, r, rows, nil
+	return r, rows, nil
 }
 
 // endsOf says how a table names the ends of a relation's edges.
@@ -207,16 +205,16 @@ func (d *predicted) ofEdges(p *predictCommand, asked *predictRequest) (err error
 		return refusal.Errorf("embeddings are of vertices, and the model predicts edges; leave --embeddings and the " +
 			"column embedding out")
 	}
-	whole := d.graph
 	var r *graph.Relation
-	if d.graph, r, d.Edges, err = edgeTable(whole, asked.Options.EdgeLabel); err != nil {
+	if r, d.Edges, err = edgeTable(d.graph, &asked.Options.Goal); err != nil {
 		return err
 	}
+	d.target = asked.Options.Target(d.graph)
 	d.Names, d.Types = nil, nil
 	if e := p.edges; e != nil {
 		d.Edges.Added = true
 		d.Edges.Ends = func(k int) [2]int32 { return [2]int32{e.Source[k], e.Target[k]} }
-		source, target, _ := whole.Joins(r)
+		source, target, _ := d.graph.Joins(r)
 		for k, kind := range []int{source, target} {
 			d.Edges.Names[k] = slices.Concat(d.Edges.Names[k], p.newNames[kind])
 		}
@@ -244,14 +242,14 @@ func (d *predicted) likeliestFirst() error {
 
 // onlyUnlabelled leaves out rows of edges that have a label. It refuses a graph whose edges all have one.
 func (d *predicted) onlyUnlabelled(rows train.Rows) (train.Rows, error) {
-	for k := range d.graph.Types[0].Count {
-		if !d.graph.Types[0].Labels.Labelled(int64(k)) {
+	for k := range d.graph.Rows(d.target) {
+		if !d.graph.Frame(d.target).Labels.Labelled(int64(k)) {
 			d.Vertices = append(d.Vertices, int32(k))
 		}
 	}
 	if d.Vertices == nil {
 		return rows, refusal.Errorf("--unlabelled: each of %s has a label; leave it out",
-			ui.Counted(d.graph.Types[0].Count, "edge", "edges"))
+			ui.Counted(d.graph.Rows(d.target), "edge", "edges"))
 	}
 	each := rows.Each
 	rows.Vertices = len(d.Vertices)

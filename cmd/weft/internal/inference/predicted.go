@@ -28,7 +28,8 @@ import (
 type predicted struct {
 	predictions.Table
 	asked   *session.Request
-	graph   *graph.Graph    // as LearnsEdges makes it, if edges are predicted
+	graph   *graph.Graph
+	target  graph.Target    // the rows that are predicted
 	whole   partition.Whole // of the graph
 	labels  graph.Labels    // without labels there is nothing to compare with
 	metric  string
@@ -115,13 +116,14 @@ func (p *predictCommand) describe(
 		fmt.Fprintf(warnings, "weft: note: --sort %s: sorts by the column %s; for the class of that name "+
 			"give --sort %s\n", ui.Printable(d.Order.By), ui.Printable(d.by.Column), ui.Printable(d.by.Other))
 	}
-	switch labels := &d.graph.Types[0].Labels; {
+	frame := d.graph.Frame(d.target)
+	switch labels := &frame.Labels; {
 	case !labels.There() || p.added.there() || p.bare:
 	case asked.Changed:
 		fmt.Fprintf(warnings, "weft: note: %s has other %s than the graph that %s was trained on, "+
 			"and the split of the run does not fit them: the predictions are not compared with labels\n",
 			ui.Printable(asked.Graph), asked.Rows(), ui.Printable(asked.Run))
-	case len(d.graph.Types[0].Splits) > asked.Options.Split.Number:
+	case len(frame.Splits) > asked.Options.Split.Number:
 		if err := d.compare(labels); err != nil {
 			fmt.Fprintf(warnings, "weft: warning: the predictions are not compared with labels: %v\n", err)
 		}
@@ -188,16 +190,16 @@ func EmbeddingsOf(o *setting.Resolved, g *graph.Graph, hidden bool) (t predictio
 // learned are the labels of the graph on which the run was trained. If that graph is gone, they are those of
 // the graph at hand.
 func (d *predicted) learned() graph.Labels {
+	here := d.graph.Frame(d.target).Labels
 	if d.asked.Learned.Store == "" {
-		return d.graph.Types[0].Labels
+		return here
 	}
 	g, err := graph.Open(d.asked.Learned.Store)
 	if err != nil {
-		return d.graph.Types[0].Labels
+		return here
 	}
 	defer g.Close()
-	g, _ = g.LearnsEdges(d.asked.Options.EdgeLabel)
-	return g.Types[0].Labels
+	return g.Frame(d.asked.Options.Target(g)).Labels
 }
 
 // compare makes d compare the predictions with labels, if both are of the same kind.
@@ -222,8 +224,8 @@ func (d *predicted) write(path string, rows train.Rows) (err error) {
 	}
 	if l.There() && outputs(rows.Columns, values) == outputs(max(l.Classes, l.Columns), l.Continuous()) {
 		err := d.graph.Guard(func() error {
-			d.scorer = predictions.NewScorer(*l, &d.graph.Types[0].Splits[d.asked.Options.Split.Number],
-				d.graph.Types[0].Count, d.Vertices)
+			split := &d.graph.Frame(d.target).Splits[d.asked.Options.Split.Number]
+			d.scorer = predictions.NewScorer(*l, split, d.graph.Rows(d.target), d.Vertices)
 			return nil
 		})
 		if err != nil {

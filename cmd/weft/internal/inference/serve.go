@@ -139,9 +139,10 @@ func (s *serveCommand) model(
 	on := ui.Counted(d.graph.Types[0].Count, "vertex", "vertices")
 	if asked.Options.Task == task.Edge {
 		var r *graph.Relation
-		if d.graph, r, d.Edges, err = edgeTable(d.graph, asked.Options.EdgeLabel); err != nil {
+		if r, d.Edges, err = edgeTable(d.graph, &asked.Options.Goal); err != nil {
 			return m, err
 		}
+		d.target = asked.Options.Target(d.graph)
 		on = ui.Counted(len(r.Sources), "edge", "edges")
 	}
 	if asked.Options.Task != task.Link && !d.standFor(weights) {

@@ -261,10 +261,11 @@ func (s *smoothCommand) smooth(cmd *cobra.Command, r cli.Ranks,
 		}
 	}
 	return metrics, g.Guard(func() error {
-		if err := metrics.Before.of(&session.Request{}, asked.predictions, g, asked.Split); err != nil {
+		run, frame := &session.Request{}, &g.Types[0].Frame
+		if err := metrics.Before.measure(run, asked.predictions, frame, asked.Split); err != nil {
 			return err
 		}
-		return metrics.After.of(&session.Request{}, logarithms(p.Logits), g, asked.Split)
+		return metrics.After.measure(run, logarithms(p.Logits), frame, asked.Split)
 	})
 }
 

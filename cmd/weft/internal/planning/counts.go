@@ -14,6 +14,7 @@ import (
 	"weft/graph"
 	"weft/internal/refusal"
 	"weft/partition"
+	"weft/train/metric"
 	"weft/train/planner"
 	"weft/train/setting"
 )
@@ -51,8 +52,8 @@ func (c *CountsGiven) Add(flags *pflag.FlagSet) {
 func learnsEdges(c *planner.Counts, column string) {
 	train, val := int(c.Edges*6/10), int(c.Edges*2/10)
 	split := graph.SplitSizes{Train: train, Val: val, Test: int(c.Edges) - train - val}
-	l := partition.WholeEdgeLabels{Column: column, Classes: c.Classes, Splits: []graph.SplitSizes{split}}
-	c.EdgeLabels = []partition.WholeEdgeLabels{l}
+	l := partition.RelationFrame{Column: column, Classes: c.Classes, Splits: []graph.SplitSizes{split}}
+	c.Frames = []partition.RelationFrame{l}
 	c.Classes, c.Splits, c.Metric = 0, nil, ""
 }
 
@@ -101,10 +102,12 @@ func (c *CountsGiven) Of(name string, partitions int, loop bool) (*planner.Count
 	}
 	train, val := c.vertices*6/10, c.vertices*2/10
 	counts := &planner.Counts{Symmetric: true, Mixing: 1, EdgeColumns: c.edgeFeatures, Whole: partition.Whole{
-		Vertices: c.vertices, Edges: int64(c.edges), Classes: c.classes,
-		Types:  []partition.WholeType{{Vertices: c.vertices, FeatureColumns: c.features}},
-		Metric: "accuracy",
-		Splits: []graph.SplitSizes{{Train: train, Val: val, Test: c.vertices - train - val}},
+		Vertices: c.vertices, Edges: int64(c.edges),
+		Types: []partition.WholeType{{Vertices: c.vertices, FeatureColumns: c.features}},
+		WholeFrame: partition.WholeFrame{
+			Classes: c.classes, Metric: metric.Accuracy,
+			Splits: []graph.SplitSizes{{Train: train, Val: val, Test: c.vertices - train - val}},
+		},
 	}}
 	if c.flags.Changed("halo-rows") && (partitions < 2 || !counts.Measured(partitions, c.halo)) {
 		return nil, refusal.Errorf("--halo-rows %g: it lies between 0 and what the edges can bring, for 2 "+

@@ -64,8 +64,8 @@ func ofEdges(r *graph.Relation) featureTable {
 // whole numbers that no model reads. Edges also have the columns of their ends, as END.COLUMN.
 func (p *predictions) groupings() (all []grouping) {
 	if p.edges == nil {
-		all = ofVertices(&p.of.Types[0]).groupings("")
-		for _, a := range p.of.Types[0].Arrays {
+		all = ofVertices(&p.whole.Types[0]).groupings("")
+		for _, a := range p.whole.Types[0].Arrays {
 			if a.Ints != nil && a.Columns == 1 {
 				all = append(all, grouping{a.Name, func(row int64) string { return fmt.Sprint(a.Ints[row]) }})
 			}
@@ -177,13 +177,13 @@ func (r *reportRun) measureGroups(p *predictions, column string) (scores []group
 	}
 	name := r.Summary.Metric
 	for group, of := range rows {
-		e, err := r.Evaluate(p.rows, &p.of.Types[0].Labels, of, name)
+		e, err := r.Evaluate(p.rows, &p.frame.Labels, of, name)
 		if err != nil {
 			return nil, err
 		}
 		positives := 0
 		for _, row := range of {
-			if l := &p.of.Types[0].Labels; l.Class != nil {
+			if l := &p.frame.Labels; l.Class != nil {
 				positives += toInt(l.Class[row] == 1)
 			}
 		}

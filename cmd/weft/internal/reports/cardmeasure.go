@@ -67,7 +67,7 @@ func (r *cardRun) study(p *predictions, by []string) error {
 
 // takeThresholds measures class 1, of two, at some thresholds and at the run's.
 func (r *cardRun) takeThresholds(p *predictions) {
-	l := &p.of.Types[0].Labels
+	l := &p.frame.Labels
 	if l.Class == nil || l.Classes != 2 {
 		return
 	}
@@ -124,10 +124,10 @@ func factsOf(r *reportRun, p *predictions) *dataFacts {
 // divided adds how rows are divided.
 func (f *dataFacts) divided(p *predictions) {
 	labelled := 0
-	for row := range int64(p.of.Types[0].Count) {
-		labelled += toInt(p.of.Types[0].Labels.Labelled(row))
+	for row := range int64(p.count) {
+		labelled += toInt(p.frame.Labels.Labelled(row))
 	}
-	f.unlabelled, f.outside = p.of.Types[0].Count-labelled, labelled
+	f.unlabelled, f.outside = p.count-labelled, labelled
 	for k, part := range p.split.Parts() {
 		f.sizes[k] = len(*part)
 		f.outside -= len(*part)

@@ -158,7 +158,8 @@ func (r *reportRun) evaluate() {
 type predictions struct {
 	whole *graph.Graph
 	edges *graph.Relation // the relation whose labels are learned; nil: vertices' labels are
-	of    *graph.Graph    // the whole graph, or one with the edges in place of vertices
+	frame *graph.Frame    // the labels that are learned
+	count int             // of the frame's rows
 	split *graph.Split
 	rows  []float32 // of the model's outputs, for each vertex or edge
 }
@@ -191,24 +192,24 @@ func (r *reportRun) predictions(do func(*predictions) error) error {
 	if err != nil {
 		return err
 	}
-	whole := g
-	g, edges := g.LearnsEdges(o.EdgeLabel)
+	target := o.Target(g)
+	frame, edges := g.Frame(target), g.Relation(target)
 	// What was appended to the graph follows, and is in no stored split. New edges lie among the old ones.
-	rest := g.Types[0].Count*columns - len(rows)
+	rest := g.Rows(target)*columns - len(rows)
 	if edges != nil && rest > 0 {
 		return fmt.Errorf("%s has edges that were appended since the run was trained, %s, and the "+
 			"predictions are of those of before", r.Store, ui.Count(rest/max(1, columns)))
 	}
-	if columns != max(g.Types[0].Labels.Classes, g.Types[0].Labels.Columns) || rest < 0 ||
+	if columns != max(frame.Labels.Classes, frame.Labels.Columns) || rest < 0 ||
 		rest > 0 && (r.GraphID == "" || o.Split.Rule != "") ||
-		r.Summary.Split >= len(g.Types[0].Splits) {
+		r.Summary.Split >= len(frame.Splits) {
 		return fmt.Errorf("%s has changed since", r.Store)
 	}
 	if err := r.Fits(columns); err != nil {
 		return err
 	}
 	return g.Guard(func() error {
-		return do(&predictions{whole, edges, g, &g.Types[0].Splits[r.Summary.Split], rows})
+		return do(&predictions{g, edges, frame, g.Rows(target), &frame.Splits[r.Summary.Split], rows})
 	})
 }
 
@@ -217,12 +218,12 @@ func (r *reportRun) predictions(do func(*predictions) error) error {
 func (r *reportRun) measure(p *predictions) (err error) {
 	for k, part := range p.split.Parts() {
 		r.sizes[k] = len(*part)
-		r.evaluated[k], err = r.Evaluate(p.rows, &p.of.Types[0].Labels, *part, r.Summary.Metric)
+		r.evaluated[k], err = r.Evaluate(p.rows, &p.frame.Labels, *part, r.Summary.Metric)
 		if err != nil {
 			return err
 		}
 	}
-	test, labels := p.split.Test, &p.of.Types[0].Labels
+	test, labels := p.split.Test, &p.frame.Labels
 	r.roc, r.pr = metric.Curves(p.rows, labels, test)
 	if labels.Class != nil && len(test) > 0 {
 		r.reliable[1] = metric.ReliabilityOf(p.rows, labels, test)

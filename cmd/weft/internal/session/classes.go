@@ -22,19 +22,13 @@ type learnedClasses struct {
 	edges string   // the column of the labels of edges; "": vertices have labels
 }
 
-// rows names what has the labels: one, and several.
-func (c learnedClasses) rows() (one, several string) {
-	if c.edges != "" {
-		return "an edge", "edges"
-	}
-	return "a vertex", "vertices"
-}
-
-// match numbers the classes of a graph's labels, called store, like these, by their names. unknown are
-// classes that were not learned, whose vertices become unlabelled. It notes if classes can be matched only by
+// match numbers the classes of the labels of a graph, called store, like these, by their names. unknown are
+// classes that were not learned, whose rows become unlabelled. It notes if classes can be matched only by
 // numbers.
-func (c learnedClasses) match(notes io.Writer, store string, g *graph.Graph) (unknown []string, err error) {
-	l, names := &g.Types[0].Labels, c.Names
+func (c learnedClasses) match(notes io.Writer, store string, g *graph.Graph, rows graph.Target,
+) (unknown []string, err error) {
+	frame, names := g.Frame(rows), c.Names
+	l := &frame.Labels
 	learned, err := graph.Open(c.Store)
 	values := l.Continuous()
 	if err != nil {
@@ -48,16 +42,15 @@ func (c learnedClasses) match(notes io.Writer, store string, g *graph.Graph) (un
 		}
 	} else {
 		defer learned.Close()
-		of, _ := learned.LearnsEdges(c.edges)
-		values = values || of.Types[0].Labels.Continuous()
-		if l.MultiLabel() != of.Types[0].Labels.MultiLabel() {
-			one, _ := c.rows()
+		was := &learned.Frame(learned.Target(c.edges)).Labels
+		values = values || was.Continuous()
+		if l.MultiLabel() != was.MultiLabel() {
 			return nil, refusal.Errorf("%s: %s has one class in this graph or in %s, which the run "+
 				"was trained on, and several labels in the other; give a graph with labels like those",
-				store, one, c.Store)
+				store, rows.Kind.Noun().A(), c.Store)
 		}
 		if names == nil {
-			names = of.Types[0].Labels.Names
+			names = was.Names
 		}
 	}
 	if (l.Names == nil) != (names == nil) && !values {
@@ -66,20 +59,19 @@ func (c learnedClasses) match(notes io.Writer, store string, g *graph.Graph) (un
 			ui.Printable(c.Store))
 	}
 	err = g.Guard(func() error {
-		unknown = g.Types[0].Renumber(names)
+		unknown = frame.Renumber(names)
 		return nil
 	})
 	return unknown, err
 }
 
 // Warn is match. It also warns of classes that were not learned.
-func (c learnedClasses) Warn(notes io.Writer, store string, g *graph.Graph) error {
-	unknown, err := c.match(notes, store, g)
+func (c learnedClasses) Warn(notes io.Writer, store string, g *graph.Graph, rows graph.Target) error {
+	unknown, err := c.match(notes, store, g, rows)
 	if len(unknown) > 0 {
-		_, several := c.rows()
 		fmt.Fprintf(notes, "weft: warning: %s: %s none of the %s that were learned; such %s "+
 			"count as unlabelled\n", ui.Printable(store), classNames(unknown),
-			ui.Counted(len(g.Types[0].Labels.Names), "class", "classes"), several)
+			ui.Counted(len(g.Frame(rows).Labels.Names), "class", "classes"), rows.Kind.Noun().Many)
 	}
 	return err
 }
@@ -99,7 +91,7 @@ func (r *Request) MatchClasses(s *Session, notes io.Writer) error {
 		if !g.Types[0].Labels.There() || g.Types[0].Labels.Continuous() {
 			return nil
 		}
-		err := r.Learned.Warn(notes, s.Store, g)
+		err := r.Learned.Warn(notes, s.Store, g, graph.Target{})
 		if refusal.Is(err) && r.Options.LabelInput == 0 {
 			fmt.Fprintf(notes, "weft: warning: the predictions are not compared with labels: %v\n", err)
 			g.Types[0].Labels, err = graph.Labels{}, nil
@@ -111,9 +103,9 @@ func (r *Request) MatchClasses(s *Session, notes io.Writer) error {
 // leaveOtherClasses leaves out the labels of edges if their classes are not the learned ones in the same
 // order.
 func (r *Request) leaveOtherClasses(notes io.Writer, store string, g *graph.Graph) {
-	of, relation := g.LearnsEdges(r.Options.EdgeLabel)
-	if relation == nil || of.Types[0].Labels.Continuous() || slices.Equal(of.Types[0].Labels.Names,
-		r.Learned.Names) {
+	relation := g.Relation(r.Options.Target(g))
+	if relation == nil || relation.Labels.Continuous() ||
+		slices.Equal(relation.Labels.Names, r.Learned.Names) {
 		return
 	}
 	fmt.Fprintf(notes, "weft: warning: %s: the predictions are not compared with labels: %s has other classes than "+
@@ -150,7 +142,7 @@ func (r *Request) relationLike(g *graph.Graph) int {
 		return -1
 	}
 	defer learned.Close()
-	_, like := learned.LearnsEdges(r.Options.EdgeLabel)
+	like := learned.Relation(r.Options.Target(learned))
 	return slices.IndexFunc(g.Relations, func(of graph.Relation) bool {
 		return like != nil && of.Source == like.Source && of.Name == like.Name && of.Target == like.Target
 	})

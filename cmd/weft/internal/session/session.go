@@ -171,14 +171,14 @@ func (s *Session) divideParts() error {
 		return data.About(s.Of, err)
 	}
 	if s.Job.Options.EdgeLabel != "" {
-		labels := partition.WholeOf(g).EdgeLabels
+		labels := partition.WholeOf(g).Frames
 		parts := *s.Job.Parts
 		open := parts.Open
-		parts.Whole.EdgeLabels = labels
+		parts.Whole.Frames = labels
 		parts.Open = func(p int) (*partition.Share, error) {
 			share, err := open(p)
 			if err == nil {
-				share.Whole.EdgeLabels = labels
+				share.Whole.Frames = labels
 				share.LabelledBy(g)
 			}
 			return share, err
@@ -254,7 +254,7 @@ func (s *Session) OpenValidation(ctx context.Context, o *setting.Resolved, show 
 		if !g.Types[0].Labels.There() {
 			return refusal.Errorf("--validate %s: it has no labels to compare predictions with", o.Validate)
 		}
-		unknown, err := learnedClasses{Store: s.Store}.match(show, o.Validate, g)
+		unknown, err := learnedClasses{Store: s.Store}.match(show, o.Validate, g, graph.Target{})
 		if len(unknown) > 0 {
 			return refusal.Errorf("--validate %s: %s none of the %s of the graph to train on; leave their "+
 				"vertices unlabelled", o.Validate, classNames(unknown),

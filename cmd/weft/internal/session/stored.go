@@ -60,22 +60,20 @@ func (s *Stored) Checksum() (string, error) {
 	return s.sum, nil
 }
 
-// Learned is the graph as the task sees it, divided by the settings: if labels of edges are learned, edges
-// take the place of vertices.
-func (s *Stored) Learned(o *setting.Options) (*graph.Graph, error) {
+// Learned is the graph, divided by the settings, and its rows that are learned.
+func (s *Stored) Learned(o *setting.Options) (*graph.Graph, *graph.Frame, error) {
 	g := s.graphs[0].Copy()
 	if err := o.Divide(g); err != nil {
-		return nil, err
+		return nil, nil, err
 	}
-	g, _ = g.LearnsEdges(o.EdgeLabel)
-	return g, nil
+	return g, g.Frame(o.Target(g)), nil
 }
 
 // ClassNames are the names of the learned classes in their order; nil: they have none. edgeLabel is the
 // column of labels of edges.
 func (s *Stored) ClassNames(edgeLabel string) []string {
-	g, _ := s.graphs[0].LearnsEdges(edgeLabel)
-	return g.Types[0].Labels.Names
+	g := s.graphs[0]
+	return g.Frame(g.Target(edgeLabel)).Labels.Names
 }
 
 // close closes the graphs.

@@ -17,13 +17,13 @@ func calibrated(run *rundir.Run, predictions string, stored *session.Stored, o *
 	if o.Task == task.Link || o.Validate != "" {
 		return nil
 	}
-	g, err := stored.Learned(o)
+	g, frame, err := stored.Learned(o)
 	if err != nil {
 		return err
 	}
 	return g.Guard(func() error {
-		l := &g.Types[0].Labels
-		if l.Continuous() || !l.There() || len(g.Types[0].Splits) <= o.Split.Number {
+		l := &frame.Labels
+		if l.Continuous() || !l.There() || len(frame.Splits) <= o.Split.Number {
 			return nil
 		}
 		m, err := npy.Map(predictions)
@@ -35,11 +35,10 @@ func calibrated(run *rundir.Run, predictions string, stored *session.Stored, o *
 			return errors.Join(err, m.Close())
 		}
 		if o.Calibrate != calibrate.None {
-			run.Calibration, err = calibrate.Fit(o.Calibrate, logits, l,
-				g.Types[0].Splits[o.Split.Number].Val)
+			run.Calibration, err = calibrate.Fit(o.Calibrate, logits, l, frame.Splits[o.Split.Number].Val)
 		}
 		if err == nil {
-			val := g.Types[0].Splits[o.Split.Number].Val
+			val := frame.Splits[o.Split.Number].Val
 			run.Threshold = calibrate.BestThreshold(run.Calibration, logits, l, val)
 			run.Thresholds = calibrate.BestThresholds(run.Calibration, logits, l, val)
 		}

@@ -22,7 +22,7 @@ func dated(g *graph.Graph, o *setting.Options, imports bool) string {
 	if o.Task != task.Edge || o.PassMessages == task.PassEarlier { // this is refused without dates
 		return ""
 	}
-	_, r := g.LearnsEdges(o.EdgeLabel)
+	r := g.Relation(o.Target(g))
 	if r == nil || dividedBy(r, o) != "" {
 		return ""
 	}
@@ -45,7 +45,7 @@ func dateIsFeature(g *graph.Graph, o *setting.Options) string {
 	if o.Task != task.Edge || data.ImportedWith(g.Provenance, "edge-features") {
 		return ""
 	}
-	_, r := g.LearnsEdges(o.EdgeLabel)
+	r := g.Relation(o.Target(g))
 	if r == nil {
 		return ""
 	}

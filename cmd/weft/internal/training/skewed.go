@@ -40,26 +40,24 @@ func warnSkewed(warnings io.Writer, s *session.Session, o *setting.Options) erro
 	})
 }
 
-// learned is the graph with the labels and splits that training learns, and the name of its rows: vertices,
-// or edges.
-func learned(g *graph.Graph, o *setting.Options) (of *graph.Graph, rows string) {
+// learned are the rows that training learns, and what they are called: vertices, or edges.
+func learned(g *graph.Graph, o *setting.Options) (frame *graph.Frame, rows string) {
 	if o.Task != task.Edge {
-		return g, "vertices"
+		return &g.Types[0].Frame, graph.VertexNoun.Many
 	}
-	of, _ = g.LearnsEdges(o.EdgeLabel)
-	return of, "edges"
+	return g.Frame(o.Target(g)), graph.EdgeNoun.Many
 }
 
 // shares are the shares of the classes among the training vertices or edges, and what those rows are; nil:
 // there is no such split, or labels are not one class of several.
 func shares(g *graph.Graph, o *setting.Options) (l *graph.Labels, of []float64, rows string) {
-	g, rows = learned(g, o)
-	l = &g.Types[0].Labels
-	if o.Task == task.Link || l.Class == nil || l.Classes < 2 || o.Split.Number >= len(g.Types[0].Splits) {
+	frame, rows := learned(g, o)
+	l = &frame.Labels
+	if o.Task == task.Link || l.Class == nil || l.Classes < 2 || o.Split.Number >= len(frame.Splits) {
 		return l, nil, rows
 	}
 	of, all := make([]float64, l.Classes), 0.
-	for _, v := range g.Types[0].Splits[o.Split.Number].Train {
+	for _, v := range frame.Splits[o.Split.Number].Train {
 		if class := l.Class[v]; class >= 0 {
 			of[class]++
 			all++
@@ -126,15 +124,15 @@ func frequent(g *graph.Graph, o *setting.Options) string {
 // there are enough.
 func few(g *graph.Graph, o *setting.Options) string {
 	k, asked := metric.Top(o.Metric)
-	g, rows := learned(g, o)
-	if !asked || !g.Types[0].Labels.There() || o.Split.Number >= len(g.Types[0].Splits) {
+	frame, rows := learned(g, o)
+	if !asked || !frame.Labels.There() || o.Split.Number >= len(frame.Splits) {
 		return ""
 	}
 	var fewer []string
 	count := func(part string, of []int64) {
 		n := 0
 		for _, row := range of {
-			if g.Types[0].Labels.Labelled(row) {
+			if frame.Labels.Labelled(row) {
 				n++
 			}
 		}
@@ -142,7 +140,7 @@ func few(g *graph.Graph, o *setting.Options) string {
 			fewer = append(fewer, ui.Count(n)+" "+part)
 		}
 	}
-	s := g.Types[0].Splits[o.Split.Number]
+	s := frame.Splits[o.Split.Number]
 	if o.Validate == "" { // otherwise the other graph has them
 		count("validation", s.Val)
 		count("test", s.Test)
@@ -158,12 +156,12 @@ func few(g *graph.Graph, o *setting.Options) string {
 // fitted to few validation rows of a class; "": it is not, or there are enough.
 func steps(g *graph.Graph, o *setting.Options) string {
 	const least = 100 // rows of a class; scikit-learn advises against it for far fewer than 1,000 rows in all
-	g, rows := learned(g, o)
-	l := &g.Types[0].Labels
-	if o.Calibrate != calibrate.Isotonic || l.Class == nil || o.Split.Number >= len(g.Types[0].Splits) {
+	frame, rows := learned(g, o)
+	l := &frame.Labels
+	if o.Calibrate != calibrate.Isotonic || l.Class == nil || o.Split.Number >= len(frame.Splits) {
 		return ""
 	}
-	val := g.Types[0].Splits[o.Split.Number].Val
+	val := frame.Splits[o.Split.Number].Val
 	counts := make([]int, l.Classes)
 	for _, row := range val {
 		if class := l.Class[row]; class >= 0 {

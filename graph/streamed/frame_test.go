@@ -21,13 +21,13 @@ func TestTellLabelsApart(t *testing.T) {
 	} {
 		g.Relations = append(g.Relations, streamed.Relation{
 			Source: "user", Name: of[0], Target: of[1],
-			EdgeLabels: &streamed.EdgeLabels{Frame: graph.Frame{Labels: graph.Labels{Column: of[2]}}},
+			Frame: &streamed.Frame{Frame: graph.Frame{Labels: graph.Labels{Column: of[2]}}},
 		})
 	}
 	g.TellLabelsApart()
 	for i, want := range []string{
 		"user__rates__movie:label", "user__rates__book:label", "likes:label", "price", "stars",
 	} {
-		assert.Equal(t, want, g.Relations[1+i].EdgeLabels.Frame.Labels.Column)
+		assert.Equal(t, want, g.Relations[1+i].Frame.Frame.Labels.Column)
 	}
 }

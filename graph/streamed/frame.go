@@ -2,12 +2,12 @@ package streamed
 
 import "weft/graph"
 
-// EdgeLabels are the labels of the edges of a relation. Labels of its Edges has the row of each edge in Frame.
-type EdgeLabels struct {
-	// Frame has the labels by row: classes or values. It has the splits, too, as lists of rows, if each edge has
-	// a row of its own. Its SplitBy describes a column whose values SplitBy of the Edges has. Graph.Complete may
-	// set Frame.
-	Frame graph.Frame
+// Frame has the labels of the edges of a relation. Labels of its Edges is the row of each edge in Frame.
+type Frame struct {
+	// Frame has the labels by row: classes or values. It has the splits, too, as lists of rows, if each edge
+	// has a row of its own. Its SplitBy describes a column whose values SplitBy of the Edges has.
+	// Graph.Complete may set Frame.
+	graph.Frame
 	// Divide sets the splits of the edges. nil: Frame has them.
 	Divide func(*graph.Frame) error
 
@@ -20,8 +20,8 @@ func (g *Graph) TellLabelsApart() {
 	counts, named := map[string]int{}, map[[2]string]int{}
 	each := func(do func(r *Relation, column *string)) {
 		for i := range g.Relations {
-			if r := &g.Relations[i]; r.EdgeLabels != nil {
-				do(r, &r.EdgeLabels.Frame.Labels.Column)
+			if r := &g.Relations[i]; r.Frame != nil {
+				do(r, &r.Frame.Frame.Labels.Column)
 			}
 		}
 	}
@@ -42,7 +42,7 @@ func (g *Graph) TellLabelsApart() {
 }
 
 // announced returns what is known without rows.
-func (l *EdgeLabels) announced() graph.Frame {
+func (l *Frame) announced() graph.Frame {
 	if l == nil {
 		return graph.Frame{}
 	}
@@ -50,7 +50,7 @@ func (l *EdgeLabels) announced() graph.Frame {
 }
 
 // splitBy is the column that divides edges with these values; nil: there is none.
-func (l *EdgeLabels) splitBy(values []float64) *graph.SplitBy {
+func (l *Frame) splitBy(values []float64) *graph.SplitBy {
 	if l.Frame.SplitBy == nil {
 		return nil
 	}
@@ -60,7 +60,7 @@ func (l *EdgeLabels) splitBy(values []float64) *graph.SplitBy {
 }
 
 // take gives edges of the relation, whose classes are rows of Frame, their labels.
-func (l *EdgeLabels) take(edges *graph.Frame) {
+func (l *Frame) take(edges *graph.Frame) {
 	if l == nil {
 		return
 	}
@@ -75,10 +75,10 @@ func (l *EdgeLabels) take(edges *graph.Frame) {
 }
 
 // divides reports whether the edges have splits.
-func (l *EdgeLabels) divides() bool { return l != nil && (l.Divide != nil || len(l.Frame.Splits) > 0) }
+func (l *Frame) divides() bool { return l != nil && (l.Divide != nil || len(l.Frame.Splits) > 0) }
 
 // divide sets the splits of all edges, which have been taken.
-func (l *EdgeLabels) divide(edges *graph.Frame) error {
+func (l *Frame) divide(edges *graph.Frame) error {
 	edges.Splits = l.Frame.SplitsOfRows(l.taken)
 	l.taken = nil
 	if l.Divide == nil {
