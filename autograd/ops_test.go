@@ -69,7 +69,7 @@ func TestGradients(t *testing.T) {
 	)
 	x, y, w, square, bias := [2]int{rows, inner}, [2]int{rows, cols}, [2]int{inner, cols},
 		[2]int{inner, inner}, [2]int{1, cols}
-	of := func(shapes ...[2]int) [][2]int { return shapes }
+	dim := func(shapes ...[2]int) [][2]int { return shapes }
 	one := func(f func(a v) v) func(in vars) v { return func(in vars) v { return f(in[0]) } }
 	two := func(f func(a, b v) v) func(in vars) v { return func(in vars) v { return f(in[0], in[1]) } }
 	three := func(f func(a, b, c v) v) func(in vars) v {
@@ -80,131 +80,131 @@ func TestGradients(t *testing.T) {
 		shapes [][2]int
 		f      func(in vars) v
 	}{
-		"linear":     {of(x, w), two(autograd.Linear)},
-		"add linear": {of(y, x, w), three(autograd.AddLinear)},
-		"add linear in place": {of(y, x, w), three(func(a, b, c v) v {
+		"linear":     {dim(x, w), two(autograd.Linear)},
+		"add linear": {dim(y, x, w), three(autograd.AddLinear)},
+		"add linear in place": {dim(y, x, w), three(func(a, b, c v) v {
 			return autograd.AddLinear(autograd.Scale(2, a), b, c)
 		})},
-		"combine": {of(x, x), two(func(a, b v) v { return autograd.Combine(.3, a, -2, b) })},
-		"combine in place": {of(x, x), two(func(a, b v) v {
+		"combine": {dim(x, x), two(func(a, b v) v { return autograd.Combine(.3, a, -2, b) })},
+		"combine in place": {dim(x, x), two(func(a, b v) v {
 			return autograd.Combine(.3, a, -2, autograd.Scale(2, b))
 		})},
-		"combine with itself": {of(x), one(func(a v) v { return autograd.Combine(.3, a, -2, a) })},
-		"add":                 {of(x, x), two(autograd.Add)},
-		"add to itself":       {of(x), one(func(a v) v { return autograd.Add(a, a) })},
-		"rows":                {of(x), one(func(a v) v { return autograd.Rows(a, 1, 3, nil) })},
-		"basis decomposition": {of([2]int{3, 2}, [2]int{6, cols}), two(func(a, b v) v {
+		"combine with itself": {dim(x), one(func(a v) v { return autograd.Combine(.3, a, -2, a) })},
+		"add":                 {dim(x, x), two(autograd.Add)},
+		"add to itself":       {dim(x), one(func(a v) v { return autograd.Add(a, a) })},
+		"rows":                {dim(x), one(func(a v) v { return autograd.Rows(a, 1, 3, nil) })},
+		"basis decomposition": {dim([2]int{3, 2}, [2]int{6, cols}), two(func(a, b v) v {
 			return autograd.BasisDecomposition(a, []int{2, 0}, b)
 		})},
-		"block diagonal":   {of([2]int{6, cols}), one(func(a v) v { return autograd.BlockDiagonal(a, 3) })},
-		"copy":             {of(x), one(autograd.Copy)},
-		"alias":            {of(x), one(autograd.Alias)},
-		"scale":            {of(x), one(func(a v) v { return autograd.Scale(-3, a) })},
-		"multiply":         {of(x, x), two(autograd.Multiply)},
-		"square":           {of(x), one(func(a v) v { return autograd.Multiply(a, a) })},
-		"activate":         {of(x), one(func(a v) v { return autograd.Activate(a, kernel.Tanh) })},
-		"activate by gelu": {of(x), one(func(a v) v { return autograd.Activate(a, kernel.GELU) })},
-		"dropout":          {of(x), one(func(a v) v { return autograd.Dropout(a, mask) })},
-		"dropout in place": {of(x), one(func(a v) v {
+		"block diagonal":   {dim([2]int{6, cols}), one(func(a v) v { return autograd.BlockDiagonal(a, 3) })},
+		"copy":             {dim(x), one(autograd.Copy)},
+		"alias":            {dim(x), one(autograd.Alias)},
+		"scale":            {dim(x), one(func(a v) v { return autograd.Scale(-3, a) })},
+		"multiply":         {dim(x, x), two(autograd.Multiply)},
+		"square":           {dim(x), one(func(a v) v { return autograd.Multiply(a, a) })},
+		"activate":         {dim(x), one(func(a v) v { return autograd.Activate(a, kernel.Tanh) })},
+		"activate by gelu": {dim(x), one(func(a v) v { return autograd.Activate(a, kernel.GELU) })},
+		"dropout":          {dim(x), one(func(a v) v { return autograd.Dropout(a, mask) })},
+		"dropout in place": {dim(x), one(func(a v) v {
 			return autograd.Dropout(autograd.Scale(2, a), mask)
 		})},
-		"mean of the heads": {of([2]int{rows, 6}), one(func(a v) v { return autograd.HeadMean(a, 3) })},
-		"mean of one head":  {of(x), one(func(a v) v { return autograd.Scale(1, autograd.HeadMean(a, 1)) })},
-		"dot of heads": {of([2]int{rows, 6}, [2]int{1, 6}), two(func(a, b v) v {
+		"mean of the heads": {dim([2]int{rows, 6}), one(func(a v) v { return autograd.HeadMean(a, 3) })},
+		"mean of one head":  {dim(x), one(func(a v) v { return autograd.Scale(1, autograd.HeadMean(a, 1)) })},
+		"dot of heads": {dim([2]int{rows, 6}, [2]int{1, 6}), two(func(a, b v) v {
 			return autograd.HeadDot(a, b, 3)
 		})},
-		"scale of heads":  {of([2]int{rows, 6}, [2]int{rows, 3}), two(autograd.HeadScale)},
-		"exponential":     {of(x), one(func(a v) v { return autograd.Exp(autograd.Scale(.5, a)) })},
-		"reciprocal":      {of(x), one(func(a v) v { return autograd.Reciprocal(autograd.Exp(a)) })},
-		"root":            {of(x), one(func(a v) v { return autograd.Sqrt(autograd.Exp(a), 1e-3) })},
-		"root of nothing": {of(x), one(func(a v) v { return autograd.Sqrt(a, 9) })},
-		"columns":         {of(x), one(func(a v) v { return autograd.Columns(a, 1, 2) })},
-		"some columns twice": {of(x), one(func(a v) v {
+		"scale of heads":  {dim([2]int{rows, 6}, [2]int{rows, 3}), two(autograd.HeadScale)},
+		"exponential":     {dim(x), one(func(a v) v { return autograd.Exp(autograd.Scale(.5, a)) })},
+		"reciprocal":      {dim(x), one(func(a v) v { return autograd.Reciprocal(autograd.Exp(a)) })},
+		"root":            {dim(x), one(func(a v) v { return autograd.Sqrt(autograd.Exp(a), 1e-3) })},
+		"root of nothing": {dim(x), one(func(a v) v { return autograd.Sqrt(a, 9) })},
+		"columns":         {dim(x), one(func(a v) v { return autograd.Columns(a, 1, 2) })},
+		"some columns twice": {dim(x), one(func(a v) v {
 			return autograd.Add(autograd.Columns(a, 0, 2), autograd.Columns(a, 1, 2))
 		})},
-		"pointwise": {of(x, x), two(func(a, b v) v {
+		"pointwise": {dim(x, x), two(func(a, b v) v {
 			return pointwise(autograd.Operand{Var: a}, autograd.Operand{Var: b})
 		})},
-		"pointwise with itself": {of(x), one(func(a v) v {
+		"pointwise with itself": {dim(x), one(func(a v) v {
 			return pointwise(autograd.Operand{Var: a}, autograd.Operand{Var: a})
 		})},
-		"pointwise with a row": {of(x, [2]int{1, inner}), two(func(a, b v) v {
+		"pointwise with a row": {dim(x, [2]int{1, inner}), two(func(a, b v) v {
 			return pointwise(autograd.Operand{Var: a}, autograd.Operand{Var: b})
 		})},
-		"pointwise of columns": {of(x, x), two(func(a, b v) v {
+		"pointwise of columns": {dim(x, x), two(func(a, b v) v {
 			return pointwise(autograd.Operand{Var: a, Columns: []int32{2, 0, 2, 2}},
 				autograd.Operand{Var: b, Columns: []int32{1, 1, 0, 1}})
 		})},
-		"pointwise of columns of a row": {of(y, [2]int{1, 2}), two(func(a, b v) v {
+		"pointwise of columns of a row": {dim(y, [2]int{1, 2}), two(func(a, b v) v {
 			return pointwise(autograd.Operand{Var: b, Columns: []int32{1, 1, 0, 1}}, autograd.Operand{Var: a})
 		})},
-		"pointwise of rows alone": {of([2]int{1, inner}, [2]int{1, 1}), two(func(a, b v) v {
+		"pointwise of rows alone": {dim([2]int{1, inner}, [2]int{1, 1}), two(func(a, b v) v {
 			return pointwise(autograd.Operand{Var: a}, autograd.Operand{Var: b, Columns: []int32{0, 0, 0}})
 		})},
-		"mapped columns": {of(x), one(func(a v) v {
+		"mapped columns": {dim(x), one(func(a v) v {
 			return autograd.MapColumns(a, kernel.NewColumnMap(inner, .5, []int32{0, 2}, []int32{2}, nil))
 		})},
-		"softmax": {of([2]int{rows, 6}), one(func(a v) v {
+		"softmax": {dim([2]int{rows, 6}), one(func(a v) v {
 			return autograd.Groups(a, 2, kernel.GroupSoftmax)
 		})},
-		"log-softmax": {of([2]int{rows, 6}), one(func(a v) v {
+		"log-softmax": {dim([2]int{rows, 6}), one(func(a v) v {
 			return autograd.Groups(a, 2, kernel.GroupLogSoftmax)
 		})},
-		"log-sum-exp": {of([2]int{rows, 6}), one(func(a v) v {
+		"log-sum-exp": {dim([2]int{rows, 6}), one(func(a v) v {
 			return autograd.Groups(a, 2, kernel.GroupLogSumExp)
 		})},
-		"maximum": {of(x), one(func(a v) v { return autograd.Groups(a, 1, kernel.GroupMax) })},
-		"product of rows": {of([2]int{rows, 12}, [2]int{rows, 8}), two(func(a, b v) v {
+		"maximum": {dim(x), one(func(a v) v { return autograd.Groups(a, 1, kernel.GroupMax) })},
+		"product of rows": {dim([2]int{rows, 12}, [2]int{rows, 8}), two(func(a, b v) v {
 			return autograd.RowProduct(a, b, kernel.RowProduct{Groups: 2, Rows: 3, Inner: 2, Cols: 2})
 		})},
-		"sums over rows": {of(x), one(func(a v) v {
+		"sums over rows": {dim(x), one(func(a v) v {
 			h := autograd.Rows(autograd.Scale(.2, a), 0, rows, autograd.AllHere(rows))
 			return pointwise(autograd.Operand{Var: h}, autograd.Operand{Var: autograd.SumRows(h)})
 		})},
-		"a product over rows": {of(x, x), two(func(a, b v) v {
+		"a product over rows": {dim(x, x), two(func(a, b v) v {
 			here := autograd.AllHere(rows)
 			a, b = autograd.Rows(autograd.Scale(.2, a), 0, rows, here), autograd.Rows(b, 0, rows, here)
 			return autograd.Reshape(autograd.ProductOverRows(a, b), inner, inner)
 		})},
-		"reshaped": {of(x, square), two(func(a, b v) v {
+		"reshaped": {dim(x, square), two(func(a, b v) v {
 			flat := autograd.Reshape(autograd.Scale(2, a), 1, rows*inner)
 			return autograd.Linear(autograd.Reshape(flat, rows, inner), b)
 		})},
-		"a reshaped input": {of(x), one(func(a v) v { return autograd.Reshape(a, inner, rows) })},
-		"joined":           {of(x, y), two(func(a, b v) v { return autograd.Join(a, b, a) })},
-		"stacked":          {of(x, x), two(func(a, b v) v { return autograd.Stack(a, b, a) })},
-		"a residual": {of(x, square), two(func(a, b v) v {
+		"a reshaped input": {dim(x), one(func(a v) v { return autograd.Reshape(a, inner, rows) })},
+		"joined":           {dim(x, y), two(func(a, b v) v { return autograd.Join(a, b, a) })},
+		"stacked":          {dim(x, x), two(func(a, b v) v { return autograd.Stack(a, b, a) })},
+		"a residual": {dim(x, square), two(func(a, b v) v {
 			return autograd.Add(a, autograd.Linear(a, b))
 		})},
-		"a residual, reversed": {of(x, square), two(func(a, b v) v {
+		"a residual, reversed": {dim(x, square), two(func(a, b v) v {
 			return autograd.Add(autograd.Linear(a, b), a)
 		})},
-		"a residual of x·w": {of(x, square), two(func(a, b v) v { return autograd.AddLinear(a, a, b) })},
-		"products with aliases": {of(x, square), two(func(a, b v) v {
+		"a residual of x·w": {dim(x, square), two(func(a, b v) v { return autograd.AddLinear(a, a, b) })},
+		"products with aliases": {dim(x, square), two(func(a, b v) v {
 			h := autograd.Scale(.5, a)
 			return autograd.AddLinear(autograd.Linear(autograd.Alias(h), b), autograd.Alias(h), b)
 		})},
-		"an alias beside work in place": {of(x, square), two(func(a, b v) v {
+		"an alias beside work in place": {dim(x, square), two(func(a, b v) v {
 			h := autograd.Scale(.5, a)
 			z := autograd.Linear(autograd.Alias(h), b)
 			return autograd.Add(z, autograd.Finish(h, nil, kernel.Tanh, mask))
 		})},
-		"one factor twice": {of(x, square), two(func(a, b v) v {
+		"one factor twice": {dim(x, square), two(func(a, b v) v {
 			return autograd.Linear(autograd.Linear(a, b), b)
 		})},
-		"finish, nothing to be done": {of(x), one(func(a v) v {
+		"finish, nothing to be done": {dim(x), one(func(a v) v {
 			return autograd.Scale(1, autograd.Finish(a, nil, kernel.Identity, kernel.Mask{}))
 		})},
-		"a diamond": {of(x, square), two(func(a, b v) v {
+		"a diamond": {dim(x, square), two(func(a, b v) v {
 			h := autograd.Linear(a, b)
 			return autograd.Multiply(autograd.Activate(h, kernel.Tanh),
 				autograd.Add(h, autograd.Activate(h, kernel.Sigmoid)))
 		})},
-		"a diamond of three": {of(x), one(func(a v) v {
+		"a diamond of three": {dim(x), one(func(a v) v {
 			h := autograd.Scale(.5, a)
 			return autograd.Add(autograd.Add(h, autograd.Multiply(h, h)), autograd.Multiply(h, a))
 		})},
-		"finish of a kept value": {of(x, [2]int{1, inner}), two(func(a, b v) v {
+		"finish of a kept value": {dim(x, [2]int{1, inner}), two(func(a, b v) v {
 			h := autograd.Activate(a, kernel.Sigmoid) // it keeps its result, so Finish must not overwrite it
 			return autograd.Add(autograd.Multiply(h, a), autograd.Finish(h, b, kernel.Tanh, kernel.Mask{}))
 		})},
@@ -475,8 +475,8 @@ func TestPlanned(t *testing.T) {
 			sums := autograd.MapColumns(autograd.ProductOverRows(h, h), kernel.Selection(9, make([]int32, 3)))
 			sums = autograd.Add(sums, autograd.SumRows(h))
 			z := pointwise(autograd.Operand{Var: h}, autograd.Operand{Var: sums})
-			of := autograd.Operand{Var: x, Columns: []int32{3, 1, 4}}
-			return autograd.Reshape(autograd.RowProduct(z, pointwise(of, autograd.Operand{Var: z}),
+			operand := autograd.Operand{Var: x, Columns: []int32{3, 1, 4}}
+			return autograd.Reshape(autograd.RowProduct(z, pointwise(operand, autograd.Operand{Var: z}),
 				kernel.RowProduct{Groups: 3, Rows: 1, Inner: 1, Cols: 1}), 9000, 1)
 		})
 		tape.Backward(autograd.Root{Var: out, Grad: team.Zeros(tensor.Gradients, 9000, 1)})

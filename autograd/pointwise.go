@@ -222,23 +222,23 @@ func RowProduct(x, y *Var, p kernel.RowProduct) *Var {
 // Reshape returns x in the same memory with other numbers of rows and columns. The result has the RowSet of x
 // if it has as many rows.
 func Reshape(x *Var, rows, cols int) *Var {
-	of := x.set
+	set := x.set
 	if rows != x.rows {
-		of = nil
+		set = nil
 	}
-	return reshape(x, rows, cols, of)
+	return reshape(x, rows, cols, set)
 }
 
 // ReshapeLike returns x in the same memory with the rows of y, and so many columns.
 func ReshapeLike(x, y *Var, cols int) *Var { return reshape(x, y.rows, cols, y.set) }
 
-func reshape(x *Var, rows, cols int, of *RowSet) *Var {
+func reshape(x *Var, rows, cols int, set *RowSet) *Var {
 	v := x.tape.Record(Op{
 		Inputs: []*Var{x}, Reads: true, Forward: func() *tensor.Matrix {
 			return x.Value().Retain().Hold(rows, cols)
 		}, Backward: func(g *tensor.Matrix) { x.AddGrad(g.Hold(x.rows, x.cols)) },
 	})
-	v.set = of
+	v.set = set
 	return v
 }
 
@@ -271,11 +271,11 @@ func ProductOverRows(x, y *Var) *Var {
 	v := t.Record(Op{Value: t.overWorkers(rows, z), Inputs: in, Keeps: in, Backward: func(g *tensor.Matrix) {
 		all := t.overWorkers(rows, g).Hold(x.cols, y.cols)
 		defer all.Release()
-		add := func(of, by *Var, read kernel.Orientation) {
-			if of.requiresGrad {
-				d := of.newGrad()
+		add := func(operand, by *Var, read kernel.Orientation) {
+			if operand.requiresGrad {
+				d := operand.newGrad()
 				t.Team.MatMul(d, by.Value(), all, read, kernel.Replace)
-				of.AddGrad(d)
+				operand.AddGrad(d)
 			}
 		}
 		add(x, y, kernel.Transposed)

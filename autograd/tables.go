@@ -31,10 +31,10 @@ func Stack(xs ...*Var) *Var {
 		rows += x.Rows()
 	}
 	z := t.NewLike(xs[0], rows, xs[0].Cols())
-	each := func(of *tensor.Matrix, use func(x *Var, part *tensor.Matrix)) {
+	each := func(matrix *tensor.Matrix, use func(x *Var, part *tensor.Matrix)) {
 		at := 0
 		for _, x := range xs {
-			use(x, of.RowRange(at, at+x.Rows()))
+			use(x, matrix.RowRange(at, at+x.Rows()))
 			at += x.Rows()
 		}
 	}
@@ -170,18 +170,18 @@ func BlockDiagonal(x *Var, blocks int) *Var {
 	height, width := x.Rows()/blocks, x.Cols()
 	z := t.NewLike(x, x.Rows(), blocks*width)
 	t.Team.Zero(z)
-	each := func(f func(b int, of func(*tensor.Matrix) *tensor.Matrix)) {
+	each := func(f func(b int, block func(*tensor.Matrix) *tensor.Matrix)) {
 		for b := range blocks {
 			f(b, func(m *tensor.Matrix) *tensor.Matrix { return m.RowRange(b*height, (b+1)*height) })
 		}
 	}
-	each(func(b int, of func(*tensor.Matrix) *tensor.Matrix) {
-		t.Team.Columns(of(z), b*width, of(x.Value()), 0, width, kernel.Replace)
+	each(func(b int, block func(*tensor.Matrix) *tensor.Matrix) {
+		t.Team.Columns(block(z), b*width, block(x.Value()), 0, width, kernel.Replace)
 	})
 	return t.Record(Op{Value: z, Inputs: []*Var{x}, Reads: true, Backward: func(g *tensor.Matrix) {
 		dx := x.GradSum()
-		each(func(b int, of func(*tensor.Matrix) *tensor.Matrix) {
-			t.Team.Columns(of(dx), 0, of(g), b*width, width, kernel.Accumulate)
+		each(func(b int, block func(*tensor.Matrix) *tensor.Matrix) {
+			t.Team.Columns(block(dx), 0, block(g), b*width, width, kernel.Accumulate)
 		})
 		g.Release()
 	}})

@@ -514,10 +514,10 @@ func TestCutTape(t *testing.T) {
 // TestRowsAreInherited: a result has the rows of its inputs. If these differ, the operation must give Rows.
 func TestRowsAreInherited(t *testing.T) {
 	b := newBench(t)
-	one, other := autograd.AllHere(rows), autograd.AllHere(rows)
-	x, y := b.tape.Constant(b.matrix(rows, cols), one), b.tape.Constant(b.matrix(rows, cols), other)
+	set, other := autograd.AllHere(rows), autograd.AllHere(rows)
+	x, y := b.tape.Constant(b.matrix(rows, cols), set), b.tape.Constant(b.matrix(rows, cols), other)
 	w := b.leaf(cols, cols)
-	if w.RowSet() != nil || autograd.Linear(x, w).RowSet() != one ||
+	if w.RowSet() != nil || autograd.Linear(x, w).RowSet() != set ||
 		autograd.Detach(autograd.Linear(y, w)).RowSet() != other {
 		t.Error("rows were not inherited")
 	}
@@ -543,7 +543,7 @@ func TestGradientOfBlocks(t *testing.T) {
 		{tensor.Float32, 0, 3. / 256},
 	} {
 		b := newBench(t)
-		of := func(e tensor.Element, value float32) *tensor.Matrix {
+		filled := func(e tensor.Element, value float32) *tensor.Matrix {
 			m, wide := b.team.Memory.NewElement(tensor.Gradients, e, rows, cols),
 				b.team.Memory.New(tensor.Gradients, rows, cols)
 			b.team.Fill(wide, value)
@@ -551,8 +551,8 @@ func TestGradientOfBlocks(t *testing.T) {
 			wide.Release()
 			return m
 		}
-		x, block := b.tape.Input(of(c.element, 5), nil), of(tensor.Float32, 1./256)
-		shared := of(c.element, c.before)
+		x, block := b.tape.Input(filled(c.element, 5), nil), filled(tensor.Float32, 1./256)
+		shared := filled(c.element, c.before)
 		if c.before != 0 {
 			x.AddGrad(shared.Retain())
 		}
@@ -561,7 +561,7 @@ func TestGradientOfBlocks(t *testing.T) {
 			b.team.Axpy(sum, 1, block)
 		}
 		x.AddBlockGrad(sum)
-		got, wide := x.TakeGrad(), of(tensor.Float32, 0)
+		got, wide := x.TakeGrad(), filled(tensor.Float32, 0)
 		for m, want := range map[*tensor.Matrix]float32{got: c.want, shared: c.before} {
 			b.team.Convert(wide, m)
 			if m.Element != c.element || wide.Floats()[0] != want || wide.Floats()[rows*cols-1] != want {

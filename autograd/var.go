@@ -42,8 +42,8 @@ type liveness uint8
 const (
 	dropped liveness = iota // the forward code does not need it any more
 	held                    // by the forward code
-	given                   // held, and given to an operation that may have reused its memory
-	spent                   // given, and dropped
+	donated                 // held, and donated to an operation that may have reused its memory
+	spent                   // donated, and dropped
 	evicted                 // released until a backward step reads it
 )
 
@@ -61,7 +61,7 @@ func (v *Var) Tape() *Tape { return v.tape }
 // Value returns the dense matrix. It panics if the value is sparse, was released, or was given to an
 // operation that reused its memory.
 func (v *Var) Value() *tensor.Matrix {
-	if v.value == nil || (v.liveness == given || v.liveness == spent) && !v.tape.backward {
+	if v.value == nil || (v.liveness == donated || v.liveness == spent) && !v.tape.backward {
 		panic("autograd: use of a value that is sparse, or was given away, or dropped")
 	}
 	return v.value
@@ -200,7 +200,7 @@ func (v *Var) Take() (m *tensor.Matrix, inPlace bool) {
 		return v.tape.NewLike(v, v.Rows(), v.Cols()), false
 	}
 	if v.held() {
-		v.liveness = given
+		v.liveness = donated
 	} else {
 		v.liveness = spent // an operation that is computed again takes a value that was dropped
 	}
@@ -224,12 +224,12 @@ func (v *Var) letGo() {
 	switch v.liveness {
 	case held:
 		v.liveness = dropped
-	case given:
+	case donated:
 		v.liveness = spent
 	}
 }
 
-func (v *Var) held() bool { return v.liveness == held || v.liveness == given }
+func (v *Var) held() bool { return v.liveness == held || v.liveness == donated }
 
 func (v *Var) releaseUnused() {
 	if v.leaf() || v.held() || v.kept > 0 || len(v.deferred) > 0 {

@@ -21,8 +21,8 @@ type Array struct {
 	// Name is the same on every mesh, unless the array's content depends on the mesh.
 	Name  string
 	Shape []int
-	// Of has the elements, in row order. Without it Floats or BFloat16s has them.
-	Of        *tensor.Matrix
+	// Matrix has the elements, in row order. Without it Floats or BFloat16s has them.
+	Matrix    *tensor.Matrix
 	Floats    []float32
 	BFloat16s []uint16
 	// Count takes the place of Floats for a single integer.
@@ -36,7 +36,7 @@ type Array struct {
 
 // Matrix is the Array of a matrix.
 func Matrix(name string, m *tensor.Matrix) Array {
-	return Array{Name: name, Shape: []int{m.Rows, m.Cols}, Of: m}
+	return Array{Name: name, Shape: []int{m.Rows, m.Cols}, Matrix: m}
 }
 
 // Elements returns the arrays with the elements of their matrices in Floats or BFloat16s. The matrices must
@@ -56,8 +56,8 @@ func Copies(arrays []Array) []Array {
 	for i, a := range arrays {
 		all[i].elements(func(m *tensor.Matrix) []float32 { return slices.Clone(m.ReadFloats()) },
 			func(m *tensor.Matrix) []uint16 { return slices.Clone(m.ReadBFloat16s()) })
-		if a.Of != nil {
-			a.Of.DontNeed()
+		if a.Matrix != nil {
+			a.Matrix.DontNeed()
 		}
 	}
 	return all
@@ -65,15 +65,15 @@ func Copies(arrays []Array) []Array {
 
 // elements moves the elements from Of to Floats or BFloat16s.
 func (a *Array) elements(floats func(*tensor.Matrix) []float32, halves func(*tensor.Matrix) []uint16) {
-	if a.Of == nil {
+	if a.Matrix == nil {
 		return
 	}
-	if a.Of.Element == tensor.BFloat16 {
-		a.BFloat16s = halves(a.Of)
+	if a.Matrix.Element == tensor.BFloat16 {
+		a.BFloat16s = halves(a.Matrix)
 	} else {
-		a.Floats = floats(a.Of)
+		a.Floats = floats(a.Matrix)
 	}
-	a.Of = nil
+	a.Matrix = nil
 }
 
 // Snapshot is a copy of arrays. It can be written while the arrays change. Its zero value is empty.
@@ -87,12 +87,12 @@ func Size(arrays []Array) int64 { return 4 * int64(floats(arrays)) }
 func floats(arrays []Array) (n int) {
 	for _, a := range arrays {
 		switch {
-		case a.Of == nil:
+		case a.Matrix == nil:
 			n += len(a.Floats) + halves(len(a.BFloat16s))
-		case a.Of.Element == tensor.BFloat16:
-			n += halves(a.Of.Len())
+		case a.Matrix.Element == tensor.BFloat16:
+			n += halves(a.Matrix.Len())
 		default:
-			n += a.Of.Len()
+			n += a.Matrix.Len()
 		}
 	}
 	return n

@@ -242,14 +242,14 @@ func TestSnapshot(t *testing.T) {
 // continues.
 func TestFolder(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "checkpoints")
-	one := []Array{{Name: "m", Shape: []int{1}, Floats: []float32{1}}}
+	arrays := []Array{{Name: "m", Shape: []int{1}, Floats: []float32{1}}}
 	for epoch := 1; epoch <= 4; epoch++ {
-		save(t, path, epoch, one)
+		save(t, path, epoch, arrays)
 	}
 	f, err := OpenFolder(path)
 	require.NoError(t, err)
 	defer f.Close()
-	file, err := f.Write(5, 0, one, nil)
+	file, err := f.Write(5, 0, arrays, nil)
 	require.NoError(t, err)
 	if got, err := Epochs(path); err != nil || !slices.Equal(got, []int{4, 3}) {
 		t.Errorf("checkpoints %d, %v", got, err)
@@ -264,7 +264,7 @@ func TestFolder(t *testing.T) {
 	if err != nil || len(entries) != 2 || entries[0].Name() != "epoch-000000003" {
 		t.Errorf("left %v, %v", entries, err)
 	}
-	save(t, path, 3, one) // takes the place of a damaged one
+	save(t, path, 3, arrays) // takes the place of a damaged one
 	if got, err := Epochs(path); err != nil || !slices.Equal(got, []int{4, 3}) {
 		t.Errorf("checkpoints %d, %v", got, err)
 	}

@@ -238,10 +238,10 @@ func (c *Checkpoint) loadRows(f *safetensors.File, a Array, shape []int) (n int,
 		return 0, c.unfit(a.Name, shape, a.Shape)
 	}
 	here, there, columns := a.Rows.Here, shape[axis], shape[axis+1]
-	of := func(v int32) int { return int(v) } // the row of a vertex here
+	rowOf := func(v int32) int { return int(v) } // the row of a vertex here
 	if a.Rows.IDs != nil {
 		ascending := a.Rows.IDs.Int32s()
-		of = func(v int32) int {
+		rowOf = func(v int32) int {
 			if row, found := slices.BinarySearch(ascending, v); found {
 				return row
 			}
@@ -275,7 +275,7 @@ func (c *Checkpoint) loadRows(f *safetensors.File, a Array, shape []int) (n int,
 				if ids != nil {
 					v = int32(ids[from+k])
 				}
-				row := of(v)
+				row := rowOf(v)
 				if row < 0 || row >= here {
 					continue
 				}

@@ -45,40 +45,40 @@ func sumOne[T float32 | float64](c *Comm, k Kind, values, terms []T) error {
 	n := c.Size()
 	size := partSize(len(values), n)
 	part := func(r int) []T { return values[min(r*size, len(values)):min((r+1)*size, len(values))] }
-	mine := part(c.rank)
+	local := part(c.rank)
 
 	send, receive := make([][]byte, n), make([][]byte, n)
-	of := make([][]T, n) // the terms of each rank
+	byRank := make([][]T, n) // the terms of each rank
 	for r := range n {
 		if r == c.rank {
-			of[r] = mine
+			byRank[r] = local
 			continue
 		}
-		of[r], terms = terms[:len(mine)], terms[len(mine):]
-		send[r], receive[r] = Bytes(part(r)), Bytes(of[r])
+		byRank[r], terms = terms[:len(local)], terms[len(local):]
+		send[r], receive[r] = Bytes(part(r)), Bytes(byRank[r])
 	}
 	if err := c.exchange(k, send, receive, "a sum"); err != nil {
 		return err
 	}
 	if !c.end.plans { // a plan has no values, and touches none
-		addUp(mine, of)
+		addUp(local, byRank)
 	}
 	for r := range n {
 		if r != c.rank {
-			send[r], receive[r] = Bytes(mine), Bytes(part(r))
+			send[r], receive[r] = Bytes(local), Bytes(part(r))
 		}
 	}
 	return c.exchange(k, send, receive, "a sum")
 }
 
-// addUp sets mine, which is one of the terms of, to their sum.
-func addUp[T float32 | float64](mine []T, of [][]T) {
-	for i := range mine {
-		total := float64(of[0][i])
-		for _, term := range of[1:] {
+// addUp sets local, which is one of the terms, to their sum.
+func addUp[T float32 | float64](local []T, terms [][]T) {
+	for i := range local {
+		total := float64(terms[0][i])
+		for _, term := range terms[1:] {
 			total += float64(term[i])
 		}
-		mine[i] = T(total)
+		local[i] = T(total)
 	}
 }
 
@@ -102,26 +102,26 @@ func AllToAllOf[T int32 | int64 | float32](c *Comm, k Kind, send, receive [][]T)
 	return c.AllToAll(k, bytes(send), bytes(receive))
 }
 
-// AllGather sends mine to every rank of the group. all[r] becomes what rank r sent, which must have the same
+// AllGather sends local to every rank of the group. all[r] becomes what rank r sent, which must have the same
 // length.
-func (c *Comm) AllGather(k Kind, mine []byte, all [][]byte) error {
+func (c *Comm) AllGather(k Kind, local []byte, all [][]byte) error {
 	const within = "an all-gather"
-	if err := c.keep(all[c.rank], mine, within); err != nil {
+	if err := c.keep(all[c.rank], local, within); err != nil {
 		return err
 	}
 	bytes := 0
-	for _, of := range all {
-		bytes += len(of)
+	for _, part := range all {
+		bytes += len(part)
 	}
 	if bytes == 0 {
 		return nil
 	}
 	if k == Setup && bytes <= shortGather && !c.end.plans { // a plan knows what they send
-		return c.gatherShort(k, mine, all, within)
+		return c.gatherShort(k, local, all, within)
 	}
 	send := make([][]byte, c.Size())
 	for r := range send {
-		send[r] = mine
+		send[r] = local
 	}
 	return c.exchange(k, send, all, within)
 }
@@ -175,19 +175,19 @@ func (c *Comm) Broadcast(k Kind, data []byte, root int) error {
 }
 
 // Gather returns the values of all ranks, in the order of the ranks. Every rank has equally many.
-func Gather[T int32 | int64 | float32 | float64](c *Comm, k Kind, mine ...T) ([]T, error) {
-	n := len(mine)
+func Gather[T int32 | int64 | float32 | float64](c *Comm, k Kind, local ...T) ([]T, error) {
+	n := len(local)
 	all := make([]T, n*c.Size())
 	parts := make([][]byte, c.Size())
 	for r := range parts {
 		parts[r] = Bytes(all[r*n : (r+1)*n])
 	}
-	return all, c.AllGather(k, Bytes(mine), parts)
+	return all, c.AllGather(k, Bytes(local), parts)
 }
 
 // GatherLists returns the values of all ranks, in the order of the ranks. Their numbers may differ.
-func GatherLists[T byte | int32 | int64 | float32 | float64](c *Comm, k Kind, mine []T) ([][]T, error) {
-	lengths, err := Gather(c, k, int64(len(mine)))
+func GatherLists[T byte | int32 | int64 | float32 | float64](c *Comm, k Kind, local []T) ([][]T, error) {
+	lengths, err := Gather(c, k, int64(len(local)))
 	if err != nil {
 		return nil, err
 	}
@@ -197,5 +197,5 @@ func GatherLists[T byte | int32 | int64 | float32 | float64](c *Comm, k Kind, mi
 		all[r] = make([]T, n)
 		parts[r] = Bytes(all[r])
 	}
-	return all, c.AllGather(k, Bytes(mine), parts)
+	return all, c.AllGather(k, Bytes(local), parts)
 }

@@ -129,8 +129,8 @@ func TestWaited(t *testing.T) {
 			time.Sleep(20 * ms)
 			return errors.Join(err, c.Send(Gradient, []byte("sums"), 0).Wait())
 		}
-		var beside error
-		join := c.Beside(func(aside *Comm) { beside = aside.Receive(Gradient, make([]byte, 4), 1).Wait() })
+		var asideErr error
+		join := c.Beside(func(aside *Comm) { asideErr = aside.Receive(Gradient, make([]byte, 4), 1).Wait() })
 		time.Sleep(5 * ms)
 		err := group.Receive(Halo, make([]byte, 4), 1).Wait()
 		if c.Waited() != 15*ms {
@@ -141,7 +141,7 @@ func TestWaited(t *testing.T) {
 		if c.Waited() != 28*ms {
 			t.Errorf("waited %v, want 13ms more for what is beside", c.Waited())
 		}
-		return errors.Join(err, beside)
+		return errors.Join(err, asideErr)
 	}) {
 		assert.NoError(t, err)
 	}
@@ -180,12 +180,12 @@ func TestRecorded(t *testing.T) {
 		}
 		err := swap(group, Halo) // before the epoch, and counted
 		r.Start(3)
-		var beside error
-		join := group.Beside(func(aside *Comm) { beside = swap(aside, HaloGradient) })
+		var asideErr error
+		join := group.Beside(func(aside *Comm) { asideErr = swap(aside, HaloGradient) })
 		err = errors.Join(err, swap(group, Halo))
 		join()
 		r.Stop()
-		return errors.Join(err, beside, swap(group, Halo))
+		return errors.Join(err, asideErr, swap(group, Halo))
 	}) {
 		assert.NoError(t, err)
 	}
@@ -235,12 +235,12 @@ func messages(t *testing.T, n int, k Kind, f func(c *Comm) error) int64 {
 func TestSentBy(t *testing.T) {
 	for _, err := range each(t, 2, time.Minute, func(c *Comm) error {
 		all := [][]byte{make([]byte, 8), make([]byte, 8)}
-		for _, of := range []struct {
+		for _, step := range []struct {
 			layer string
 			kind  Kind
 		}{{"a", Halo}, {"b", ToSlices}, {"a", HaloGradient}, {"a", Gradient}, {"b", Stage}} {
-			c.At(1, of.layer)
-			if err := c.AllGather(of.kind, make([]byte, 8), all); err != nil {
+			c.At(1, step.layer)
+			if err := c.AllGather(step.kind, make([]byte, 8), all); err != nil {
 				return err
 			}
 		}

@@ -36,20 +36,20 @@ func (c *Comm) reduce(values []int64, combine func(a, b int64) int64) error {
 
 // ToFirst returns, on the first rank, the lists of all ranks in their order. Their lengths may differ. The
 // other ranks get nil. It counts as Setup.
-func ToFirst[T byte | int32 | int64 | float32 | float64](c *Comm, mine []T) ([][]T, error) {
+func ToFirst[T byte | int32 | int64 | float32 | float64](c *Comm, local []T) ([][]T, error) {
 	const within = "a gather"
 	lengths := make([]int64, c.Size())
 	parts := make([][]byte, c.Size())
 	for r := range parts {
 		parts[r] = Bytes(lengths[r : r+1])
 	}
-	lengths[c.rank] = int64(len(mine))
+	lengths[c.rank] = int64(len(local))
 	if err := c.toFirst(Setup, parts[c.rank], parts, within); err != nil {
 		return nil, err
 	}
 	send, receive := make([][]byte, c.Size()), make([][]byte, c.Size()) // an empty list is not sent
 	if c.rank > 0 {
-		send[0] = Bytes(mine)
+		send[0] = Bytes(local)
 		return nil, c.exchange(Setup, send, receive, within)
 	}
 	all := make([][]T, c.Size())
@@ -57,7 +57,7 @@ func ToFirst[T byte | int32 | int64 | float32 | float64](c *Comm, mine []T) ([][
 		all[r] = make([]T, n)
 		receive[r] = Bytes(all[r])
 	}
-	copy(all[0], mine)
+	copy(all[0], local)
 	return all, c.exchange(Setup, send, receive, within)
 }
 

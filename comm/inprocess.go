@@ -47,18 +47,18 @@ func (t *inProcess) Receive(data []byte, from, tag int) Request {
 
 // post matches the oldest request of the other side, or waits in the lane's queue.
 func (e *exchange) post(data []byte, l lane, sends bool) Request {
-	mine := newTransfer(data)
-	other, err := e.takeMatch(mine, l, sends)
+	posted := newTransfer(data)
+	other, err := e.takeMatch(posted, l, sends)
 	if err != nil {
-		mine.finish(err)
+		posted.finish(err)
 	}
 	if other == nil {
-		return mine
+		return posted
 	}
 	defer e.copies.Done()
-	from, to := mine, other
+	from, to := posted, other
 	if !sends {
-		from, to = other, mine
+		from, to = other, posted
 	}
 	if len(from.data) != len(to.data) {
 		err = fmt.Errorf("%w: %d bytes were sent where %d are expected", ErrLength,
@@ -68,12 +68,12 @@ func (e *exchange) post(data []byte, l lane, sends bool) Request {
 	}
 	from.finish(err)
 	to.finish(err)
-	return mine
+	return posted
 }
 
-// takeMatch takes the other side's transfer, and announces a copy. Without such a transfer, mine begins to
-// wait.
-func (e *exchange) takeMatch(mine *transfer, l lane, sends bool) (*transfer, error) {
+// takeMatch takes the other side's transfer, and announces a copy. Without such a transfer, posted begins
+// to wait.
+func (e *exchange) takeMatch(posted *transfer, l lane, sends bool) (*transfer, error) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	if e.err != nil {
@@ -82,7 +82,7 @@ func (e *exchange) takeMatch(mine *transfer, l lane, sends bool) (*transfer, err
 	if e.closed[l.from] || e.closed[l.to] {
 		return nil, errClosed
 	}
-	other := e.match(l, mine, sends)
+	other := e.match(l, posted, sends)
 	if other != nil {
 		e.copies.Add(1)
 	}

@@ -38,16 +38,16 @@ func (t *transfer) finish(err error) {
 	close(t.done)
 }
 
-// match takes the oldest transfer of the other side in a lane. If there is none, it returns nil, and mine
-// begins to wait.
-func (l lanes) match(at lane, mine *transfer, sends bool) (other *transfer) {
+// match takes the oldest transfer of the other side in a lane. If there is none, it returns nil, and
+// posted begins to wait.
+func (l lanes) match(at lane, posted *transfer, sends bool) (other *transfer) {
 	q := l[at]
 	switch {
 	case q == nil:
-		l[at] = &queue{sends, []*transfer{mine}}
+		l[at] = &queue{sends, []*transfer{posted}}
 		return nil
 	case q.sends == sends:
-		q.waiting = append(q.waiting, mine)
+		q.waiting = append(q.waiting, posted)
 		return nil
 	}
 	other = q.waiting[0]

@@ -71,7 +71,7 @@ func (c *Comm) transport() Transport {
 // leaves reports whether a message to a rank of the transport leaves this rank's worker.
 func (c *Comm) leaves(to int) bool {
 	m := c.end.shared
-	return to != c.end.transport.Rank() && (m == nil || !m.beside(to))
+	return to != c.end.transport.Rank() && (m == nil || !m.sameWorker(to))
 }
 
 func (c *Comm) receive(k Kind, data []byte, ready func() error, from int, within string) *Pending {

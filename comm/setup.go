@@ -12,22 +12,22 @@ const shortGather = 1 << 18
 // and its error names the rank that is missing.
 const patience = 2
 
-// toFirst sends mine to rank 0, where of[r] becomes what rank r > 0 sent.
-func (c *Comm) toFirst(k Kind, mine []byte, of [][]byte, within string) error {
+// toFirst sends local to rank 0, where received[r] becomes what rank r > 0 sent.
+func (c *Comm) toFirst(k Kind, local []byte, received [][]byte, within string) error {
 	if c.rank > 0 {
-		return c.send(k, mine, nil, 0, within).Wait()
+		return c.send(k, local, nil, 0, within).Wait()
 	}
 	ps := make([]*Pending, 0, c.Size())
 	for r := 1; r < c.Size(); r++ {
-		ps = append(ps, c.receive(k, of[r], nil, r, within))
+		ps = append(ps, c.receive(k, received[r], nil, r, within))
 	}
 	return waitAll(ps)
 }
 
 // fromFirst sends each rank its entry of rank 0's answers.
-func (c *Comm) fromFirst(k Kind, answers [][]byte, mine []byte, within string) error {
+func (c *Comm) fromFirst(k Kind, answers [][]byte, answer []byte, within string) error {
 	if c.rank > 0 {
-		p := c.receive(k, mine, nil, 0, within)
+		p := c.receive(k, answer, nil, 0, within)
 		p.patience = patience
 		return p.Wait()
 	}
@@ -49,42 +49,42 @@ func (c *Comm) Barrier(k Kind) error {
 }
 
 // gatherShort is AllGather through rank 0, without the rank's own entry.
-func (c *Comm) gatherShort(k Kind, mine []byte, all [][]byte, within string) error {
-	if err := c.toFirst(k, mine, all, within); err != nil {
+func (c *Comm) gatherShort(k Kind, local []byte, all [][]byte, within string) error {
+	if err := c.toFirst(k, local, all, within); err != nil {
 		return err
 	}
 	joined := slices.Concat(all...)
 	if err := c.allFromFirst(k, joined, within); err != nil {
 		return err
 	}
-	for _, of := range all {
-		joined = joined[copy(of, joined):]
+	for _, part := range all {
+		joined = joined[copy(part, joined):]
 	}
 	return nil
 }
 
-// Exchange sends equally many values to every rank of the group: the first of mine to rank 0, and so on. It
+// Exchange sends equally many values to every rank of the group: the first of local to rank 0, and so on. It
 // returns what the ranks sent to this one, in their order. In a plan ranks of other workers send 0.
-func Exchange[T int32 | int64 | float32 | float64](c *Comm, k Kind, mine ...T) ([]T, error) {
+func Exchange[T int32 | int64 | float32 | float64](c *Comm, k Kind, local ...T) ([]T, error) {
 	const within = "an exchange"
 	n := c.Size()
-	each := len(mine) / n
+	each := len(local) / n
 	if c.end.plans {
-		came := make([]T, len(mine))
+		came := make([]T, len(local))
 		send := make([][]byte, n)
 		receive := make([][]byte, n)
 		for r := range n {
-			send[r], receive[r] = Bytes(mine[r*each:(r+1)*each]), Bytes(came[r*each:(r+1)*each])
+			send[r], receive[r] = Bytes(local[r*each:(r+1)*each]), Bytes(came[r*each:(r+1)*each])
 		}
 		return came, c.AllToAll(k, send, receive)
 	}
-	of := make([][]byte, n)
-	rows := [][]T{mine}
+	received := make([][]byte, n)
+	rows := [][]T{local}
 	for r := 1; r < n && c.rank == 0; r++ {
-		rows = append(rows, make([]T, len(mine)))
-		of[r] = Bytes(rows[r])
+		rows = append(rows, make([]T, len(local)))
+		received[r] = Bytes(rows[r])
 	}
-	if err := c.toFirst(k, Bytes(mine), of, within); err != nil {
+	if err := c.toFirst(k, Bytes(local), received, within); err != nil {
 		return nil, err
 	}
 	answers := make([][]byte, n)
@@ -98,6 +98,6 @@ func Exchange[T int32 | int64 | float32 | float64](c *Comm, k Kind, mine ...T) (
 	if c.rank == 0 {
 		return columns[0], c.fromFirst(k, answers, nil, within)
 	}
-	came := make([]T, len(mine))
+	came := make([]T, len(local))
 	return came, c.fromFirst(k, nil, Bytes(came), within)
 }

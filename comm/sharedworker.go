@@ -238,10 +238,10 @@ type member struct {
 	came volume      // in a plan: messages from other workers
 	went volume      // in a plan: messages to other workers
 	// apart says, in a plan, that the present messages are those for which Bound counts others.
-	apart    bool
-	barriers map[int]int // how often it has called LocalBarrier, by the tags of the group
-	held     int         // above 0 while it keeps its turn in waits
-	last     bool        // it has ended
+	apart     bool
+	barriers  map[int]int // how often it has called LocalBarrier, by the tags of the group
+	turnsKept int         // above 0 while it keeps its turn in waits
+	last      bool        // it has ended
 
 	published map[int]any     // the values of Publish, by the tags of the group
 	exposed   map[int]*[2]any // the values of Expose, by the tags of the group and the parity of barriers
@@ -250,8 +250,8 @@ type member struct {
 func (m *member) Rank() int { return m.rank }
 func (m *member) Size() int { return len(m.holders) }
 
-// beside reports whether the same worker holds the rank.
-func (m *member) beside(rank int) bool { return m.holders[rank] == m.holders[m.rank] }
+// sameWorker reports whether the same worker holds the rank.
+func (m *member) sameWorker(rank int) bool { return m.holders[rank] == m.holders[m.rank] }
 
 func (m *member) Send(data []byte, to, tag int) Request {
 	t := newTransfer(nil)
@@ -260,7 +260,7 @@ func (m *member) Send(data []byte, to, tag int) Request {
 		return t
 	}
 	path := Outgoing
-	if m.beside(to) {
+	if m.sameWorker(to) {
 		path = Within
 	}
 	p, err := m.spool.Put(KindOf(tag), data, path)
@@ -281,7 +281,7 @@ func (m *member) Send(data []byte, to, tag int) Request {
 
 func (m *member) Receive(data []byte, from, tag int) Request {
 	t := newTransfer(data)
-	if m.workers == nil && !m.beside(from) {
+	if m.workers == nil && !m.sameWorker(from) {
 		m.queued(&m.came, KindOf(tag), len(data), false)
 		p, err := m.spool.Put(KindOf(tag), data, Incoming)
 		if err == nil {

@@ -80,7 +80,7 @@ func (c *Comm) Publish(value any) {
 // Nearby reports whether a rank of the group is a different rank of the same worker.
 func (c *Comm) Nearby(rank int) bool {
 	m := c.member()
-	return m != nil && rank != c.rank && m.beside(c.ranks[rank])
+	return m != nil && rank != c.rank && m.sameWorker(c.ranks[rank])
 }
 
 // Turn is a rank's place among the ranks of the group that its worker holds. Between two calls of
@@ -90,19 +90,19 @@ func (c *Comm) Turn(rank int) int { return slices.Index(c.heldWith(rank), rank) 
 // Opposite returns the rank of the group that is at work on the worker of rank on while rank is at work on
 // its own. It is the rank of the same Turn, or the last one of a worker with fewer.
 func (c *Comm) Opposite(rank, on int) int {
-	held := c.heldWith(on)
-	return held[min(c.Turn(rank), len(held)-1)]
+	ranks := c.heldWith(on)
+	return ranks[min(c.Turn(rank), len(ranks)-1)]
 }
 
 // heldWith lists the ranks of the group that the worker of rank holds, ascending.
-func (c *Comm) heldWith(rank int) (held []int) {
+func (c *Comm) heldWith(rank int) (ranks []int) {
 	m := c.member()
-	for other, of := range c.ranks {
-		if m.holders[of] == m.holders[c.ranks[rank]] {
-			held = append(held, other)
+	for other, global := range c.ranks {
+		if m.holders[global] == m.holders[c.ranks[rank]] {
+			ranks = append(ranks, other)
 		}
 	}
-	return held
+	return ranks
 }
 
 // Unqueued is c for messages to and from ranks of other workers that are at work at the same time, each with
@@ -177,11 +177,11 @@ func (c *Comm) KeepTurn() (release func()) {
 		return func() {}
 	}
 	m.mu.Lock()
-	m.held++
+	m.turnsKept++
 	m.mu.Unlock()
 	return func() {
 		m.mu.Lock()
-		m.held--
+		m.turnsKept--
 		m.mu.Unlock()
 	}
 }
@@ -277,7 +277,7 @@ func (w *SharedWorker) happened() {
 func (m *member) holds() bool {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	return m.held > 0
+	return m.turnsKept > 0
 }
 
 // otherAtWork reports whether another rank of the worker is at work. This rank may be waiting for what that

@@ -144,11 +144,11 @@ func TestOpposite(t *testing.T) {
 	for rank, want := range []int{0, 1, 0, 1, 0, 2, 2, 1, 0} {
 		assert.Equal(t, want, g.Turn(rank), "turn of rank %d", rank)
 	}
-	for of, want := range map[[2]int]int{ // of a rank, on the worker of another one
+	for r, want := range map[[2]int]int{ // a rank, and one whose worker it asks about
 		{0, 2}: 2, {0, 3}: 2, {1, 2}: 3, {5, 3}: 6, {5, 4}: 7, {1, 4}: 7, {4, 0}: 0, {6, 1}: 5, {2, 2}: 2,
 		{6, 7}: 7, {7, 0}: 1, {5, 8}: 8, {1, 8}: 8, {8, 7}: 4,
 	} {
-		assert.Equal(t, want, g.Opposite(of[0], of[1]), "opposite rank %d, with rank %d", of[0], of[1])
+		assert.Equal(t, want, g.Opposite(r[0], r[1]), "opposite rank %d, with rank %d", r[0], r[1])
 	}
 }
 
@@ -249,25 +249,25 @@ func waitsAndWorks(t *testing.T, c *Comm) {
 	const ms = time.Millisecond
 	c.Begin()
 	defer c.End()
-	one := make([]byte, 1)
+	message := make([]byte, 1)
 	var err error
 	switch c.Rank() {
 	case 2:
 		for _, to := range []int{0, 1, 0} {
 			time.Sleep(20 * ms)
-			err = errors.Join(err, c.Send(Halo, one, to).Wait())
+			err = errors.Join(err, c.Send(Halo, message, to).Wait())
 		}
 	case 1:
 		time.Sleep(5 * ms)
-		err = c.Receive(Halo, one, 2).Wait()
+		err = c.Receive(Halo, message, 2).Wait()
 	case 0:
-		err = c.Receive(Halo, one, 2).Wait()
+		err = c.Receive(Halo, message, 2).Wait()
 		if got := c.Waited(); got != 15*ms {
 			t.Errorf("waited %v for the first message, want 15ms, as rank 1 worked 5ms", got)
 		}
 		time.Sleep(7 * ms)
 		release := c.KeepTurn()
-		err = errors.Join(err, c.Receive(Halo, one, 2).Wait())
+		err = errors.Join(err, c.Receive(Halo, message, 2).Wait())
 		release()
 		if got := c.Waited(); got != 48*ms {
 			t.Errorf("waited %v, want 33ms more with the turn held", got)
@@ -286,18 +286,18 @@ func TestSlowNeighbour(t *testing.T) {
 	const ms = time.Millisecond
 	synctest.Test(t, func(t *testing.T) {
 		onWorkers(t, []int{0, 0, 1}, 0, doubled{}, func(end Transport) {
-			c, one := New(end, 10*ms), make([]byte, 1)
+			c, message := New(end, 10*ms), make([]byte, 1)
 			c.Begin()
 			defer c.End()
 			var err error
 			switch c.Rank() {
 			case 0:
-				err = c.Receive(Halo, one, 2).Wait()
+				err = c.Receive(Halo, message, 2).Wait()
 			case 1:
 				time.Sleep(35 * ms)
 			case 2:
 				time.Sleep(38 * ms)
-				err = c.Send(Halo, one, 0).Wait()
+				err = c.Send(Halo, message, 0).Wait()
 			}
 			assert.NoError(t, err)
 		})

@@ -213,7 +213,7 @@ var errOption = errors.New("an option")
 
 func compile(capability int, library, version string, more ...string) (code []byte, log string, err error) {
 	all, _ := sources()
-	given := make([]C.weft_source, len(all))
+	cSources := make([]C.weft_source, len(all))
 	var texts []unsafe.Pointer
 	text := func(s string) *C.char {
 		c := C.CString(s)
@@ -227,14 +227,14 @@ func compile(capability int, library, version string, more ...string) (code []by
 		}
 	}()
 	for i, s := range all {
-		given[i] = C.weft_source{name: text(s.name), text: text(s.text)}
+		cSources[i] = C.weft_source{name: text(s.name), text: text(s.text)}
 	}
 	var flags []*C.char
 	card := fmt.Sprintf("--gpu-architecture=sm_%d", capability)
 	for _, flag := range slices.Concat(options, more, []string{card}) {
 		flags = append(flags, text(flag))
 	}
-	status := C.weft_nvrtc_compile(text(library), &given[0], C.int(len(given)),
+	status := C.weft_nvrtc_compile(text(library), &cSources[0], C.int(len(cSources)),
 		&flags[0], C.int(len(flags)), &compiled)
 	if compiled.log != nil {
 		log = strings.Trim(C.GoString(compiled.log), "\x00\n")

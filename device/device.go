@@ -72,7 +72,7 @@ type Device struct {
 	*card
 	stream            unsafe.Pointer // of kernels
 	queue             queue          // kernels that are not launched yet
-	beside            beside
+	copyQueues        copyQueues
 	waitAfterLaunches bool
 	mu                sync.Mutex
 	memory            []uint64     // addresses that Alloc returned and Free has not freed
@@ -296,7 +296,7 @@ func (d *Device) Close() error {
 	defer d.waits.Unlock()
 	d.closed = true
 	failed := d.endQueue()
-	failed = cmp.Or(failed, d.beside.end(d))
+	failed = cmp.Or(failed, d.copyQueues.end(d))
 	for _, address := range slices.Clone(d.memory) {
 		failed = cmp.Or(failed, d.Free(address))
 	}

@@ -40,9 +40,9 @@ var buildLibrary = sync.OnceValue(func() error {
 	libraries = folder
 	build := exec.Command("oncpu/build", filepath.Join(libraries, "libcuda.so"), "device/oncpu/testdata")
 	build.Env = append(os.Environ(), "CXXFLAGS=-O1 -fsanitize=alignment")
-	said, err := build.CombinedOutput()
+	output, err := build.CombinedOutput()
 	if err != nil {
-		return errors.New(string(said))
+		return errors.New(string(output))
 	}
 	return nil
 })
@@ -64,8 +64,8 @@ func stub(t *testing.T, name, source string) string {
 	compiled := filepath.Join(t.TempDir(), name)
 	compile := exec.Command("gcc", "-shared", "-fPIC", "-o", compiled, "-xc", "-")
 	compile.Stdin = strings.NewReader(source)
-	said, err := compile.CombinedOutput()
-	assert.NoError(t, err, string(said))
+	output, err := compile.CombinedOutput()
+	assert.NoError(t, err, string(output))
 	return compiled
 }
 
@@ -203,9 +203,9 @@ func TestCards(t *testing.T) {
 	for name, c := range elsewhere {
 		run := exec.Command(os.Args[0], "-test.run=^TestCards$")
 		run.Env = append(os.Environ(), "TEST_USE="+name)
-		said, err := run.CombinedOutput()
-		if want := "libcuda-on-cpu: " + c.line + "\n"; string(said) != want {
-			t.Errorf("%s: %v\n%s\nnot\n%s", name, err, said, want)
+		output, err := run.CombinedOutput()
+		if want := "libcuda-on-cpu: " + c.line + "\n"; string(output) != want {
+			t.Errorf("%s: %v\n%s\nnot\n%s", name, err, output, want)
 		}
 	}
 }
@@ -218,7 +218,7 @@ func TestFails(t *testing.T) {
 		late     = "CUDA_ERROR_ILLEGAL_ADDRESS: an illegal memory access was encountered"
 		launched = " (launched last: fill_float32; WEFT_DEVICE_SYNC=1 finds the kernel)"
 	)
-	for _, c := range []struct{ name, value, said string }{
+	for _, c := range []struct{ name, value, message string }{
 		{"ON_CPU_CARDS", "0", "no card is visible on this machine: look at nvidia-smi and CUDA_VISIBLE_DEVICES"},
 		{"ON_CPU_DRIVER", "11040", "the driver is too old: it is one of CUDA 11.4; " +
 			"install NVIDIA's driver 525 (CUDA 12.0) or later"},
@@ -264,18 +264,18 @@ func TestFails(t *testing.T) {
 			_, err := launch("fill_float32")
 			err = cmp.Or(err, device.CloseCards())
 			if !refusal.Is(err) {
-				c.said = "cuda:0: " + c.said
+				c.message = "cuda:0: " + c.message
 			}
-			assert.EqualError(t, err, c.said)
+			assert.EqualError(t, err, c.message)
 			assert.Equal(t, c.name == "ON_CPU_MEMORY", errors.Is(err, device.ErrOutOfMemory))
 			assert.Equal(t, strings.Contains("ON_CPU_CARDS ON_CPU_DRIVER ON_CPU_CAPABILITY", c.name) ||
-				strings.Contains(c.said, "nvidia-smi"), refusal.Is(err))
+				strings.Contains(c.message, "nvidia-smi"), refusal.Is(err))
 		})
 	}
 }
 
 func TestOtherLibraries(t *testing.T) {
-	for name, said := range map[string]string{
+	for name, message := range map[string]string{
 		"/nowhere/libcuda.so.1": "WEFT_CUDA: /nowhere/libcuda.so.1: cannot open shared object file: " +
 			"No such file or directory: name NVIDIA's libcuda.so.1, or unset it",
 		stub(t, "old.so", "int cuInit(unsigned flags) { return 0; }"): "old.so lacks cuDriverGetVersion: " +
@@ -283,7 +283,7 @@ func TestOtherLibraries(t *testing.T) {
 	} {
 		t.Setenv("WEFT_CUDA", name)
 		_, err := device.Open(0)
-		assert.Refused(t, err, said)
+		assert.Refused(t, err, message)
 	}
 	t.Setenv("WEFT_CUDA", library(t))
 	for _, number := range []int{7, -1} {
@@ -338,14 +338,14 @@ func TestCode(t *testing.T) {
 		}
 		assert.ErrorContains(t, err, want)
 		assert.Equal(t, want != "" && !strings.HasPrefix(want, "status"), refusal.Is(err), err)
-		said, err := os.ReadFile(log)
+		logged, err := os.ReadFile(log)
 		assert.NoError(t, err)
 		want = strings.Repeat(line, max(0, compilations))
 		if compilations < 0 {
 			want = again
 		}
 		want = strings.ReplaceAll(want, "%s", os.Getenv("WEFT_CACHE"))
-		assert.Equal(t, want, string(said))
+		assert.Equal(t, want, string(logged))
 		assert.NoError(t, os.WriteFile(log, nil, 0o666))
 	}
 	assert.NoError(t, os.WriteFile(log, nil, 0o666))
@@ -394,7 +394,7 @@ func TestCode(t *testing.T) {
 // TestElapsed: the seconds of a kernel are counted from the end of earlier work. A failure is returned.
 func TestElapsed(t *testing.T) {
 	const invalid = "CUDA_ERROR_INVALID_VALUE: invalid argument"
-	for fail, said := range map[string]string{
+	for fail, message := range map[string]string{
 		"":                       "",
 		"cuEventCreate 2 1":      "cuda:0: starting a timer: " + invalid,
 		"cuEventRecord 1 1":      "cuda:0: starting a timer: " + invalid,
@@ -407,12 +407,12 @@ func TestElapsed(t *testing.T) {
 		require.NoError(t, err)
 		asked := 0
 		seconds, err := d.Elapsed(func() { asked++ })
-		if said == "" {
+		if message == "" {
 			assert.NoError(t, err)
 			assert.Equal(t, 1, asked)
 			assert.Equal(t, false, seconds < 0)
 		} else {
-			assert.EqualError(t, err, said)
+			assert.EqualError(t, err, message)
 		}
 		_ = d.Close()
 		require.NoError(t, device.CloseCards())
@@ -423,7 +423,7 @@ func TestElapsed(t *testing.T) {
 func TestBeside(t *testing.T) {
 	const invalid = ": CUDA_ERROR_INVALID_VALUE: invalid argument"
 	const launched = " (launched last: fill_float32; WEFT_DEVICE_SYNC=1 finds the kernel)"
-	for fail, said := range map[string]string{
+	for fail, message := range map[string]string{
 		"":                         "",
 		"cuStreamCreate 2 1":       "opening a queue of copies" + invalid,
 		"cuStreamCreate 4 1":       "", // they are opened once
@@ -441,10 +441,10 @@ func TestBeside(t *testing.T) {
 	} {
 		t.Setenv("WEFT_CUDA", library(t))
 		t.Setenv("ON_CPU_FAIL", fail)
-		down, there, err := beside()
+		down, there, err := overlapCopies()
 		err = cmp.Or(err, device.CloseCards())
-		if said != "" {
-			assert.EqualError(t, err, "cuda:0: "+said)
+		if message != "" {
+			assert.EqualError(t, err, "cuda:0: "+message)
 			continue
 		}
 		assert.NoError(t, err)
@@ -454,9 +454,10 @@ func TestBeside(t *testing.T) {
 	}
 }
 
-// beside launches a kernel that writes, and copies up beside it. It then copies all that down, and other
-// bytes up in its place. It returns the bytes of the host and of the device. A wait after the end fails.
-func beside() (down, there []byte, err error) {
+// overlapCopies launches a kernel that writes, and copies up beside it. It then copies all that down, and
+// other bytes up in its place. It returns the bytes of the host and of the device. A wait after the end
+// fails.
+func overlapCopies() (down, there []byte, err error) {
 	d, err := device.Open(0)
 	if err != nil {
 		return nil, nil, err

@@ -12,9 +12,9 @@ func CloseCards() (err error) {
 }
 
 // Mixed returns a device of a card with the streams and events of another, and the kernels of a third.
-func Mixed(of, streams, kernels *Device) *Device {
+func Mixed(base, streams, kernels *Device) *Device {
 	return &Device{
-		card:   &card{number: of.number, driver: of.driver, functions: kernels.functions},
-		stream: streams.stream, beside: streams.beside,
+		card:   &card{number: base.number, driver: base.driver, functions: kernels.functions},
+		stream: streams.stream, copyQueues: streams.copyQueues,
 	}
 }

@@ -73,14 +73,14 @@ func TestWrongKernels(t *testing.T) {
 			t.Parallel()
 			run := exec.Command(os.Args[0], "-test.run=^TestWrongKernels$")
 			run.Env = append(os.Environ(), "TEST_KERNEL="+w.kernel, "WEFT_CUDA="+library)
-			var said strings.Builder
-			run.Stderr = &said
+			var stderr strings.Builder
+			run.Stderr = &stderr
 			err := run.Run()
 			want := ""
 			if w.line != "" {
 				want = "libcuda-on-cpu: " + w.kernel + " at " + w.line + "\n"
 			}
-			if got := regexp.MustCompile("0x[0-9a-f]+").ReplaceAllString(said.String(), "…"); got != want {
+			if got := regexp.MustCompile("0x[0-9a-f]+").ReplaceAllString(stderr.String(), "…"); got != want {
 				t.Errorf("%v\n%s\nnot\n%s", err, got, want)
 			}
 			if status := run.ProcessState.ExitCode(); want != "" && status != 134 {

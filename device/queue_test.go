@@ -89,10 +89,10 @@ func TestGraphsInFlight(t *testing.T) {
 	require.NoError(t, err)
 	var want []byte
 	for k := range uint32(lists) {
-		one, err := fills(d, p, 100, k, 102, k, 104, 105)
+		filled, err := fills(d, p, 100, k, 102, k, 104, 105)
 		assert.NoError(t, err)
 		assert.NoError(t, d.Copy(p+256*uint64(k+1), p, 256))
-		want = append(want, one...)
+		want = append(want, filled...)
 	}
 	got := make([]byte, 256*lists)
 	assert.NoError(t, d.ToHost(got, p+256))
@@ -193,7 +193,7 @@ func TestWithoutGraphs(t *testing.T) {
 	for _, c := range []struct {
 		name, value string
 		graphs      int // launched as graphs, of five equal lists
-		said        string
+		message     string
 	}{
 		{"WEFT_DEVICE_GRAPHS", "", 4, ""},
 		{"WEFT_DEVICE_GRAPHS", "0", 0, ""},
@@ -234,11 +234,11 @@ func TestWithoutGraphs(t *testing.T) {
 				failed = cmp.Or(failed, err)
 			}
 			assert.Equal(t, c.graphs, d.Graphs().Launches)
-			if failed = cmp.Or(failed, d.Close()); c.said == "" {
+			if failed = cmp.Or(failed, d.Close()); c.message == "" {
 				assert.NoError(t, failed)
 				return
 			}
-			assert.EqualError(t, failed, "cuda:0: "+c.said)
+			assert.EqualError(t, failed, "cuda:0: "+c.message)
 		})
 	}
 }

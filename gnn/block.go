@@ -172,8 +172,8 @@ type Cost struct {
 	Vertex, Edge int // for each vertex, and for each edge
 }
 
-// Of returns the multiply-adds on a graph.
-func (c Cost) Of(vertices int, edges int64) float64 {
+// MultiplyAdds returns the multiply-adds on a graph.
+func (c Cost) MultiplyAdds(vertices int, edges int64) float64 {
 	return float64(c.Vertex)*float64(vertices) + float64(c.Edge)*float64(edges)
 }
 
@@ -310,8 +310,8 @@ type GraphConvolution interface {
 }
 
 // NewLayer makes a layer for a graph of one vertex type.
-func NewLayer(conv Convolution, of TypeLayer) *Layer {
-	return &Layer{Graph: single{conv}, Types: []TypeLayer{of}}
+func NewLayer(conv Convolution, layer TypeLayer) *Layer {
+	return &Layer{Graph: single{conv}, Types: []TypeLayer{layer}}
 }
 
 // single is the convolution of a graph of one vertex type and one relation.

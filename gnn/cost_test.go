@@ -37,9 +37,9 @@ func TestCost(t *testing.T) {
 		blocks, err := s.Blocks(gnn.OneType(wide, edgeColumns), classes)
 		require.NoError(t, err)
 		for i, b := range blocks {
-			if got := multiplyAdds(t, g, blocks, i); got != b.Cost.Of(vertices, edges) {
+			if got := multiplyAdds(t, g, blocks, i); got != b.Cost.MultiplyAdds(vertices, edges) {
 				t.Errorf("%s %s, layer %d: %v multiply-adds, its cost says %v: %+v", s.Model, s.Direction, i,
-					got, b.Cost.Of(vertices, edges), b.Cost)
+					got, b.Cost.MultiplyAdds(vertices, edges), b.Cost)
 			}
 		}
 	}

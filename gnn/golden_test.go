@@ -75,8 +75,8 @@ func readGolden(t *testing.T, file string) *golden {
 	return &golden{t, meta, tensors}
 }
 
-// of returns the name of a type's tensor. In a graph of one type the name lacks the type.
-func (g *golden) of(name, typ string) string {
+// key returns the name of a type's tensor. In a graph of one type the name lacks the type.
+func (g *golden) key(name, typ string) string {
 	if g.meta["types"] == "" {
 		return name
 	}
@@ -100,8 +100,8 @@ func (g *golden) graph() *graph.Graph {
 	if g.meta["types"] == "" {
 		e := g.edges("edge_index")
 		e.Weights = g.tensors["edge_weight"].Float32
-		if of, has := g.tensors["edge_attr"]; has {
-			e.Features, e.FeatureColumns = of.Float32, of.Shape[1]
+		if attributes, has := g.tensors["edge_attr"]; has {
+			e.Features, e.FeatureColumns = attributes.Float32, attributes.Shape[1]
 		}
 		x := g.tensors["x"]
 		made := paralleltest.GraphOf(g.t, x.Shape[0], e)
@@ -290,7 +290,7 @@ func testGolden(t *testing.T, file, input string) {
 	tape.Backward(autograd.Root{Var: logits, Grad: grad})
 	for i, v := range p.Schema().Types {
 		if input == "gradient" && v.Columns > 0 {
-			d, name := x[i].TakeGrad(), g.of("grad.x", v.Name)
+			d, name := x[i].TakeGrad(), g.key("grad.x", v.Name)
 			g.near(name, d.Floats(), g.floats(name))
 			d.Release()
 		}
@@ -334,13 +334,13 @@ func (g *golden) sameGradients(schema gnn.Schema, got nn.State) {
 // that the norm cancels, both when it is loaded and after the pass.
 func (g *golden) sameStatistics(loaded, got nn.State) {
 	g.t.Helper()
-	given := g.state("param.")
+	initial := g.state("param.")
 	for name, want := range g.state("after.") {
 		switch {
 		case want.Int64 == nil:
 			values := got[name].Float32
 			for i := range values {
-				values[i] += given[name].Float32[i] - loaded[name].Float32[i]
+				values[i] += initial[name].Float32[i] - loaded[name].Float32[i]
 			}
 			g.near("after."+name, values, want.Float32)
 		case got[name].Int64[0] != want.Int64[0]:
@@ -349,8 +349,8 @@ func (g *golden) sameStatistics(loaded, got nn.State) {
 	}
 }
 
-// given puts features on a tape in one of these forms.
-func given(tape *autograd.Tape, x *tensor.Matrix, rows *autograd.RowSet, input string) *autograd.Var {
+// onTape puts features on a tape in one of these forms.
+func onTape(tape *autograd.Tape, x *tensor.Matrix, rows *autograd.RowSet, input string) *autograd.Var {
 	switch input {
 	case "gradient":
 		return tape.Input(x, rows)

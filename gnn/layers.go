@@ -147,11 +147,11 @@ func (s *Spec) read(features int) int { return cmp.Or(features, s.NodeEmbedding)
 
 // embedding makes the embedding of vertices of type i that have no features; nil: the type has features.
 func (s *Spec) embedding(i int, e Env) *nn.Param {
-	of := e.Types[i]
-	if s.NodeEmbedding == 0 || of.Columns > 0 {
+	typ := e.Types[i]
+	if s.NodeEmbedding == 0 || typ.Columns > 0 {
 		return nil
 	}
-	return e.Params.Table("embed."+of.Name+".weight", e.Rows[i], 0, s.NodeEmbedding, nn.Normal())
+	return e.Params.Table("embed."+typ.Name+".weight", e.Rows[i], 0, s.NodeEmbedding, nn.Normal())
 }
 
 // decoupled describes the decoupled form of a model. Its MLP has the initial values of GCN's layers.

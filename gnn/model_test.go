@@ -97,7 +97,7 @@ func TestPartsOfAModel(t *testing.T) {
 	const features, classes, vertices = 5, 3, 7
 	e := graph.Edges{Source: []int32{0, 1, 2, 3, 5, 5, 2, 2}, Target: []int32{1, 0, 0, 4, 4, 5, 6, 6}}
 	e.FeatureColumns, e.Features = edgeColumns, []float32{31: 1}
-	of := paralleltest.GraphOf(t, vertices, e)
+	dataset := paralleltest.GraphOf(t, vertices, e)
 	for _, s := range forms() {
 		name := fmt.Sprintf("%s (decoupled: %v, blocks: %q)", s.Model, s.Decoupled, s.BlockForm)
 		blocks, err := s.Blocks(gnn.OneType(features, edgeColumns), classes)
@@ -107,7 +107,7 @@ func TestPartsOfAModel(t *testing.T) {
 			params *nn.Params
 		}
 		team := kerneltest.Team(t, 1, tensor.NewMeter())
-		g := paralleltest.Whole(t, team, of)
+		g := paralleltest.Whole(t, team, dataset)
 		build := func(from, to int) part {
 			params := nn.NewParams(team, 7)
 			return part{gnn.Build(blocks, from, to, over(g, params)), params}
@@ -205,7 +205,7 @@ func TestInitialResidual(t *testing.T) {
 // product reads, and one that its activation or norm reads.
 func TestDepthIsTwoTensors(t *testing.T) {
 	const vertices, width = 4096, 16
-	of := paralleltest.GraphOf(t, vertices, ring(vertices, 2*vertices))
+	dataset := paralleltest.GraphOf(t, vertices, ring(vertices, 2*vertices))
 	for _, s := range []gnn.Spec{
 		{Model: "gcnii", SharedWeights: true},
 		{Model: "gcnii"},
@@ -215,7 +215,7 @@ func TestDepthIsTwoTensors(t *testing.T) {
 		kept := func(layers int) int64 {
 			team := kerneltest.Team(t, 1, tensor.NewMeter())
 			defer team.Memory.Close()
-			g := paralleltest.Whole(t, team, of)
+			g := paralleltest.Whole(t, team, dataset)
 			s.Layers, s.Hidden, s.Activation, s.Direction, s.Dropout, s.Alpha, s.Theta = layers, width,
 				"relu", "in", .5, .1, .5
 			if s.Norm == "" {

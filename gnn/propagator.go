@@ -75,8 +75,8 @@ func (l Loops) Only() bool { return l == OnlyLoops || l == LastLoops }
 // Add reports whether each vertex gets a loop that the graph does not store.
 func (l Loops) Add() bool { return l == OneLoop || l == AddedLoops }
 
-// Of returns how many loops a vertex with so many stored ones has.
-func (l Loops) Of(stored int) (n int) {
+// Count returns how many loops a vertex with so many stored ones has.
+func (l Loops) Count(stored int) (n int) {
 	if l.Keep() {
 		n = stored
 	}
@@ -106,9 +106,9 @@ type Rounds struct {
 // Once is one round.
 var Once = Rounds{Count: 1}
 
-// Of runs the rounds from x. step computes one aggregation. It must not give its argument away, and need not
+// Run runs the rounds from x. step computes one aggregation. It must not give its argument away, and need not
 // drop it: the scope does.
-func (k Rounds) Of(x *autograd.Var, step func(h *autograd.Var) *autograd.Var) *autograd.Var {
+func (k Rounds) Run(x *autograd.Var, step func(h *autograd.Var) *autograd.Var) *autograd.Var {
 	h := x
 	for range k.Count {
 		next := step(h)
@@ -213,7 +213,7 @@ func (a Attention) EachRound(k Rounds, once func(a Attention) *autograd.Var) *au
 	if k != Once && a.SourceScore == nil {
 		panic("gnn: rounds of attention are those of scores that are given")
 	}
-	return k.Of(a.Source, func(h *autograd.Var) *autograd.Var {
+	return k.Run(a.Source, func(h *autograd.Var) *autograd.Var {
 		a.Source = h
 		return once(a)
 	})
@@ -310,12 +310,12 @@ func (m Message) Check(path string, targets int) error {
 }
 
 // addUp reports whether the parts add up to the columns of a value. Parts that are nil always do.
-func addUp(parts []int, of *autograd.Var) bool {
+func addUp(parts []int, value *autograd.Var) bool {
 	sum := 0
 	for _, columns := range parts {
 		sum += columns
 	}
-	return parts == nil || of != nil && sum == of.Cols()
+	return parts == nil || value != nil && sum == value.Cols()
 }
 
 // Edges are some edges, as a message function sees them.

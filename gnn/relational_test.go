@@ -144,7 +144,7 @@ func TestDecoupledRelations(t *testing.T) {
 		}
 		require.NoError(t, params.Load(w))
 		tape := autograd.NewTrainingTape(team, autograd.Random{})
-		x := given(tape, matrix(team, papers, g.Types[0].Features.Dense), p.Rows(), "fixed")
+		x := onTape(tape, matrix(team, papers, g.Types[0].Features.Dense), p.Rows(), "fixed")
 		none := tape.Constant(team.Memory.New(tensor.Features, authors, 0), p.Types()[1])
 		out := m.Forward(gnn.StateOf(x, none)).Output()
 		weight := func(v, j int) float64 {

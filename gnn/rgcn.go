@@ -61,7 +61,7 @@ type rgcnTarget struct {
 // a root weight and a bias for each type as target; the types share the coefficients of the bases. In later
 // layers all types share all weights.
 func newRGCN(l *typedLayer, b *Layer, e Env) GraphConvolution {
-	s, one := l.spec, len(l.schema.Types) == 1
+	s, homogeneous := l.spec, len(l.schema.Types) == 1
 	c := &RGCN{
 		blocks: s.NumBlocks, relations: make([]rgcnRelation, len(l.schema.Relations)),
 		targets: make([]rgcnTarget, len(l.schema.Types)),
@@ -70,7 +70,7 @@ func newRGCN(l *typedLayer, b *Layer, e Env) GraphConvolution {
 	if s.Bases > 0 && len(l.computed.relations[l.i]) > 0 {
 		c.comp = e.Params.Matrix(l.path("comp"), count, s.Bases, nn.Glorot(count, s.Bases))
 	}
-	shared := l.i > 0 || one // all types share the weights
+	shared := l.i > 0 || homogeneous // all types share the weights
 	named := func(name string, i int) string {
 		if shared {
 			return l.path(name)
@@ -192,8 +192,8 @@ func (c *RGCN) weights(t *autograd.Tape, from *rgcnSource) func(yield func(int, 
 	if from.table {
 		rows = from.weight.Rows
 	}
-	matrix := func(of *autograd.Var, i int) *autograd.Var {
-		return autograd.Rows(of, i*from.in, (i+1)*from.in, rows)
+	matrix := func(stacked *autograd.Var, i int) *autograd.Var {
+		return autograd.Rows(stacked, i*from.in, (i+1)*from.in, rows)
 	}
 	return func(yield func(int, *autograd.Var) bool) {
 		w := from.weight.On(t)

@@ -64,7 +64,7 @@ func Costs(specs []BlockSpec, vertices int, edges int64) []float64 {
 	for i, s := range specs {
 		costs[i] = 1
 		if known {
-			costs[i] = s.Cost.Of(vertices, edges)
+			costs[i] = s.Cost.MultiplyAdds(vertices, edges)
 		}
 	}
 	return costs

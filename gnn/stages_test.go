@@ -95,7 +95,7 @@ func costliest(specs []gnn.BlockSpec, cuts []int) (most float64) {
 	for i, from := range cuts[:len(cuts)-1] {
 		stage, sum := specs[from:cuts[i+1]], 0.0
 		for _, b := range stage {
-			sum += b.Cost.Of(1, 1)
+			sum += b.Cost.MultiplyAdds(1, 1)
 		}
 		if most = max(most, sum); slices.ContainsFunc(specs, aggregates) &&
 			!slices.ContainsFunc(stage, aggregates) {

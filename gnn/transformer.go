@@ -34,7 +34,7 @@ type Transformer struct {
 // linear is a weight and a bias.
 type linear struct{ w, b *nn.Param }
 
-func (l linear) of(x *autograd.Var) *autograd.Var { return l.with(x, l.b.On(x.Tape())) }
+func (l linear) forward(x *autograd.Var) *autograd.Var { return l.with(x, l.b.On(x.Tape())) }
 
 // with is of with another bias.
 func (l linear) with(x, b *autograd.Var) *autograd.Var {
@@ -79,8 +79,8 @@ func (c *Transformer) Between(source, target *autograd.Var) (*autograd.Var, *nn.
 		value = autograd.Detach(value)
 	}
 	a := Attention{
-		Source: c.value.with(source, value), Key: c.key.of(source),
-		Target: autograd.Scale(float32(1/math.Sqrt(float64(width))), c.query.of(target)),
+		Source: c.value.with(source, value), Key: c.key.forward(source),
+		Target: autograd.Scale(float32(1/math.Sqrt(float64(width))), c.query.forward(target)),
 		Heads:  c.o.Heads, Dropout: c.o.Dropout,
 	}
 	if c.wEdge != nil {

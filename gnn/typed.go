@@ -226,12 +226,12 @@ func (s *Spec) checkTyped(kind ModelKind, schema Schema, computed computed, clas
 	if s.NumBlocks == 0 {
 		return nil
 	}
-	divides := func(n int, of string) error {
+	divides := func(n int, subject string) error {
 		if n%s.NumBlocks == 0 {
 			return nil
 		}
 		return refusal.Errorf("--num-blocks %d does not divide %s, %d: blocks are of equal size; take "+
-			"another number, or --bases N", s.NumBlocks, of, n)
+			"another number, or --bases N", s.NumBlocks, subject, n)
 	}
 	for i, t := range schema.Types {
 		if !computed.rows[0][i] {
@@ -267,8 +267,8 @@ type typedLayer struct {
 }
 
 // path returns the module path of the layer, or of its part for a type or relation.
-func (l *typedLayer) path(of ...string) string {
-	return strings.Join(append([]string{l.kind.path(l.i)}, of...), ".")
+func (l *typedLayer) path(parts ...string) string {
+	return strings.Join(append([]string{l.kind.path(l.i)}, parts...), ".")
 }
 
 // ofType returns a module path that ends in the vertex type, if the graph has several.
@@ -362,12 +362,12 @@ func (l *typedLayer) cost() (c Cost) {
 	}
 	for _, k := range l.computed.relations[l.i] {
 		r := l.schema.Relations[k]
-		of := l.kind.cost(l.in[r.Source], l.columns(), r.Columns)
+		cost := l.kind.cost(l.in[r.Source], l.columns(), r.Columns)
 		if l.in[r.Source] == 0 { // rows are looked up in tables
-			of = Cost{l.spec.Bases * l.out, l.out}
+			cost = Cost{l.spec.Bases * l.out, l.out}
 		}
-		work += float64(of.Vertex) * count(r.Source)
-		c.Edge = max(c.Edge, of.Edge)
+		work += float64(cost.Vertex) * count(r.Source)
+		c.Edge = max(c.Edge, cost.Edge)
 		if l.kind.root && l.kind.relations == nil {
 			root(r.Target)
 		}

@@ -36,11 +36,11 @@ func (g *golden) typedGraph() *graph.Graph {
 	made := &graph.Graph{Types: types}
 	for key := range strings.SplitSeq(g.meta["relations"], ",") {
 		ends := strings.Split(key, "__")
-		of := func(name string) int {
+		count := func(name string) int {
 			return types[slices.IndexFunc(types,
 				func(t graph.VertexType) bool { return t.Name() == name })].Count
 		}
-		r, err := graph.NewBipartite(of(ends[0]), of(ends[2]), g.edges("edge_index."+key))
+		r, err := graph.NewBipartite(count(ends[0]), count(ends[2]), g.edges("edge_index."+key))
 		require.NoError(g.t, err)
 		r.Source, r.Name, r.Target = ends[0], ends[1], ends[2]
 		made.Relations = append(made.Relations, r)
@@ -141,7 +141,7 @@ func (g *golden) inputs(tape *autograd.Tape, p *sar.Partition, input string) (x 
 			x = append(x, tape.Constant(team.Memory.New(tensor.Features, rows.Here, 0), rows))
 			continue
 		}
-		x = append(x, given(tape, matrix(team, rows.Here, g.floats(g.of("x", v.Name))), rows, input))
+		x = append(x, onTape(tape, matrix(team, rows.Here, g.floats(g.key("x", v.Name))), rows, input))
 	}
 	return x
 }
@@ -164,7 +164,7 @@ func citations(paper, author int) gnn.Schema {
 // TestTypedRefused: settings that a heterogeneous graph does not allow are refused in one line, which says
 // what to do.
 func TestTypedRefused(t *testing.T) {
-	of := func(model string) func(s *gnn.Spec) { return func(s *gnn.Spec) { s.Model = model } }
+	withModel := func(model string) func(s *gnn.Spec) { return func(s *gnn.Spec) { s.Model = model } }
 	blocks := func(n, embedding int) func(s *gnn.Spec) {
 		return func(s *gnn.Spec) { s.Model, s.NumBlocks, s.NodeEmbedding = "rgcn", n, embedding }
 	}
@@ -190,15 +190,15 @@ func TestTypedRefused(t *testing.T) {
 			both, func(s *gnn.Spec) { s.BlockForm = "residual" },
 			"blocks residual: residual blocks aggregate along one relation",
 		},
-		{both, of("gcnii"), "model gcnii: it aggregates along one relation"},
-		{both, of("resgcn"), "model resgcn: it aggregates along one relation"},
-		{both, of("pna"), "model pna: it aggregates along one relation"},
+		{both, withModel("gcnii"), "model gcnii: it aggregates along one relation"},
+		{both, withModel("resgcn"), "model resgcn: it aggregates along one relation"},
+		{both, withModel("pna"), "model pna: it aggregates along one relation"},
 		{both, func(s *gnn.Spec) { s.Direction = "both" }, "direction both: on a graph with several types"},
-		{both, of("gcn"), "model gcn: it needs both ends of a relation to be of one type, and " +
+		{both, withModel("gcn"), "model gcn: it needs both ends of a relation to be of one type, and " +
 			`"author__writes__paper" has two`},
-		{both, of("gin"), `those of "author__writes__paper" have 5 and 7 columns`},
+		{both, withModel("gin"), `those of "author__writes__paper" have 5 and 7 columns`},
 		{
-			citations(7, 7), of("gine"),
+			citations(7, 7), withModel("gine"),
 			`it uses edge features, and the edges of "paper__cites__paper" have none`,
 		},
 		{
@@ -216,7 +216,7 @@ func TestTypedRefused(t *testing.T) {
 			"node-embedding 4: all vertices that are read have features; leave it out",
 		},
 		{
-			wanted, of("mlp"),
+			wanted, withModel("mlp"),
 			`--model mlp: it computes rows of the vertex type "paper" alone, and those of "author" ` +
 				"are wanted; take --model sage, gat",
 		},
@@ -362,7 +362,7 @@ func TestInputDropout(t *testing.T) {
 			}
 			m, _ := built(t, team, p, s, 2)
 			tape := autograd.NewTrainingTape(team, autograd.Random{Seed: 1, Epoch: 1})
-			x := given(tape, matrix(team, g.Types[0].Count, g.Types[0].Features.Dense), p.Rows(), "fixed")
+			x := onTape(tape, matrix(team, g.Types[0].Count, g.Types[0].Features.Dense), p.Rows(), "fixed")
 			logits := m.Forward(gnn.StateOf(x)).Output().Value().Floats()
 			if nothing := !slices.ContainsFunc(logits,
 				func(z float32) bool { return z != 0 }); nothing != c.nothing {

@@ -82,7 +82,7 @@ func (s *Folder) tell(bytes int) {
 	if s.all > 0 { // s.all does not count splits
 		done = min(done, s.all)
 	}
-	s.progress.Of("writing", done, s.all)
+	s.progress.Report("writing", done, s.all)
 }
 
 // close checks that the array is complete. It is on disk after Folder.completed.

@@ -52,9 +52,9 @@ func renumbered(class, to []int64) []int64 {
 }
 
 // moved puts column k of a matrix into column to[k] of a matrix with columns columns. The others are NaN.
-func moved(of []float32, to []int64, columns int) []float32 {
-	made := slices.Repeat([]float32{float32(math.NaN())}, len(of)/len(to)*columns)
-	for i, x := range of {
+func moved(matrix []float32, to []int64, columns int) []float32 {
+	made := slices.Repeat([]float32{float32(math.NaN())}, len(matrix)/len(to)*columns)
+	for i, x := range matrix {
 		if column := to[i%len(to)]; column >= 0 {
 			made[i/len(to)*columns+int(column)] = x
 		}
@@ -100,7 +100,7 @@ func (l *Labels) Doubt() string {
 
 // oneHot reports whether there are at least two labels, and each vertex with labels has exactly one.
 func (l *Labels) oneHot() bool {
-	one := false
+	found := false
 	for row := range slices.Chunk(l.Multi, max(1, l.Classes)) {
 		sum := float32(0)
 		for _, x := range row {
@@ -109,7 +109,7 @@ func (l *Labels) oneHot() bool {
 		if sum != 1 && sum == sum { // NaN: a label is missing
 			return false
 		}
-		one = one || sum == 1
+		found = found || sum == 1
 	}
-	return one && l.Classes > 1
+	return found && l.Classes > 1
 }

@@ -174,11 +174,11 @@ func (d *description) check(whole []int) error {
 	}
 	for i := range d.Vertices {
 		v := &d.Vertices[i]
-		of := v.Count
+		total := v.Count
 		if whole != nil {
-			of = whole[i]
+			total = whole[i]
 		}
-		if err := cmp.Or(checkName("type", v.Type), v.check(of)); err != nil {
+		if err := cmp.Or(checkName("type", v.Type), v.check(total)); err != nil {
 			return err
 		}
 		if _, twice := counts[v.Type]; twice {

@@ -174,15 +174,15 @@ func (l *Frame) Announced() Frame {
 }
 
 // AppendRows appends some rows of other labels, which are of the same kind, with their values of SplitBy.
-func (l *Frame) AppendRows(of *Frame, from, to int64) {
-	if of.SplitBy != nil {
-		l.SplitBy.Values = append(l.SplitBy.Values, of.SplitBy.Values[from:to]...)
+func (l *Frame) AppendRows(other *Frame, from, to int64) {
+	if other.SplitBy != nil {
+		l.SplitBy.Values = append(l.SplitBy.Values, other.SplitBy.Values[from:to]...)
 	}
-	if of.Labels.Class != nil {
-		l.Labels.Class = append(l.Labels.Class, of.Labels.Class[from:to]...)
+	if other.Labels.Class != nil {
+		l.Labels.Class = append(l.Labels.Class, other.Labels.Class[from:to]...)
 	}
-	rows, columns := of.Labels.rows()
-	if n := int64(columns); rows != nil && of.Labels.Continuous() {
+	rows, columns := other.Labels.rows()
+	if n := int64(columns); rows != nil && other.Labels.Continuous() {
 		l.Labels.Values = append(l.Labels.Values, rows[from*n:to*n]...)
 	} else if rows != nil {
 		l.Labels.Multi = append(l.Labels.Multi, rows[from*n:to*n]...)
@@ -214,7 +214,7 @@ func (l *Frame) SplitsOfRows(numbers []int64) (all []Split) {
 	}
 	slices.SortFunc(order, func(a, b int) int { return int(numbers[a] - numbers[b]) })
 	for i := range l.Splits {
-		var of Split
+		var split Split
 		for part, list := range l.Splits[i].Parts() {
 			rows, at := []int64{}, 0
 			for _, row := range order {
@@ -226,9 +226,9 @@ func (l *Frame) SplitsOfRows(numbers []int64) (all []Split) {
 				}
 			}
 			slices.Sort(rows)
-			*of.Parts()[part] = rows
+			*split.Parts()[part] = rows
 		}
-		all = append(all, of)
+		all = append(all, split)
 	}
 	return all
 }
@@ -254,13 +254,13 @@ func (r *Relation) HasLabel(asked string) bool {
 // unknown. In a graph without names any name may stand before the column: that of the relation's list is not
 // kept.
 func NamesLabel(asked, column, fullName string) bool {
-	of, after, given := strings.Cut(asked, ":")
+	relation, after, qualified := strings.Cut(asked, ":")
 	switch {
 	case asked == column:
 		return true
-	case !given || after != column:
+	case !qualified || after != column:
 		return false
 	}
 	nameless := fullName == "" || fullName == (&Relation{}).FullName()
-	return nameless || of == fullName || strings.Contains(fullName, "__"+of+"__")
+	return nameless || relation == fullName || strings.Contains(fullName, "__"+relation+"__")
 }

@@ -36,12 +36,12 @@ func (e *Edges) Append(from *Edges, k int) {
 func (e *Edges) CheckEnds(first int64, sources, targets int) error {
 	for k := range e.Source {
 		if u, v := e.Source[k], e.Target[k]; u < 0 || int(u) >= sources || v < 0 || int(v) >= targets {
-			of := fmt.Sprint(sources)
+			limit := fmt.Sprint(sources)
 			if sources != targets {
-				of = fmt.Sprintf("%d to %d", sources, targets)
+				limit = fmt.Sprintf("%d to %d", sources, targets)
 			}
 			return fmt.Errorf("edge %d (%d→%d) leaves the range of %s vertices, whose numbers begin at 0",
-				first+int64(k), u, v, of)
+				first+int64(k), u, v, limit)
 		}
 	}
 	return nil

@@ -121,8 +121,8 @@ func (s *EdgeSplit) check(sources, targets int) error {
 			return flawf(file, "%d ids, which are no pairs", len(ids))
 		}
 		for k, id := range ids {
-			if of := []int{sources, targets}[k%2]; id < 0 || int(id) >= of {
-				return flawf(file, "edge %d has an end %d, which is outside the range of %d", k/2, id, of)
+			if limit := []int{sources, targets}[k%2]; id < 0 || int(id) >= limit {
+				return flawf(file, "edge %d has an end %d, which is outside the range of %d", k/2, id, limit)
 			}
 		}
 		return nil
@@ -224,10 +224,10 @@ func OpenRelations(dir string) (*Graph, error) {
 		for i := range d.Relations {
 			r := &d.Relations[i]
 			at := d.layout().edges(r.Source, r.Name, r.Target)
-			of := &g.Relations[i]
-			err := of.read(m, filepath.Join(dir, at), inEdges, r, counts[r.Target])
+			opened := &g.Relations[i]
+			err := opened.read(m, filepath.Join(dir, at), inEdges, r, counts[r.Target])
 			if err == nil {
-				err = m.located(dir, inFolder(at, of.EdgeSplit.check(counts[r.Source], counts[r.Target])))
+				err = m.located(dir, inFolder(at, opened.EdgeSplit.check(counts[r.Source], counts[r.Target])))
 			}
 			if err != nil {
 				return err

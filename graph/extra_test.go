@@ -18,8 +18,8 @@ import (
 func TestArraysAreStored(t *testing.T) {
 	years := Array{Name: "node_year", Columns: 1, Ints: []int64{2001, 2002, 2003, 2004}}
 	places := Array{Name: "node_place", Columns: 2, Floats: []float32{1, 2, 3, 4, 5, nan, 7, 8}}
-	one := dense()
-	one.Types[0].Arrays = []Array{years, places}
+	single := dense()
+	single.Types[0].Arrays = []Array{years, places}
 	several := dense()
 	r := &several.Relations[0]
 	r.Source, r.Name, r.Target = "paper", "cites", "paper"
@@ -27,7 +27,7 @@ func TestArraysAreStored(t *testing.T) {
 		several.Types[0], {Type: "author", Frame: Frame{Count: 4, Arrays: []Array{years}}},
 	}
 	several.Types[0].Type = "paper"
-	for name, g := range map[string]*Graph{"one type": one, "several": several} {
+	for name, g := range map[string]*Graph{"one type": single, "several": several} {
 		store := filepath.Join(t.TempDir(), "store")
 		require.NoError(t, g.Write(store), name)
 		stored, err := Open(store)
@@ -55,8 +55,8 @@ func TestArraysAreStored(t *testing.T) {
 		g.Types[0].Arrays = []Array{a}
 		assert.Refused(t, g.Check(), "", name)
 	}
-	one.Types[0].Arrays = []Array{years, years}
-	assert.ErrorContains(t, one.Check(), `two arrays are called "node_year"`)
+	single.Types[0].Arrays = []Array{years, years}
+	assert.ErrorContains(t, single.Check(), `two arrays are called "node_year"`)
 }
 
 // A stream of arrays writes the bytes of Write, and takes no more and no fewer rows than there are vertices.

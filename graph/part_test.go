@@ -203,7 +203,7 @@ func TestLabelsAndSplitsOf(t *testing.T) {
 	g, ids := dense(), []int32{1, 3}
 	assert.Equal(t, Labels{
 		Classes: 2, Class: []int64{1, 1}, Names: g.Types[0].Labels.Names,
-	}, g.Types[0].Labels.Of(ids))
+	}, g.Types[0].Labels.Select(ids))
 	assert.Equal(t, []Split{
 		{Train: []int64{}, Val: []int64{0}, Test: []int64{1}},
 	}, SplitsOf(g.Types[0].Splits, ids))

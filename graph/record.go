@@ -140,7 +140,7 @@ func CheckSums(dir, items string, progress Progress) error {
 		path := filepath.Join(dir, f.Name)
 		sum, err := regular.SHA256(path, func(bytes int) {
 			read += int64(bytes)
-			progress.Of("checking the bytes of "+items, read, all)
+			progress.Report("checking the bytes of "+items, read, all)
 		})
 		if err != nil {
 			return err

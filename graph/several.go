@@ -184,8 +184,8 @@ func Merge(graphs []*Graph) (*Graph, error) {
 	for i := range g.Relations {
 		r := &g.Relations[i]
 		rows, edges := 1, 0
-		for _, one := range graphs {
-			rows, edges = rows+one.Relations[i].rows(), edges+len(one.Relations[i].Sources)
+		for _, member := range graphs {
+			rows, edges = rows+member.Relations[i].rows(), edges+len(member.Relations[i].Sources)
 		}
 		r.Indptr = append(make([]int64, 0, rows), 0)
 		r.Sources = make([]int32, 0, edges)
@@ -194,28 +194,28 @@ func Merge(graphs []*Graph) (*Graph, error) {
 		r.Symmetric = true
 	}
 	before := make([]int32, len(types)) // vertices of the graphs before
-	for k, one := range graphs {
+	for k, member := range graphs {
 		for i := range g.Relations {
-			s, _, err := one.Joins(&one.Relations[i])
+			s, _, err := member.Joins(&member.Relations[i])
 			if err != nil {
 				return nil, err
 			}
-			g.Relations[i].add(&one.Relations[i], before[s])
+			g.Relations[i].add(&member.Relations[i], before[s])
 		}
-		for s := range one.Types[0].Splits {
-			for part, ids := range one.Types[0].Splits[s].Parts() {
+		for s := range member.Types[0].Splits {
+			for part, ids := range member.Types[0].Splits[s].Parts() {
 				list := learned.Splits[s].Parts()[part]
 				for _, v := range *ids {
 					*list = append(*list, int64(before[0])+v)
 				}
 			}
 		}
-		learned.Labels.Append(&one.Types[0].Labels, labels, one.Types[0].Count)
-		for i, t := range one.Types {
+		learned.Labels.Append(&member.Types[0].Labels, labels, member.Types[0].Count)
+		for i, t := range member.Types {
 			types[i].add(&t, k)
 			before[i] += int32(t.Count)
 		}
-		g.Notes, g.Warnings = union(g.Notes, one.Notes), union(g.Warnings, one.Warnings)
+		g.Notes, g.Warnings = union(g.Notes, member.Notes), union(g.Warnings, member.Warnings)
 	}
 	for _, m := range types {
 		g.Types = append(g.Types, m.VertexType)
@@ -270,32 +270,32 @@ func (g *Graph) mergeable(first *Graph, labels *Labels) error {
 		return refusal.Errorf("it has no vertex%s; leave it out", ofType(g, types[0].Name()))
 	}
 	for i := range types {
-		t, one := &types[i], &like[i]
+		t, want := &types[i], &like[i]
 		switch {
-		case t.Name() != one.Name():
+		case t.Name() != want.Name():
 			return refusal.Errorf("its vertex type %d is %q, and that of the first graph %q: give graphs "+
-				"of the same types", i, t.Name(), one.Name())
+				"of the same types", i, t.Name(), want.Name())
 		case len(t.Arrays) > 0:
 			return refusal.Errorf("it has arrays that no model reads, which are those of one graph; leave " +
 				"them out")
-		case t.Features.Columns != one.Features.Columns:
+		case t.Features.Columns != want.Features.Columns:
 			return refusal.Errorf("it has %d features%s, and the first graph has %d: give all graphs the "+
-				"same features", t.Features.Columns, ofType(g, t.Name()), one.Features.Columns)
+				"same features", t.Features.Columns, ofType(g, t.Name()), want.Features.Columns)
 		}
 	}
 	for i := range g.Relations {
-		r, one := &g.Relations[i], &first.Relations[i]
+		r, want := &g.Relations[i], &first.Relations[i]
 		switch {
-		case r.Source != one.Source || r.Name != one.Name || r.Target != one.Target:
+		case r.Source != want.Source || r.Name != want.Name || r.Target != want.Target:
 			return refusal.Errorf("its relation %d is (%s, %s, %s), and that of the first graph (%s, %s, "+
-				"%s): give graphs of the same types", i, r.Source, r.Name, r.Target, one.Source, one.Name,
-				one.Target)
+				"%s): give graphs of the same types", i, r.Source, r.Name, r.Target, want.Source, want.Name,
+				want.Target)
 		case r.EdgeSplit != nil:
 			return refusal.Errorf("it has a split of edges, which is that of one graph; leave it out")
-		case (r.Weights == nil) != (one.Weights == nil) || r.Features.Columns != one.Features.Columns:
+		case (r.Weights == nil) != (want.Weights == nil) || r.Features.Columns != want.Features.Columns:
 			return refusal.Errorf("its edges have %d features (weights: %t), and those of the first graph "+
 				"have %d (weights: %t): give all edges the same", r.Features.Columns, r.Weights != nil,
-				one.Features.Columns, one.Weights != nil)
+				want.Features.Columns, want.Weights != nil)
 		}
 	}
 	switch {

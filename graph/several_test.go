@@ -25,16 +25,16 @@ func TestMerge(t *testing.T) {
 	g, err := Merge([]*Graph{a, b, c})
 	require.NoError(t, err)
 	require.NoError(t, g.Check())
-	one, e := dense().Relations[0], Relation{Indptr: []int64{0}, Frame: Frame{Features: Features{Columns: 2}}}
+	r, e := dense().Relations[0], Relation{Indptr: []int64{0}, Frame: Frame{Features: Features{Columns: 2}}}
 	for k := range 3 {
 		for v := range 4 {
-			e.Indptr = append(e.Indptr, int64(6*k)+one.Indptr[v+1])
+			e.Indptr = append(e.Indptr, int64(6*k)+r.Indptr[v+1])
 		}
-		for _, u := range one.Sources {
+		for _, u := range r.Sources {
 			e.Sources = append(e.Sources, int32(4*k)+u)
 		}
-		e.Weights, e.Features.Dense = append(e.Weights, one.Weights...),
-			append(e.Features.Dense, one.Features.Dense...)
+		e.Weights, e.Features.Dense = append(e.Weights, r.Weights...),
+			append(e.Features.Dense, r.Features.Dense...)
 	}
 	want := &Graph{
 		Types: []VertexType{{
@@ -68,7 +68,7 @@ func TestMerge(t *testing.T) {
 // TestMergeTyped: in graphs of several types each type's vertices follow those of the graph before, and edges
 // lead between vertices of one graph. A graph may have no vertex of another type than the first.
 func TestMergeTyped(t *testing.T) {
-	one := func(papers, authors int, e Edges) *Graph {
+	newGraph := func(papers, authors int, e Edges) *Graph {
 		writes, cites := must(NewBipartite(authors, papers, e)),
 			must(NewRelation(papers, Edges{Source: []int32{0}, Target: []int32{1}}))
 		writes.Source, writes.Name, writes.Target = "author", "writes", "paper"
@@ -84,8 +84,8 @@ func TestMergeTyped(t *testing.T) {
 			Relations: []Relation{writes, cites},
 		}
 	}
-	a, b, c := one(2, 1, Edges{Source: []int32{0}, Target: []int32{1}}), one(3, 0, Edges{}),
-		one(2, 2, Edges{Source: []int32{1, 0}, Target: []int32{0, 0}})
+	a, b, c := newGraph(2, 1, Edges{Source: []int32{0}, Target: []int32{1}}), newGraph(3, 0, Edges{}),
+		newGraph(2, 2, Edges{Source: []int32{1, 0}, Target: []int32{0, 0}})
 	c.Types[1].Features.Dense = []float32{7, 8}
 	g := must(Merge([]*Graph{a, b, c}))
 	require.NoError(t, g.Check())
@@ -131,7 +131,7 @@ func TestMergeTyped(t *testing.T) {
 			g.Types[1].Arrays = make([]Array, 1)
 		},
 	} {
-		other := one(2, 1, Edges{})
+		other := newGraph(2, 1, Edges{})
 		change(other)
 		_, err := Merge([]*Graph{a, other})
 		assert.Refused(t, err, want)
@@ -249,8 +249,8 @@ func TestCheckGraphs(t *testing.T) {
 }
 
 func TestNumberGraphs(t *testing.T) {
-	of, n, err := NumberGraphs([]int64{7, -1, 7, 9, math.MaxInt64})
-	if diff := cmp.Diff([]int32{1, 0, 1, 2, 3}, of); diff != "" || n != 4 || err != nil {
+	graphOf, n, err := NumberGraphs([]int64{7, -1, 7, 9, math.MaxInt64})
+	if diff := cmp.Diff([]int32{1, 0, 1, 2, 3}, graphOf); diff != "" || n != 4 || err != nil {
 		t.Errorf("%d graphs, error %v: %s", n, err, diff)
 	}
 }
@@ -270,13 +270,13 @@ func TestSplitByGraph(t *testing.T) {
 		for part, ids := range s.Parts() {
 			labelled += len(*ids)
 			for _, v := range *ids {
-				of := g.Types[0].GraphOf[v]
-				if before, known := partOf[of]; known && before != part || g.Types[0].Labels.Class[v] < 0 {
-					t.Fatalf("vertex %d of graph %d in part %d, class %d", v, of, part, g.Types[0].Labels.Class[v])
+				id := g.Types[0].GraphOf[v]
+				if before, known := partOf[id]; known && before != part || g.Types[0].Labels.Class[v] < 0 {
+					t.Fatalf("vertex %d of graph %d in part %d, class %d", v, id, part, g.Types[0].Labels.Class[v])
 				} else if !known {
 					size[part]++
 				}
-				partOf[of] = part
+				partOf[id] = part
 			}
 		}
 		sizes = append(sizes, size)
@@ -311,7 +311,7 @@ func TestLabelsAreLike(t *testing.T) {
 	values := Labels{Columns: 2, Values: []float32{1, 2}}
 	for _, c := range []struct {
 		what   string
-		of     Labels
+		labels Labels
 		change func(l *Labels)
 		want   bool
 	}{
@@ -329,8 +329,8 @@ func TestLabelsAreLike(t *testing.T) {
 		{"columns", values, func(l *Labels) { l.Columns = 1 }, false},
 		{"values", values, func(l *Labels) { l.Values = []float32{3, 4} }, true},
 	} {
-		other := c.of
-		if c.change(&other); c.of.like(&other) != c.want || other.like(&c.of) != c.want {
+		other := c.labels
+		if c.change(&other); c.labels.like(&other) != c.want || other.like(&c.labels) != c.want {
 			t.Errorf("other %s: like %v, want %v", c.what, !c.want, c.want)
 		}
 	}

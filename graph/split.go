@@ -254,10 +254,10 @@ func (r *SplitRule) stratify(shuffled []int64, l *Labels) (s Split) {
 		ofClass[l.Class[v]] = append(ofClass[l.Class[v]], v)
 	}
 	for _, list := range ofClass {
-		one := r.cut(list)
-		for part, of := range one.Parts() {
+		split := r.cut(list)
+		for part, ids := range split.Parts() {
 			to := s.Parts()[part]
-			*to = append(*to, *of...)
+			*to = append(*to, *ids...)
 		}
 	}
 	return s
@@ -272,9 +272,9 @@ func (r *SplitRule) divideGraphs(graphOf []int32, labelled []int64, random *rand
 	var graphs []int64
 	there := make([]bool, slices.Max(graphOf)+1)
 	for _, v := range labelled {
-		if of := graphOf[v]; !there[of] {
-			there[of] = true
-			graphs = append(graphs, int64(of))
+		if id := graphOf[v]; !there[id] {
+			there[id] = true
+			graphs = append(graphs, int64(id))
 		}
 	}
 	if err := r.checkSizes(len(graphs), "graphs with labels"); err != nil {
@@ -285,8 +285,8 @@ func (r *SplitRule) divideGraphs(graphOf []int32, labelled []int64, random *rand
 	ofGraphs := r.cut(graphs)
 	partOf := make([]int, len(there))
 	for part, list := range ofGraphs.Parts() {
-		for _, of := range *list {
-			partOf[of] = part
+		for _, id := range *list {
+			partOf[id] = part
 		}
 	}
 	for _, v := range labelled {

@@ -149,18 +149,18 @@ func TestCountsInAllAreUniform(t *testing.T) {
 	}
 	const splits = 500
 	require.NoError(t, g.MakeSplits(fmt.Sprintf("per-class=%d,=%d,=%d", train, val, val), splits, 3))
-	of := [2]int{}
+	counts := [2]int{}
 	for _, s := range g.Types[0].Splits {
 		for part, list := range [][]int64{s.Val, s.Test} {
 			for _, v := range list {
-				of[part] += int(g.Types[0].Labels.Class[v])
+				counts[part] += int(g.Types[0].Labels.Class[v])
 			}
 		}
 	}
 	// Of a hypergeometric distribution, for each split
 	want := float64(val) * (small - train) / (large + small - 2*train)
 	deviation := math.Sqrt(want / splits)
-	for part, n := range of {
+	for part, n := range counts {
 		assert.Near(t, want, float64(n)/splits, 5*deviation,
 			"part %d vertices of the small class in the mean ± %.2g", part, deviation)
 	}

@@ -56,20 +56,20 @@ func TestSplitsByTime(t *testing.T) {
 func TestSplitReplacesTime(t *testing.T) {
 	const time = "time:day=2,3"
 	for _, rule := range []string{"random:50/25/25", "stratified:50/25/25", "column:part"} {
-		of := Frame{
+		original := Frame{
 			Labels:  Labels{Column: "fraud", Classes: 2, Class: []int64{0, 1, 0, 1, 0, 1, 0, 1}},
 			SplitBy: &SplitBy{Column: "day", Kind: ByNumber, Values: []float64{1, 2, 3, 1, 1, 1, 1, 1}},
 		}
-		require.NoError(t, of.MakeSplits(time, 1, 0))
-		assert.Equal(t, time, of.SplitBy.Rule)
-		l := of
+		require.NoError(t, original.MakeSplits(time, 1, 0))
+		assert.Equal(t, time, original.SplitBy.Rule)
+		l := original
 		if rule == "column:part" {
 			parts := []float64{0, 0, 0, 0, 1, 1, 2, 2}
 			l.SplitBy = &SplitBy{Column: "part", Kind: ByPart, Rule: time, Values: parts}
 		}
 		require.NoError(t, l.MakeSplits(rule, 1, 0))
 		assert.Equal(t, "", l.SplitBy.Rule, rule)
-		assert.Equal(t, time, of.SplitBy.Rule, rule)
+		assert.Equal(t, time, original.SplitBy.Rule, rule)
 		assert.Equal(t, 4, len(l.Splits[0].Train), rule)
 	}
 }

@@ -72,11 +72,11 @@ func (t *VertexType) stored(d *vertexDescription, graphs int) (all []storedArray
 	}
 	for i := range t.Arrays {
 		a := &t.Arrays[i]
-		one := in(a.Name+".npy", &a.Floats, d.Count, a.Columns)
+		array := in(a.Name+".npy", &a.Floats, d.Count, a.Columns)
 		if d.Arrays[i].Dtype == Int64 {
-			one = in(a.Name+".npy", &a.Ints, d.Count, a.Columns)
+			array = in(a.Name+".npy", &a.Ints, d.Count, a.Columns)
 		}
-		all = append(all, one)
+		all = append(all, array)
 	}
 	return all
 }

@@ -147,17 +147,17 @@ func (g *Graph) summarize(progress Progress) (Summary, error) {
 	for i := range g.Relations {
 		r := &g.Relations[i]
 		from, to, _ := g.Joins(r) // a graph that passes Check has them
-		one := RelationSummary{
+		summary := RelationSummary{
 			Edges: int64(len(r.Sources)), Weighted: r.Weights != nil,
 			EdgeFeatureColumns: r.Features.Columns,
 		}
-		one.Source, one.Name, one.Target = r.Ends()
-		counted := func(edges int64) { progress.Of("counting edges", told+edges, s.Edges) }
+		summary.Source, summary.Name, summary.Target = r.Ends()
+		counted := func(edges int64) { progress.Report("counting edges", told+edges, s.Edges) }
 		c, err := g.count(r, from == to, types[from].Count, counted)
 		if err != nil {
 			return s, err
 		}
-		told += one.Edges
+		told += summary.Edges
 		if split := r.EdgeSplit; split != nil {
 			s.EdgeSplits = append(s.EdgeSplits, EdgeSplitSummary{
 				r.FullName(),
@@ -172,16 +172,16 @@ func (g *Graph) summarize(progress Progress) (Summary, error) {
 				l.CountLabelled(), SizesOf(l.Splits),
 			})
 		}
-		one.SelfLoops, one.DuplicateEdges = c.loops, c.duplicates
+		summary.SelfLoops, summary.DuplicateEdges = c.loops, c.duplicates
 		s.Symmetric = s.Symmetric && c.symmetric
-		s.SelfLoops += one.SelfLoops
-		s.DuplicateEdges += one.DuplicateEdges
-		s.Weighted = s.Weighted || one.Weighted
-		s.EdgeFeatureColumns = max(s.EdgeFeatureColumns, one.EdgeFeatureColumns)
+		s.SelfLoops += summary.SelfLoops
+		s.DuplicateEdges += summary.DuplicateEdges
+		s.Weighted = s.Weighted || summary.Weighted
+		s.EdgeFeatureColumns = max(s.EdgeFeatureColumns, summary.EdgeFeatureColumns)
 		if g.Typed() {
-			one.InDegree = degrees(r.rows(), func(v int) int64 { return r.Indptr[v+1] - r.Indptr[v] })
-			one.OutDegree = degrees(types[from].Count, func(u int) int64 { return c.outDegree[u] })
-			s.Relations = append(s.Relations, one)
+			summary.InDegree = degrees(r.rows(), func(v int) int64 { return r.Indptr[v+1] - r.Indptr[v] })
+			summary.OutDegree = degrees(types[from].Count, func(u int) int64 { return c.outDegree[u] })
+			s.Relations = append(s.Relations, summary)
 		}
 		for v := range r.rows() {
 			in[first[to]+v] += r.Indptr[v+1] - r.Indptr[v]
@@ -213,14 +213,14 @@ func (g *Graph) summarize(progress Progress) (Summary, error) {
 	return s, nil
 }
 
-func degrees(vertices int, of func(v int) int64) Degrees {
+func degrees(vertices int, count func(v int) int64) Degrees {
 	if vertices == 0 {
 		return Degrees{}
 	}
-	d := Degrees{Min: of(0)}
+	d := Degrees{Min: count(0)}
 	sum := int64(0)
 	for v := range vertices {
-		degree := of(v)
+		degree := count(v)
 		d.Min, d.Max = min(d.Min, degree), max(d.Max, degree)
 		sum += degree
 	}

@@ -1,7 +1,7 @@
 package graph
 
-// Target says which rows of a graph a task learns: those of a frame. Rows are also what is predicted, explained,
-// measured and reported.
+// Target says which rows of a graph a task learns: those of a frame. Rows are also what is predicted,
+// explained, measured and reported.
 type Target struct {
 	Kind   RowKind
 	Number int // of the vertex type, or of the relation

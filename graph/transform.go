@@ -58,14 +58,14 @@ func (g *Graph) Induced(keep []bool) (*Graph, error) {
 	t.Features = t.Features.Rows(oldID)
 	t.Names = gather(t.Names, 1, oldID)
 	t.Arrays = gatherArrays(t.Arrays, oldID)
-	changed.Types[0].Labels = g.Types[0].Labels.Of(oldID)
+	changed.Types[0].Labels = g.Types[0].Labels.Select(oldID)
 	changed.Types[0].Splits = SplitsOf(g.Types[0].Splits, oldID)
 	changed.ofVertices(g, oldID)
 	return changed, nil
 }
 
-// Of returns the labels of the vertices ids.
-func (l *Labels) Of(ids []int32) Labels {
+// Select returns the labels of the vertices ids.
+func (l *Labels) Select(ids []int32) Labels {
 	picked := *l
 	picked.Class = gather(l.Class, 1, ids)
 	picked.Multi = gather(l.Multi, l.Classes, ids)

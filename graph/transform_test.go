@@ -383,8 +383,8 @@ func TestReversed(t *testing.T) {
 func TestMirrors(t *testing.T) {
 	buys := &Relation{Source: "person", Name: "buys", Target: "item"}
 	for _, c := range []struct {
-		of   Relation
-		want bool
+		relation Relation
+		want     bool
 	}{
 		{Relation{Source: "item", Name: "rev_buys", Target: "person"}, true},
 		{Relation{Source: "person", Name: "rev_buys", Target: "item"}, false},
@@ -394,7 +394,7 @@ func TestMirrors(t *testing.T) {
 		{Relation{Source: "item", Name: "rev_sees", Target: "person"}, false},
 		{*buys, false},
 	} {
-		assert.Equal(t, c.want, c.of.Mirrors(buys), "%v", c.of)
-		assert.Equal(t, c.want, buys.Mirrors(&c.of), "%v", c.of)
+		assert.Equal(t, c.want, c.relation.Mirrors(buys), "%v", c.relation)
+		assert.Equal(t, c.want, buys.Mirrors(&c.relation), "%v", c.relation)
 	}
 }

@@ -230,11 +230,11 @@ func TestRelationsOfOneFolder(t *testing.T) {
 // it is all of that in the end.
 func TestProgressOfWriting(t *testing.T) {
 	written, all := int64(0), int64(0)
-	progress := func(_ string, done, of int64) {
-		if done > of {
-			t.Errorf("%d of %d bytes are written", done, of)
+	progress := func(_ string, done, total int64) {
+		if done > total {
+			t.Errorf("%d of %d bytes are written", done, total)
 		}
-		written, all = done, of
+		written, all = done, total
 	}
 	require.NoError(t, typed().WriteWith(filepath.Join(t.TempDir(), "s"), progress,
 		func(string) error { return nil }))

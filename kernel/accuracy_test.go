@@ -15,11 +15,11 @@ import (
 func TestExp(t *testing.T) {
 	with(t, func(s *suite) {
 		const n = 20000
-		x, one, row, worst := s.blank(1, 1), s.of(1), s.ints([]int32{0}), 0.0
+		x, label, row, worst := s.blank(1, 1), s.row(1), s.ints([]int32{0}), 0.0
 		for i := range n {
 			v := float32(87 * float64(i) / n)
 			x.Floats()[0] = v
-			got := math.Expm1(s.team.Read(s.team.BinaryCrossEntropy(nil, x, row, one, 1))[0])
+			got := math.Expm1(s.team.Read(s.team.BinaryCrossEntropy(nil, x, row, label, 1))[0])
 			want := math.Exp(-float64(v))
 			worst = math.Max(worst, math.Abs(got-want)/ulp(want))
 		}
@@ -51,13 +51,13 @@ func TestExp(t *testing.T) {
 func TestGELU(t *testing.T) {
 	with(t, func(s *suite) {
 		const n = 100_000
-		x, one, z, slope := s.blank(1, n), s.blank(1, n), s.blank(1, n), s.blank(1, n)
-		s.team.Fill(one, 1)
+		x, ones, z, slope := s.blank(1, n), s.blank(1, n), s.blank(1, n), s.blank(1, n)
+		s.team.Fill(ones, 1)
 		for i := range n {
 			x.Floats()[i] = 24*float32(i)/n - 12
 		}
 		s.team.GELU(z, x)
-		s.team.GELUBackward(slope, one, x)
+		s.team.GELUBackward(slope, ones, x)
 		worst, steepest := 0.0, 0.0
 		for i, v := range x.Floats() {
 			if v := float64(v); v != 0 {
@@ -72,7 +72,7 @@ func TestGELU(t *testing.T) {
 			t.Errorf("Φ is up to %.1e off, and the derivative %.1e", worst, steepest)
 		}
 		inf := float32(math.Inf(1))
-		ends := s.of(inf, -inf, -3e38, 3e38, float32(math.NaN()))
+		ends := s.row(inf, -inf, -3e38, 3e38, float32(math.NaN()))
 		slope = s.blank(1, ends.Len())
 		s.team.GELUBackward(slope, s.ones(1, ends.Len()), ends)
 		if e := slope.Floats(); e[0] != 1 || e[1] != 0 || e[2] != 0 || e[3] != 1 || e[4] == e[4] {
@@ -225,7 +225,7 @@ func TestNaNStays(t *testing.T) {
 func TestInfinity(t *testing.T) {
 	with(t, func(s *suite) {
 		inf := math.Inf(1)
-		x, z := s.of(float32(inf), float32(-inf), 3e38, -3e38), s.blank(1, 4)
+		x, z := s.row(float32(inf), float32(-inf), 3e38, -3e38), s.blank(1, 4)
 		for act, want := range map[kernel.Activation][]float64{
 			kernel.Identity: {inf, -inf, 3e38, -3e38}, kernel.ReLU: {inf, 0, 3e38, 0},
 			kernel.ELU:       {inf, -1, 3e38, -1},

@@ -32,26 +32,26 @@ type Attended struct{ Grad, GradDotOut, LogSum, Out *tensor.Matrix }
 // right only when all blocks have been added: it uses that the gradients of the scores of all edges of a
 // destination add up to 0.
 func (t *Team) AttendBackward(d AttentionGradients, a Attention, e, transposed *CSR,
-	loops *tensor.Matrix, of Attended,
+	loops *tensor.Matrix, saved Attended,
 ) {
 	if a.InverseTemperature != nil {
-		t.softmaxSumBackward(d, a, e, transposed, loops, of)
+		t.softmaxSumBackward(d, a, e, transposed, loops, saved)
 		return
 	}
 	d = a.gradients(d)
 	args, workspaces := a.c(e), a.workspaces(t)
 	args.workspaces = workspaces.c()
-	check("gradient", of.Grad, e.Rows, a.Heads*a.Width)
-	check("⟨gradient, output⟩", of.GradDotOut, e.Rows, a.Heads)
-	check("log-sum-exp", of.LogSum, e.Rows, a.Heads)
-	args.log_sum, args.g, args.g_dot_out = floats(of.LogSum), storage(of.Grad), floats(of.GradDotOut)
+	check("gradient", saved.Grad, e.Rows, a.Heads*a.Width)
+	check("⟨gradient, output⟩", saved.GradDotOut, e.Rows, a.Heads)
+	check("log-sum-exp", saved.LogSum, e.Rows, a.Heads)
+	args.log_sum, args.g, args.g_dot_out = floats(saved.LogSum), storage(saved.Grad), floats(saved.GradDotOut)
 	args.picks = boolean(a.picks(e))
 	pack := t.scratch(tensor.Float32, e.Rows, C.WEFT_PACK*a.Heads)
 	args.pack = floats(pack)
-	t.rows(on(C.weft_attend_pack).streams(pack, of.LogSum, of.GradDotOut, a.TargetScore),
+	t.rows(on(C.weft_attend_pack).streams(pack, saved.LogSum, saved.GradDotOut, a.TargetScore),
 		unsafe.Pointer(&args), e.Rows, C.WEFT_PACK*a.Heads)
-	t.backTarget(args, d, a, e, loops, of.Grad, pack)
-	t.backSource(args, d, a, transposed, loops, of.Grad, pack)
+	t.backTarget(args, d, a, e, loops, saved.Grad, pack)
+	t.backSource(args, d, a, transposed, loops, saved.Grad, pack)
 	pack.Release()
 	workspaces.release()
 }
@@ -152,17 +152,17 @@ func (t *Team) backTargetSums(r routine, args, part C.weft_attention_args, b *by
 	if a.Edges.Weight != nil {
 		vector = columns - a.Edges.Weight.Len()
 	}
-	for _, of := range []*C.weft_attention_args{&args, &part} {
-		of.d_a, of.da_row, of.d_edge_vector, of.sum_stride = doubles(partial), floats(single), doubles(partial),
+	for _, p := range []*C.weft_attention_args{&args, &part} {
+		p.d_a, p.da_row, p.d_edge_vector, p.sum_stride = doubles(partial), floats(single), doubles(partial),
 			C.int64_t(columns)
-		of.d_edge_weight = (*C.double)(unsafe.Add(unsafe.Pointer(of.d_a), 8*vector))
+		p.d_edge_weight = (*C.double)(unsafe.Add(unsafe.Pointer(p.d_a), 8*vector))
 		if single != nil {
-			of.d_edge_row = (*C.float)(unsafe.Add(unsafe.Pointer(of.da_row), 4*vector))
+			p.d_edge_row = (*C.float)(unsafe.Add(unsafe.Pointer(p.da_row), 4*vector))
 		}
 	}
 	args.sum_rows, part.sum_rows, part.first_sum = C.int64_t(rows), 1, C.int64_t(n)
 	t.launch(Shape{e.Rows, a.Heads * a.Width}, e.Entries(), launch{
-		links: one(r, unsafe.Pointer(&args)), last: e.Rows, cost: grain, tile: rows,
+		links: oneKernel(r, unsafe.Pointer(&args)), last: e.Rows, cost: grain, tile: rows,
 	})
 	b.runSums(r, unsafe.Pointer(&part), Accumulate)
 	from := 0

@@ -35,10 +35,10 @@ type link struct {
 }
 
 // over runs the kernel over lo…hi−1, on this thread.
-func (l link) over(lo, hi int) { C.weft_run(l.name, l.of, l.args, C.int64_t(lo), C.int64_t(hi)) }
+func (l link) over(lo, hi int) { C.weft_run(l.name, l.element, l.args, C.int64_t(lo), C.int64_t(hi)) }
 
-// one returns the links of a launch of one kernel over rows.
-func one(r routine, args unsafe.Pointer) []link { return []link{{r, args, false}} }
+// oneKernel returns the links of a launch of one kernel over rows.
+func oneKernel(r routine, args unsafe.Pointer) []link { return []link{{r, args, false}} }
 
 // launch is one kernel over rows, or a chain of them. All kernels of a chain run on a tile of the rows, one
 // after the other, before any runs on the next tile. So each finds in the caches what the kernel before it
@@ -98,7 +98,7 @@ func (c *cpu) run(l launch) {
 	if l.segments != nil {
 		k := l.links[0]
 		c.parallel(len(l.segments), func(i int) {
-			C.weft_run_segment(k.name, k.of, k.args, l.segments[i], l.partials.carried+C.int64_t(i))
+			C.weft_run_segment(k.name, k.element, k.args, l.segments[i], l.partials.carried+C.int64_t(i))
 		})
 		return
 	}
@@ -214,7 +214,7 @@ var argumentsOf = sync.OnceValue(func() (all []arguments) {
 })
 
 // pointers returns the kernel's pointers, and the size of its arguments in bytes.
-func (r routine) pointers() (of []pointer, size int) {
+func (r routine) pointers() (all []pointer, size int) {
 	a := argumentsOf()[r.name]
 	return a.pointers, a.size
 }
@@ -234,7 +234,7 @@ func (t *Team) launch(s Shape, entries int, l launch) {
 
 // rows runs a kernel over rows 0…n−1 of about cost elements each.
 func (t *Team) rows(r routine, args unsafe.Pointer, n, cost int) {
-	t.launch(Shape{n, cost}, 0, launch{links: one(r, args), last: n, cost: cost})
+	t.launch(Shape{n, cost}, 0, launch{links: oneKernel(r, args), last: n, cost: cost})
 }
 
 // edges runs a kernel over the rows of a that are not cut, in ranges of about equal numbers of entries. The
@@ -246,7 +246,7 @@ func (t *Team) edges(r routine, args unsafe.Pointer, a *CSR, cols int) {
 // edgesOf is edges for rows first…last−1.
 func (t *Team) edgesOf(r routine, args unsafe.Pointer, a *CSR, first, last, cols int) {
 	t.launch(Shape{last - first, cols}, a.entriesOf(first, last), launch{
-		links: one(r, args), first: first, last: last, cost: cols, by: a.cutLong(),
+		links: oneKernel(r, args), first: first, last: last, cost: cols, by: a.cutLong(),
 	})
 }
 
@@ -260,7 +260,7 @@ func tiles(n int) int { return (n + C.WEFT_TILE - 1) / C.WEFT_TILE }
 
 // overTiles runs a kernel over the tiles of n rows of about cost elements each.
 func (t *Team) overTiles(r routine, args unsafe.Pointer, n, cost int) {
-	t.launch(Shape{n, cost}, 0, launch{links: one(r, args), last: tiles(n), cost: cost * C.WEFT_TILE})
+	t.launch(Shape{n, cost}, 0, launch{links: oneKernel(r, args), last: tiles(n), cost: cost * C.WEFT_TILE})
 }
 
 // mergeTiles adds up the tiles' partial sums in double precision, in the order of the tiles, for columns
@@ -277,7 +277,7 @@ func (t *Team) mergeInto(args *C.weft_merge_tiles_args, partial *tensor.Matrix, 
 	}
 	args.tiles, args.from = doubles(partial), C.int64_t(from)
 	args.count, args.cols = C.int64_t(partial.Rows), C.int64_t(partial.Cols)
-	links := one(on(C.weft_merge_tiles), unsafe.Pointer(args))
+	links := oneKernel(on(C.weft_merge_tiles), unsafe.Pointer(args))
 	t.launch(Shape{partial.Rows}, 0, launch{links: links, first: from, last: from + cols, cost: partial.Rows})
 }
 

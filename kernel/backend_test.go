@@ -57,9 +57,9 @@ func TestPointers(t *testing.T) {
 	comment := regexp.MustCompile(`//.*`)
 	field := regexp.MustCompile(`(const )?(\w+) ([^;]+);`)
 	structs := regexp.MustCompile(`typedef struct \{([^}]*)\} (\w+_args);`)
-	of := regexp.MustCompile(`(?s)#define POINTERS_OF_(\w+)\(S, R, W\)(.*?[^\\])\n`)
+	macro := regexp.MustCompile(`(?s)#define POINTERS_OF_(\w+)\(S, R, W\)(.*?[^\\])\n`)
 	got := map[string]string{}
-	for _, m := range of.FindAllStringSubmatch(string(named), -1) {
+	for _, m := range macro.FindAllStringSubmatch(string(named), -1) {
 		got[m[1]] = strings.Join(strings.Fields(strings.ReplaceAll(strings.ReplaceAll(m[2], "(S, ", "("), "\\", "")), " ")
 	}
 	for _, m := range structs.FindAllStringSubmatch(comment.ReplaceAllString(header, ""), -1) {

@@ -83,18 +83,18 @@ func TestTwoBlocks(t *testing.T) {
 		x := s.normal(cols, heads*width)
 		x1, x2 := x.RowRange(0, at), x.RowRange(at, cols)
 
-		one, two := s.blank(rows, heads*width), s.blank(rows, heads*width)
-		s.team.SpMM(one, a, x, kernel.Scales{}, kernel.Replace)
+		single, two := s.blank(rows, heads*width), s.blank(rows, heads*width)
+		s.team.SpMM(single, a, x, kernel.Scales{}, kernel.Replace)
 		s.team.SpMM(two, left, x1, kernel.Scales{}, kernel.Replace)
 		s.team.SpMM(two, right, x2, kernel.Scales{}, kernel.Accumulate)
-		s.rowwise("sum", two, exact(one), longest(a))
+		s.rowwise("sum", two, exact(single), longest(a))
 
 		arg, arg2 := s.int32s(rows, heads*width), s.int32s(rows, heads*width)
-		s.team.Max(one, arg, a, x, nil, nil, kernel.Replace)
+		s.team.Max(single, arg, a, x, nil, nil, kernel.Replace)
 		// In the other order, too.
 		s.team.Max(two, arg2, right, x2, s.counted(cols).RowRange(at, cols), nil, kernel.Replace)
 		s.team.Max(two, arg2, left, x1, nil, nil, kernel.Accumulate)
-		if !same(two, one) || !same(arg2, arg) {
+		if !same(two, single) || !same(arg2, arg) {
 			t.Error("the maxima or their sources differ")
 		}
 		for form, k := range map[form]kernel.Attention{

@@ -59,17 +59,17 @@ type edges struct {
 func (e edges) memoryTraffic(row, slice, cache, blocks int) int {
 	rows, lines := len(e.indptr)-1, len(e.indices)/32+1
 	c := newSecondCache(cache, 2*rows+lines)
-	of := max(1, 256*16/slice) // number of rows of a block
+	blockRows := max(1, 256*16/slice) // number of rows of a block
 	type block struct{ first, done int }
 	var running []block
 	for started := 0; started < rows || len(running) > 0; {
-		for ; len(running) < blocks && started < rows; started += of {
+		for ; len(running) < blocks && started < rows; started += blockRows {
 			running = append(running, block{first: started})
 		}
 		left := running[:0]
 		for _, b := range running {
 			more := false
-			for i := b.first; i < min(b.first+of, rows); i++ {
+			for i := b.first; i < min(b.first+blockRows, rows); i++ {
 				begin, end := int(e.indptr[i])+b.done, int(e.indptr[i+1])
 				for k := begin; k < min(begin+8, end); k++ {
 					c.use(int32(1+2*rows+k/32), lineBytes)
@@ -160,7 +160,7 @@ func TestSecondCache(t *testing.T) {
 func BenchmarkSecondCache(b *testing.B) {
 	const cache, processors, blocks = 50_000_000, 132, 2
 	for range b.N {
-		for _, of := range []struct {
+		for _, c := range []struct {
 			name            string
 			vertices, edges int
 			row             int // bytes
@@ -173,14 +173,14 @@ func BenchmarkSecondCache(b *testing.B) {
 			{"scale 20, 256", 1 << 20, 16 << 20, 1024, 4},
 		} {
 			for _, skewed := range []bool{false, true} {
-				e := randomEdges(of.vertices/of.share, of.edges/of.share, skewed)
-				g := gathering{edges: len(e.indices), rows: of.vertices, sources: of.vertices / of.share, row: of.row}
-				slice := g.slice(int64(cache / of.share))
+				e := randomEdges(c.vertices/c.share, c.edges/c.share, skewed)
+				g := gathering{edges: len(e.indices), rows: c.vertices, sources: c.vertices / c.share, row: c.row}
+				slice := g.slice(int64(cache / c.share))
 				move := func(slice int) float64 {
-					return 1e-9 * float64(of.share*e.memoryTraffic(of.row, slice, cache/of.share, processors*blocks/of.share))
+					return 1e-9 * float64(c.share*e.memoryTraffic(c.row, slice, cache/c.share, processors*blocks/c.share))
 				}
-				whole, sliced := move(of.row), move(lineBytes)
-				fmt.Printf("| %s | %v | %.2f | %.2f | %.1f | %v |\n", of.name, skewed, whole, sliced, whole/sliced, slice)
+				whole, sliced := move(c.row), move(lineBytes)
+				fmt.Printf("| %s | %v | %.2f | %.2f | %.1f | %v |\n", c.name, skewed, whole, sliced, whole/sliced, slice)
 			}
 		}
 	}

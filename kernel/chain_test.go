@@ -62,15 +62,15 @@ func chains(s *suite, rows int) {
 	}
 	scores := func() []*tensor.Matrix { return []*tensor.Matrix{s.blank(rows, heads), s.blank(rows, heads)} }
 	same("head dots", row+2*rows*heads*float, func() []*tensor.Matrix {
-		of := scores()
-		s.team.HeadDot(of[0], z, a)
-		s.team.HeadDot(of[1], z, b)
-		return of
+		dots := scores()
+		s.team.HeadDot(dots[0], z, a)
+		s.team.HeadDot(dots[1], z, b)
+		return dots
 	}, func() []*tensor.Matrix {
-		of := scores()
+		dots := scores()
 		streamed = 0
-		s.team.HeadDots(z, kernel.HeadVector{A: a, Score: of[0]}, kernel.HeadVector{A: b, Score: of[1]})
-		return of
+		s.team.HeadDots(z, kernel.HeadVector{A: a, Score: dots[0]}, kernel.HeadVector{A: b, Score: dots[1]})
+		return dots
 	})
 	da, db := s.normal(rows, heads), s.normal(rows, heads)
 	same("head dots backward", 3*row+2*rows*heads*float, func() []*tensor.Matrix {

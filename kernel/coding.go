@@ -89,7 +89,7 @@ func (t *Team) Encode(f Format, z, x, rows, columns *tensor.Matrix, d Draws) {
 	args := &C.weft_encode_args{
 		z: z.Pointer(), x: storage(x), rows: ints(rows), columns: ints(columns), ids: ints(d.IDs),
 		cols: C.int64_t(x.Cols), count: C.int64_t(count),
-		key: C.uint64_t(d.Key), stream: C.uint32_t(d.Stream), format: f.of(z),
+		key: C.uint64_t(d.Key), stream: C.uint32_t(d.Stream), format: f.c(z),
 	}
 	t.rows(on(C.weft_encode, x).streams(z), unsafe.Pointer(args), n, x.Cols)
 }
@@ -113,14 +113,14 @@ func (t *Team) Decode(f Format, z, x, rows, columns *tensor.Matrix, to Output) {
 	}
 	args := &C.weft_decode_args{
 		z: storage(z), x: x.Pointer(), rows: ints(rows), columns: ints(columns), cols: C.int64_t(z.Cols),
-		count: C.int64_t(count), format: f.of(x),
+		count: C.int64_t(count), format: f.c(x),
 		accumulate: boolean(to == Accumulate),
 	}
 	t.rows(on(C.weft_decode, z).streams(x), unsafe.Pointer(args), n, z.Cols)
 }
 
-// of returns C's format of encoded rows.
-func (f Format) of(encoded *tensor.Matrix) C.int32_t {
+// c returns C's format of encoded rows.
+func (f Format) c(encoded *tensor.Matrix) C.int32_t {
 	switch {
 	case encoded.Element == tensor.Float32:
 		return C.WEFT_FORMAT_FLOAT32

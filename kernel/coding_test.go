@@ -233,13 +233,13 @@ func TestDrawsAreApart(t *testing.T) {
 		for i := range 2 { // a range of 15 steps, with the other numbers in its middle
 			x.Floats()[i*width], x.Floats()[i*width+1] = -7, 8
 		}
-		of := func(d kernel.Draws) []byte {
+		code := func(d kernel.Draws) []byte {
 			return slices.Clone(s.encoded(kernel.InInt4, x, nil, nil, d).Bytes())
 		}
-		first := of(kernel.Draws{Key: 1})
+		first := code(kernel.Draws{Key: 1})
 		half := len(first) / 2
 		for name, other := range map[string][]byte{
-			"key": of(kernel.Draws{Key: 2})[:half], "stream": of(kernel.Draws{Key: 1, Stream: 1})[:half],
+			"key": code(kernel.Draws{Key: 2})[:half], "stream": code(kernel.Draws{Key: 1, Stream: 1})[:half],
 			"vertex": first[half:],
 		} {
 			_, _, a := unpack(first[:half], width, 4)
@@ -254,10 +254,10 @@ func TestDrawsAreApart(t *testing.T) {
 				t.Errorf("another %s: %d of %d codes agree, want a half", name, same, width)
 			}
 		}
-		if !slices.Equal(first, of(kernel.Draws{Key: 1})) {
+		if !slices.Equal(first, code(kernel.Draws{Key: 1})) {
 			t.Error("equal keys give different codes")
 		}
-		turned := of(kernel.Draws{Key: 1, IDs: s.ints([]int32{1, 0})})
+		turned := code(kernel.Draws{Key: 1, IDs: s.ints([]int32{1, 0})})
 		if !slices.Equal(turned[:half], first[half:]) ||
 			!slices.Equal(turned[half:], first[:half]) {
 			t.Error("a row is not rounded by the numbers of its vertex")
@@ -324,7 +324,7 @@ func TestListedColumns(t *testing.T) {
 func TestFormats(t *testing.T) {
 	for _, c := range []struct {
 		f       kernel.Format
-		of      tensor.Element
+		stored  tensor.Element
 		columns int
 		element tensor.Element
 		bytes   int
@@ -346,7 +346,7 @@ func TestFormats(t *testing.T) {
 		{kernel.InInt4, tensor.BFloat16, 5, tensor.BFloat16, 10},
 		{kernel.InInt4, tensor.BFloat16, 6, tensor.Byte, 11},
 	} {
-		element, width := c.f.Row(c.of, c.columns)
+		element, width := c.f.Row(c.stored, c.columns)
 		if got := width * element.Size(); got != c.bytes || element != c.element {
 			t.Errorf("%d columns in format %v: %d bytes of elements of type %v, want %d of %v", c.columns,
 				c.f, got, element, c.bytes, c.element)

@@ -237,7 +237,7 @@ func (s *suite) storedAttention(what string, run attending, form form, terms int
 		}
 	}
 	want := wide.over(s.team)
-	run.of = kernel.Attended{LogSum: want["log-sum-exp"], GradDotOut: want["dots"]}
+	run.saved = kernel.Attended{LogSum: want["log-sum-exp"], GradDotOut: want["dots"]}
 	for name, got := range run.over(s.team) {
 		switch {
 		case form == v1 && !same(got, s.as(got.Element, want[name])):
@@ -257,7 +257,7 @@ type attending struct {
 	loops  *tensor.Matrix // the self loops of the only block
 	grad   *tensor.Matrix // the gradient of the output
 	d      kernel.AttentionGradients
-	of     kernel.Attended // what the backward pass reads; nil: results of the forward pass
+	saved  kernel.Attended // what the backward pass reads; LogSum nil: results of the forward pass
 	// uncut says that rows of hubs are not cut.
 	uncut bool
 }
@@ -316,13 +316,13 @@ func (a attending) over(team *kernel.Team) map[string]*tensor.Matrix {
 	each(func(k kernel.Attention, _ kernel.AttentionGradients, b *kernel.CSR, last bool) {
 		team.Attend(state, k, b, a.loops, kernel.Ending(last))
 	})
-	if a.of.LogSum == nil {
+	if a.saved.LogSum == nil {
 		dots := team.Zeros(tensor.Buffers, targets, a.Heads)
-		a.of = kernel.Attended{LogSum: state.Maximum, GradDotOut: dots}
-		team.RowDots(a.of.GradDotOut, a.grad, state.Out)
+		a.saved = kernel.Attended{LogSum: state.Maximum, GradDotOut: dots}
+		team.RowDots(a.saved.GradDotOut, a.grad, state.Out)
 	}
-	if a.of.Grad = a.grad; a.of.Out == nil {
-		a.of.Out = state.Out
+	if a.saved.Grad = a.grad; a.saved.Out == nil {
+		a.saved.Out = state.Out
 	}
 	each(func(k kernel.Attention, d kernel.AttentionGradients, b *kernel.CSR, _ bool) {
 		transposed := team.Transpose(b, tensor.Graph)
@@ -330,10 +330,10 @@ func (a attending) over(team *kernel.Team) map[string]*tensor.Matrix {
 		if a.uncut {
 			transposed.Segments = nil
 		}
-		team.AttendBackward(d, k, b, transposed, a.loops, a.of)
+		team.AttendBackward(d, k, b, transposed, a.loops, a.saved)
 	})
 	results := byName(d)
-	results["output"], results["log-sum-exp"], results["dots"] = state.Out, state.Maximum, a.of.GradDotOut
+	results["output"], results["log-sum-exp"], results["dots"] = state.Out, state.Maximum, a.saved.GradDotOut
 	maps.DeleteFunc(results, func(_ string, m *tensor.Matrix) bool { return m == nil })
 	return results
 }

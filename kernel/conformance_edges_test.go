@@ -38,15 +38,15 @@ func (s *suite) spmmOf(what string, a *kernel.CSR, scales kernel.Scales, x *tens
 		})
 	} else {
 		want, terms := start.Clone(), magnitudes(start)
-		of := func(read func(*tensor.Matrix) []float64) *reference.Aggregation {
+		aggregation := func(read func(*tensor.Matrix) []float64) *reference.Aggregation {
 			return &reference.Aggregation{
 				Indptr: a.Indptr.Int64s(), Indices: a.Indices.Int32s(), Weights: read(a.Values),
 				RowScale: read(scales.Row),
 				ColScale: read(scales.Col), Self: read(scales.Self),
 			}
 		}
-		reference.SpMM(want, of(values), exact(x))
-		reference.SpMM(terms, of(func(m *tensor.Matrix) []float64 {
+		reference.SpMM(want, aggregation(values), exact(x))
+		reference.SpMM(terms, aggregation(func(m *tensor.Matrix) []float64 {
 			return magnitudesOf(values(m))
 		}), magnitudes(exact(x)))
 		s.sums(what, z, want.Data, terms.Data, longest(a)+2)
@@ -252,14 +252,14 @@ func conformUniform(s *suite) {
 		for i := range ids.Int32s() {
 			ids.WriteInt32s()[i] = int32(3 * (shape[0] - i))
 		}
-		for _, of := range []*tensor.Matrix{nil, ids} {
+		for _, rowIDs := range []*tensor.Matrix{nil, ids} {
 			z := s.unwritten(shape[0], shape[1])
-			s.team.Uniform(z, 77, of)
+			s.team.Uniform(z, 77, rowIDs)
 			want := make([]float64, z.Len())
 			for i := range want {
 				vertex := i / shape[1]
-				if of != nil {
-					vertex = int(of.Int32s()[vertex])
+				if rowIDs != nil {
+					vertex = int(rowIDs.Int32s()[vertex])
 				}
 				want[i] = reference.Drawn(77, uint32(vertex), i%shape[1])
 				if z.Element == tensor.BFloat16 {

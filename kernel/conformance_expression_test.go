@@ -79,9 +79,9 @@ func (s *suite) conformOperation(name string, op kernel.Operation) {
 		e.Results = []int{e.OpOf(op, value, 0, 1, 2)}
 		z := s.unwritten(n, n)
 		s.team.Pointwise([]*tensor.Matrix{z}, e, []kernel.Operand{{X: x[0]}, {X: x[1]}, {X: x[2]}})
-		got, of := numbers(z), [3][]float32{numbers(x[0]), numbers(x[1]), numbers(x[2])}
+		got, inputs := numbers(z), [3][]float32{numbers(x[0]), numbers(x[1]), numbers(x[2])}
 		for i, v := range got {
-			a, b, c := float64(of[0][i]), float64(of[1][i]), float64(of[2][i])
+			a, b, c := float64(inputs[0][i]), float64(inputs[1][i]), float64(inputs[2][i])
 			want := reference.Operations[name](float64(float32(value)), a, b, c)
 			if s.storage == tensor.BFloat16 {
 				rounded := tensor.FromBFloat16(tensor.RoundBFloat16(float32(want)))
@@ -301,7 +301,7 @@ func (s *suite) gradientsAre(e *kernel.Expression, at, want []float32) {
 	s.t.Helper()
 	x, wanted := make([]*tensor.Matrix, len(at)), make([]bool, len(at))
 	for k, v := range at {
-		x[k], wanted[k] = s.of(v), true
+		x[k], wanted[k] = s.row(v), true
 	}
 	for k, dx := range s.adjoint(e, wanted, x) {
 		got, want := dx[0], want[k]

@@ -34,19 +34,19 @@ func conformMapColumns(s *suite) {
 			kernel.NewColumnMap(cols, 1/float32(cols), sum),
 		} {
 			for _, m := range []*kernel.ColumnMap{m, m.Transpose()} {
-				of := x
+				input := x
 				if m.From != cols {
-					of = s.stored(rows, m.From)
+					input = s.stored(rows, m.From)
 				}
-				s.types(of, func(x *tensor.Matrix, to tensor.Element) {
+				s.types(input, func(x *tensor.Matrix, to tensor.Element) {
 					z := s.blankOf(to, rows, m.To())
 					want, terms := reference.New(rows, m.To()), reference.New(rows, m.To())
 					s.team.MapColumns(z, x, m)
-					of := exact(x)
+					source := exact(x)
 					for i := range rows {
 						for c := range m.To() {
 							for k := m.Begin[c]; k < m.Begin[c+1]; k++ {
-								v := float64(m.Weights[k]) * of.At(i, int(m.Columns[k]))
+								v := float64(m.Weights[k]) * source.At(i, int(m.Columns[k]))
 								want.Add(i, c, v)
 								terms.Add(i, c, math.Abs(v))
 							}
@@ -72,11 +72,11 @@ var groupFunctions = map[string]kernel.GroupFunction{
 }
 
 // groupwise returns the matrix of a function of the groups of each row of some matrices.
-func groupwise(groups int, f func(of ...[]float64) []float64, of ...*reference.Matrix) *reference.Matrix {
-	z := &reference.Matrix{Rows: of[0].Rows}
+func groupwise(groups int, f func(group ...[]float64) []float64, xs ...*reference.Matrix) *reference.Matrix {
+	z := &reference.Matrix{Rows: xs[0].Rows}
 	for k := range z.Rows * groups {
 		var parts [][]float64
-		for _, m := range of {
+		for _, m := range xs {
 			n := m.Cols / groups
 			parts = append(parts, m.Data[k*n:(k+1)*n])
 		}
@@ -101,14 +101,14 @@ func conformGroups(s *suite) {
 			what := case_("rows", rows, "groups", groups, "width", width, name)
 			z := s.unwritten(rows, f.Columns(groups, x.Cols))
 			s.team.Groups(z, x, groups, f)
-			want := groupwise(groups, func(of ...[]float64) []float64 {
-				return reference.GroupFunctions[name](of[0])
+			want := groupwise(groups, func(group ...[]float64) []float64 {
+				return reference.GroupFunctions[name](group[0])
 			}, exact(x))
 			s.elements(what, z, want.Data, 16+math.Sqrt(float64(width)))
 			g, dx := s.stored(rows, z.Cols), s.unwritten(rows, x.Cols)
 			s.team.GroupsBackward(dx, g, x, z, groups, f)
-			back := groupwise(groups, func(of ...[]float64) []float64 {
-				return reference.GroupFunctionsBackward[name](of[0], of[1])
+			back := groupwise(groups, func(group ...[]float64) []float64 {
+				return reference.GroupFunctionsBackward[name](group[0], group[1])
 			}, exact(x), exact(g))
 			// a sum over the group is subtracted, and the output was rounded
 			allowed := (32*u*(1+float64(width)) + 8*roundoff(s.storage)*math.Max(1, largest(want.Data))) *
@@ -139,7 +139,7 @@ func conformGroups(s *suite) {
 		{kernel.GroupLogSoftmax, []float32{-inf, 0}, []float32{-inf, 0}},
 	} {
 		z := s.blank(1, len(c.want))
-		s.team.Groups(z, s.of(c.x...), 1, c.f)
+		s.team.Groups(z, s.row(c.x...), 1, c.f)
 		alike := func(a, b float32) bool { return a == b || a != a && b != b }
 		if !slices.EqualFunc(z.Floats(), c.want, alike) {
 			s.t.Errorf("function %d of %v is %v, want %v", c.f, c.x, z.Floats(), c.want)

@@ -38,14 +38,14 @@ func conformHeadDot(s *suite) {
 			headDots(magnitudes(exact(z)), magnitudes(exact(a)), heads).Data, width)
 
 		dOut, dz, da := s.normal(rows, heads), s.stored(rows, cols), s.normal(1, cols)
-		wantZ, wantA, of := exact(dz), exact(da), numbers(z)
+		wantZ, wantA, input := exact(dz), exact(da), numbers(z)
 		termsA := magnitudes(wantA)
 		for i := range rows {
 			for c := range cols {
 				g := float64(dOut.Floats()[i*heads+c/width])
 				wantZ.Add(i, c, g*float64(a.Floats()[c]))
-				wantA.Add(0, c, g*float64(of[i*cols+c]))
-				termsA.Add(0, c, math.Abs(g*float64(of[i*cols+c])))
+				wantA.Add(0, c, g*float64(input[i*cols+c]))
+				termsA.Add(0, c, math.Abs(g*float64(input[i*cols+c])))
 			}
 		}
 		s.team.HeadDotBackward(dz, da, dOut, z, a)

@@ -32,10 +32,10 @@ func conformRows(s *suite) {
 		}
 		s.team.Gather(z, x, picked)
 		for _, to := range []*tensor.Matrix{s.as(tensor.Float32, s.copy(x)), x} {
-			want, of := exact(to), exact(z)
+			want, source := exact(to), exact(z)
 			for i, row := range list {
 				for c := range cols {
-					want.Add(int(row), c, of.At(i, c))
+					want.Add(int(row), c, source.At(i, c))
 				}
 			}
 			s.team.ScatterAdd(to, z, picked)
@@ -81,9 +81,9 @@ func (s *suite) someColumns(what string, rows, cols int, list *tensor.Matrix, to
 	put := exact(whole)
 	s.team.PickColumns(packed, whole, list, 2)
 	s.rounded(what+", picked", packed, want)
-	given := s.stored(packed.Rows, cols)
-	reference.PutColumns(put, exact(given), listed, 2, to == kernel.Accumulate)
-	s.team.PutColumns(whole, given, list, 2, to)
+	input := s.stored(packed.Rows, cols)
+	reference.PutColumns(put, exact(input), listed, 2, to == kernel.Accumulate)
+	s.team.PutColumns(whole, input, list, 2, to)
 	s.rounded(what+", put", whole, put)
 }
 
@@ -91,14 +91,14 @@ func (s *suite) someColumns(what string, rows, cols int, list *tensor.Matrix, to
 // type.
 func (s *suite) rounded(what string, got *tensor.Matrix, want *reference.Matrix) {
 	s.t.Helper()
-	of := numbers(got)
+	actual := numbers(got)
 	for k, w := range want.Data {
 		v := float32(w)
 		if got.Element == tensor.BFloat16 {
 			v = tensor.FromBFloat16(tensor.RoundBFloat16(v))
 		}
-		if of[k] != v {
-			s.t.Fatalf("%s: number %d is %v, want %v", what, k, of[k], v)
+		if actual[k] != v {
+			s.t.Fatalf("%s: number %d is %v, want %v", what, k, actual[k], v)
 		}
 	}
 }

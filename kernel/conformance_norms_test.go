@@ -77,19 +77,19 @@ func conformBatchStatistics(s *suite) {
 		s.team.NormalizeSums(g, x, norm, kernel.Identity, kernel.Mask{}).
 			Finish(nil, nil, s.blank(1, cols), s.blank(1, cols), 1)
 
-		of, gs, more := exact(x), exact(g), values(added)
+		xs, gs, more := exact(x), exact(g), values(added)
 		for c := range cols {
 			mean, m2 := 0.0, 0.0
 			for i := range rows {
-				mean += of.At(i, c) / float64(rows)
+				mean += xs.At(i, c) / float64(rows)
 			}
 			for i := range rows {
-				m2 += (of.At(i, c) - mean) * (of.At(i, c) - mean)
+				m2 += (xs.At(i, c) - mean) * (xs.At(i, c) - mean)
 			}
 			rstd := 1 / math.Sqrt(m2/float64(rows)+.25)
 			sumG, sumGX, terms := 0.0, 0.0, 0.0
 			for i := range rows {
-				sumG, sumGX = sumG+gs.At(i, c), sumGX+gs.At(i, c)*(of.At(i, c)-mean)*rstd
+				sumG, sumGX = sumG+gs.At(i, c), sumGX+gs.At(i, c)*(xs.At(i, c)-mean)*rstd
 				terms += math.Abs(gs.At(i, c))
 			}
 			limit := sumError(32) * (terms + 3)

@@ -35,19 +35,19 @@ func (s *suite) pairs(n, cols int, weighted bool) {
 		weights = exact(p.Weights)
 	}
 	var list []int32
-	of := make([][]int32, rows) // by row, the ends of pairs there
+	byRow := make([][]int32, rows) // by row, the ends of pairs there
 	for k := range int32(n) {
 		source, target := int32(s.r.IntN(rows-2)), int32(s.r.IntN(rows-2))
 		list = append(list, int32(s.r.IntN(relations)), source, target)
-		of[source] = append(of[source], 2*k)
-		of[target] = append(of[target], 2*k+1)
+		byRow[source] = append(byRow[source], 2*k)
+		byRow[target] = append(byRow[target], 2*k+1)
 	}
 	begin, ends := []int32{0}, []int32(nil)
-	for _, some := range of {
+	for _, some := range byRow {
 		ends = append(ends, some...)
 		begin = append(begin, int32(len(ends)))
 	}
-	p.Of = s.ints(list).Reshape(n, 3)
+	p.Triples = s.ints(list).Reshape(n, 3)
 	scores, dx := s.blank(n, 1), s.blank(rows, cols)
 	dw := s.team.Memory.NewElement(tensor.Activations, tensor.Float64, relations, cols)
 	clear(dw.Doubles())

@@ -70,7 +70,7 @@ func conformFinish(s *suite) {
 			}
 		}
 	})
-	nan := s.as(s.storage, s.of(float32(math.NaN())))
+	nan := s.as(s.storage, s.row(float32(math.NaN())))
 	for act := range activations {
 		z := s.inPlace("NaN", nan, func(z, x *tensor.Matrix) { s.team.Finish(z, x, nil, act, kernel.Mask{}) })
 		if v := numbers(z)[0]; v == v {
@@ -144,7 +144,7 @@ func TestConvert(t *testing.T) {
 			}
 		}
 		for _, n := range []int{0, 1, 2, 3, 5, 7, 9, 15, 17, 1000, len(all)} {
-			x := s.of(all[len(all)-n:]...)
+			x := s.row(all[len(all)-n:]...)
 			z, y := s.blankOf(tensor.BFloat16, 1, n), s.blank(1, n)
 			s.team.Convert(z, x)
 			if !same(z, s.as(tensor.BFloat16, x)) {

@@ -27,7 +27,7 @@ func conformMatMul(s *suite) {
 			if transposed {
 				w = s.normal(out, in)
 			}
-			s.types(x, func(x *tensor.Matrix, of tensor.Element) {
+			s.types(x, func(x *tensor.Matrix, element tensor.Element) {
 				factor := exact(w)
 				if x.Element == tensor.BFloat16 && (kernel.MultipliesBFloat16() || kerneltest.OnCard()) {
 					factor = exact(s.as(tensor.BFloat16, w))
@@ -37,11 +37,11 @@ func conformMatMul(s *suite) {
 				}
 				want, terms := reference.MatMul(exact(x), factor),
 					reference.MatMul(magnitudes(exact(x)), magnitudes(factor))
-				z := s.blankOf(of, rows, out)
+				z := s.blankOf(element, rows, out)
 				s.team.MatMul(z, x, w, kernel.Orientation(transposed), kernel.Replace)
-				what := case_(rows, in, out, "transposed", transposed, "types", x.Element, of)
+				what := case_(rows, in, out, "transposed", transposed, "types", x.Element, element)
 				s.sums(what, z, want.Data, terms.Data, in)
-				more := s.as(of, s.normal(rows, out))
+				more := s.as(element, s.normal(rows, out))
 				want, terms = want.Plus(exact(more)), terms.Plus(magnitudes(exact(more)))
 				s.team.MatMul(more, x, w, kernel.Orientation(transposed), kernel.Accumulate)
 				s.sums(what+", accumulated", more, want.Data, terms.Data, in)
@@ -70,8 +70,8 @@ func conformMatMulT(s *suite) {
 		x, g := s.stored(rows, in), s.stored(rows, out)
 		want, terms := reference.MatMulTransA(exact(x), exact(g)),
 			reference.MatMulTransA(magnitudes(exact(x)), magnitudes(exact(g)))
-		s.types(x, func(x *tensor.Matrix, of tensor.Element) {
-			g, z := s.as(of, g), s.blank(in, out)
+		s.types(x, func(x *tensor.Matrix, element tensor.Element) {
+			g, z := s.as(element, g), s.blank(in, out)
 			s.team.MatMulT(z, x, g, kernel.Replace)
 			s.sums(case_(rows, in, out), z, want.Data, terms.Data, rows)
 			more := s.normal(in, out)

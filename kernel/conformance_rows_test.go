@@ -66,11 +66,11 @@ func conformFinite(s *suite) {
 					continue
 				}
 				z.Floats()[at] = float32(x)
-				of := s.as(s.storage, z)
+				input := s.as(s.storage, z)
 				want := case_("rows", rows, "columns", cols, "at", at, "of", x)
-				read := s.team.Read(s.team.NotFinite(before, of), s.team.NotFinite(before),
-					s.team.NotFinite(of, before))
-				finite := reference.Finite(exact(of))
+				read := s.team.Read(s.team.NotFinite(before, input), s.team.NotFinite(before),
+					s.team.NotFinite(input, before))
+				finite := reference.Finite(exact(input))
 				assert.Equal(s.t, []bool{finite, true, finite},
 					[]bool{read[0] == 0, read[1] == 0, read[2] == 0}, want)
 				z.Floats()[at] = 1

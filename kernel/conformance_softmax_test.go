@@ -99,7 +99,7 @@ func (s *suite) storedSoftmaxSum(what string, run attending) {
 	for _, m := range []**tensor.Matrix{&wide.Source, &wide.grad, &wide.d.Source} {
 		*m = s.as(tensor.Float32, *m)
 	}
-	wide.of = kernel.Attended{LogSum: got["log-sum-exp"], Out: s.as(tensor.Float32, got["output"])}
+	wide.saved = kernel.Attended{LogSum: got["log-sum-exp"], Out: s.as(tensor.Float32, got["output"])}
 	for name, want := range wide.over(s.team) {
 		if name != "dots" && !same(got[name], s.as(got[name].Element, want)) {
 			s.t.Fatalf("%s: the %s is not what comes of Float32, rounded", what, name)

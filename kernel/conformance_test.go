@@ -248,8 +248,8 @@ func (s *suite) int32s(rows, cols int) *tensor.Matrix {
 	return s.team.Memory.NewElement(tensor.Buffers, tensor.Int32, rows, cols)
 }
 
-// of returns a matrix with one row of the given values.
-func (s *suite) of(values ...float32) *tensor.Matrix {
+// row returns a matrix with one row of the given values.
+func (s *suite) row(values ...float32) *tensor.Matrix {
 	m := s.team.Memory.New(tensor.Activations, 1, len(values))
 	copy(m.Floats(), values)
 	return m

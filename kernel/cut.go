@@ -193,12 +193,12 @@ func (p *tiling) multiply(tile *C.weft_spmm_args, a *CSR, x *tensor.Matrix, from
 	p.team.Columns(packed, 0, x.RowRange(first, after), from, count, Replace)
 	tile.x, tile.x_stride, tile.from, tile.cols = storage(packed), tileColumns,
 		C.int64_t(from), C.int64_t(count)
-	p.team.edgesOf(p.of(tile, a, x, lo, hi), unsafe.Pointer(tile), a, lo, hi, count)
+	p.team.edgesOf(p.routine(tile, a, x, lo, hi), unsafe.Pointer(tile), a, lo, hi, count)
 }
 
-// of returns the kernel for rows lo…hi−1 and a tile. Its bytes count an equal part of the rows' entries for
-// each tile of these columns.
-func (p *tiling) of(tile *C.weft_spmm_args, a *CSR, x *tensor.Matrix, lo, hi int) routine {
+// routine returns the kernel for rows lo…hi−1 and a tile. Its bytes count an equal part of the rows' entries
+// for each tile of these columns.
+func (p *tiling) routine(tile *C.weft_spmm_args, a *CSR, x *tensor.Matrix, lo, hi int) routine {
 	r, columns, ranges := on(C.weft_spmm, x), int(tile.cols), (a.Cols+p.sources-1)/p.sources
 	entries := a.entriesOf(lo, hi)
 	r.bytes.Gathered = entries * columns * x.Element.Size() / ranges

@@ -76,14 +76,14 @@ func (t *Team) MatMul(z, x, w *tensor.Matrix, read Orientation, to Output) {
 	if x.Rows == 0 || in == 0 || out == 0 {
 		return
 	}
-	of := routine{name: C.weft_product}.needs(x, w)
+	r := routine{name: C.weft_product}.needs(x, w)
 	if accumulate {
-		of = of.streams(z, z)
+		r = r.streams(z, z)
 	} else {
-		of = of.writes(z)
+		r = r.writes(z)
 	}
 	if t.backend.has(C.weft_product) {
-		t.deviceMatMul(of, z, x, w, in, out, transposed, accumulate)
+		t.deviceMatMul(r, z, x, w, in, out, transposed, accumulate)
 		return
 	}
 	p := &product{productShape: shapeOfProduct(in, out, transposed, accumulate, x.Element, z.Element)}
@@ -101,7 +101,7 @@ func (t *Team) MatMul(z, x, w *tensor.Matrix, read Orientation, to Output) {
 		args.full_x, args.full_z = either(fullX), either(fullZ)
 	}
 	t.launch(Shape{x.Rows, in, out}, 0, launch{
-		links: one(of, unsafe.Pointer(args)), last: (x.Rows + ProductRows - 1) / ProductRows, cost: grain,
+		links: oneKernel(r, unsafe.Pointer(args)), last: (x.Rows + ProductRows - 1) / ProductRows, cost: grain,
 	})
 	p.must()
 }
@@ -138,7 +138,7 @@ func (p *product) pack(t *Team, w *tensor.Matrix) {
 	}
 	p.packed = t.scratch(tensor.Float32, 1, int(C.weft_onednn_packed_bytes(p.handle)+3)/4)
 	args := &C.weft_product_pack_args{product: p.handle, w: floats(w), packed: p.packed.Pointer()}
-	t.backend.run(launch{links: one(routine{name: C.weft_product_pack}, unsafe.Pointer(args)), last: 1})
+	t.backend.run(launch{links: oneKernel(routine{name: C.weft_product_pack}, unsafe.Pointer(args)), last: 1})
 	p.must()
 }
 
@@ -226,12 +226,12 @@ func (t *Team) MatMulT(z, x, g *tensor.Matrix, to Output) {
 	if x.Rows == 0 || z.Len() == 0 {
 		return
 	}
-	of := routine{}.needs(x, g)
+	r := routine{}.needs(x, g)
 	if to == Accumulate {
-		of = of.streams(z)
+		r = r.streams(z)
 	}
-	of = of.writes(z)
-	c := Call{Kernel: names[C.weft_weight], Shape: Shape{x.Rows, x.Cols, g.Cols}, Bytes: of.bytes}
+	r = r.writes(z)
+	c := Call{Kernel: names[C.weft_weight], Shape: Shape{x.Rows, x.Cols, g.Cols}, Bytes: r.bytes}
 	if t.backend.has(C.weft_weight) {
 		t.deviceMatMulT(c, z, x, g, to)
 		return
@@ -314,18 +314,18 @@ func (c *cpu) sumsInOrder(threads, sums, blocks, lanes int, sum func(thread, sum
 	failed := make(chan struct{})
 	fail := sync.OnceFunc(func() { close(failed) })
 	c.parallel(threads, func(thread int) {
-		through := false
+		done := false
 		defer func() {
-			if !through {
+			if !done {
 				fail()
 			}
 		}()
-		for !through {
+		for !done {
 			select {
 			case s := <-free: // taken before the number, so that the first sum at work never waits
 				k := int(next.Add(1)) - 1
-				through = k >= lanes*blocks
-				if through {
+				done = k >= lanes*blocks
+				if done {
 					free <- s
 					continue
 				}
@@ -336,7 +336,7 @@ func (c *cpu) sumsInOrder(threads, sums, blocks, lanes int, sum func(thread, sum
 					free <- s
 				})
 			case <-failed:
-				through = true
+				done = true
 			}
 		}
 	})

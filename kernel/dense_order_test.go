@@ -101,7 +101,7 @@ func TestSumsInOrder(t *testing.T) {
 func TestWeightTypes(t *testing.T) {
 	team := NewTeam(3, tensor.NewMeter())
 	defer team.Memory.Close()
-	of := func(e tensor.Element, rows int) *tensor.Matrix {
+	matrix := func(e tensor.Element, rows int) *tensor.Matrix {
 		return team.Memory.NewElement(tensor.Buffers, e, rows, 4)
 	}
 	const f32, bf16, i32 = tensor.Float32, tensor.BFloat16, tensor.Int32
@@ -112,7 +112,7 @@ func TestWeightTypes(t *testing.T) {
 					t.Errorf("types %v: no panic", c)
 				}
 			}()
-			team.MatMulT(of(c[0], 4), of(c[1], 8), of(c[2], 8), Replace)
+			team.MatMulT(matrix(c[0], 4), matrix(c[1], 8), matrix(c[2], 8), Replace)
 		}()
 	}
 }
@@ -122,8 +122,8 @@ func TestWeightOfOneLane(t *testing.T) {
 	for rows, want := range map[int]int{laneRows: 1, laneRows + 1: 2 + 1} {
 		memory := tensor.NewMeter()
 		team := NewPlan(1, memory)
-		of := func(rows, cols int) *tensor.Matrix { return memory.New(tensor.Buffers, rows, cols) }
-		w := newWeight(team, of(16, 16), of(rows, 16), of(rows, 16), Replace)
+		matrix := func(rows, cols int) *tensor.Matrix { return memory.New(tensor.Buffers, rows, cols) }
+		w := newWeight(team, matrix(16, 16), matrix(rows, 16), matrix(rows, 16), Replace)
 		sums := w.sums.Rows
 		if w.totals != nil {
 			sums += w.totals.Rows

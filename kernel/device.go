@@ -80,9 +80,9 @@ type nothingOnDevice struct {
 
 // run notes the kernels that the CPU would run.
 func (p nothingOnDevice) run(l launch) {
-	for one := range l.each() {
-		if _, _, has := shapes.cut(one); !has {
-			p.memory.ToHost(names[one.links[0].name], nil)
+	for single := range l.each() {
+		if _, _, has := shapes.cut(single); !has {
+			p.memory.ToHost(names[single.links[0].name], nil)
 		}
 	}
 }
@@ -111,11 +111,11 @@ func (d *device) parallel(n int, work func(k int)) { d.cpu.parallel(n, work) }
 
 // run runs the kernels of a launch one after the other.
 func (d *device) run(l launch) {
-	for one := range l.each() {
-		if k := one.links[0]; !d.launch(one) {
+	for single := range l.each() {
+		if k := single.links[0]; !d.launch(single) {
 			d.mustHaveCPU(k)
 			d.memory.ToHost(names[k.name], operands(k))
-			d.cpu.run(one)
+			d.cpu.run(single)
 		}
 	}
 }
@@ -142,22 +142,22 @@ func (d *device) mustHaveCPU(k link) {
 	panic(fmt.Sprintf("kernel: the device lacks %s for its operands", names[k.name]))
 }
 
-// each returns a launch for each kernel of a chain.
+// each returns the launches of the single kernels of a chain.
 func (l launch) each() iter.Seq[launch] {
 	return func(yield func(launch) bool) {
 		for _, k := range l.links {
-			one := l
-			one.links = []link{k}
-			if !yield(one) {
+			single := l
+			single.links = []link{k}
+			if !yield(single) {
 				return
 			}
 		}
 	}
 }
 
-func fullName(kernel C.int, of C.enum_weft_type, variant string) string {
+func fullName(kernel C.int, element C.enum_weft_type, variant string) string {
 	name := names[kernel] + "_float32"
-	if of == C.WEFT_BFLOAT16 {
+	if element == C.WEFT_BFLOAT16 {
 		name = names[kernel] + "_bfloat16"
 	}
 	if variant != "" {
@@ -189,8 +189,8 @@ func (all shapeTable) cut(l launch) (name string, s shape, has bool) {
 	if all[k.name] == nil {
 		return "", shape{}, false
 	}
-	s = all[k.name](k.args, k.of, n)
-	name = fullName(k.name, k.of, s.variant)
+	s = all[k.name](k.args, k.element, n)
+	name = fullName(k.name, k.element, s.variant)
 	if l.segments != nil {
 		name += "_segments"
 	}
@@ -263,14 +263,14 @@ func (d *device) weight(w *weight) {
 }
 
 // deviceMatMul is MatMul with the device's own kernel.
-func (t *Team) deviceMatMul(of routine, z, x, w *tensor.Matrix, in, out int, transposed, accumulate bool) {
+func (t *Team) deviceMatMul(r routine, z, x, w *tensor.Matrix, in, out int, transposed, accumulate bool) {
 	args := &C.weft_product_args{
 		x: either(x), z: either(z), w: floats(w), rows: C.int64_t(x.Rows), in: C.int64_t(in), out: C.int64_t(out),
 		x_type: C.int32_t(typeOf(x)), z_type: C.int32_t(typeOf(z)),
 		transposed: boolean(transposed), accumulate: boolean(accumulate), products: t.floatProducts(),
 	}
-	of.of = typeOf(x)
-	t.launch(Shape{x.Rows, in, out}, 0, launch{links: one(of, unsafe.Pointer(args)), last: x.Rows, cost: grain})
+	r.element = typeOf(x)
+	t.launch(Shape{x.Rows, in, out}, 0, launch{links: oneKernel(r, unsafe.Pointer(args)), last: x.Rows, cost: grain})
 }
 
 // floatProducts returns how a device multiplies Float32 matrices.
@@ -292,11 +292,11 @@ const (
 
 // deviceMatMulT is MatMulT with the device's own kernels.
 func (t *Team) deviceMatMulT(c Call, z, x, g *tensor.Matrix, to Output) {
-	of := on(C.weft_weight)
+	r := on(C.weft_weight)
 	if x.Element == tensor.BFloat16 && g.Element == tensor.BFloat16 {
-		of.of = C.WEFT_BFLOAT16
+		r.element = C.WEFT_BFLOAT16
 	}
-	lane := inBlocks(C.int64_t(x.Cols), C.int64_t(g.Cols), 1, of.of, t.floatProducts())
+	lane := inBlocks(C.int64_t(x.Cols), C.int64_t(g.Cols), 1, r.element, t.floatProducts())
 	lanes := min(tilesOfLanes(x.Rows), deviceLanes, max(1, weightBlocks*lane.block/lane.threads))
 	sums := t.scratch(tensor.Float64, lanes, z.Len())
 	defer sums.Release()
@@ -310,7 +310,7 @@ func (t *Team) deviceMatMulT(c Call, z, x, g *tensor.Matrix, to Output) {
 		accumulate: boolean(to == Accumulate),
 	}
 	t.watched(c, func() {
-		t.backend.run(launch{links: one(of, unsafe.Pointer(args)), last: lanes})
-		t.backend.run(launch{links: one(on(C.weft_weight_sum), unsafe.Pointer(merge)), last: z.Len()})
+		t.backend.run(launch{links: oneKernel(r, unsafe.Pointer(args)), last: lanes})
+		t.backend.run(launch{links: oneKernel(on(C.weft_weight_sum), unsafe.Pointer(merge)), last: z.Len()})
 	})
 }

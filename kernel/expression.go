@@ -146,20 +146,20 @@ type Bounds struct {
 
 // Clamp appends the instructions that clamp register x. If the lower bound is above the upper one, the result
 // is the upper one. It returns the result's register.
-func (e *Expression) Clamp(x int, of Bounds) int {
+func (e *Expression) Clamp(x int, bounds Bounds) int {
 	atLeast, atMost := OpGe, OpLe
-	if of.Strict {
+	if bounds.Strict {
 		atLeast, atMost = OpGt, OpLt
 	}
 	z := x
 	var inside []int
-	if of.Least != nil {
-		lo := e.Constant(*of.Least)
+	if bounds.Least != nil {
+		lo := e.Constant(*bounds.Least)
 		z = e.Op(OpWhere, e.Op(OpLt, z, lo), lo, z)
 		inside = append(inside, e.Op(atLeast, x, lo))
 	}
-	if of.Most != nil {
-		hi := e.Constant(*of.Most)
+	if bounds.Most != nil {
+		hi := e.Constant(*bounds.Most)
 		z = e.Op(OpWhere, e.Op(OpGt, z, hi), hi, z)
 		inside = append(inside, e.Op(atMost, x, hi))
 	}

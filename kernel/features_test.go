@@ -28,7 +28,7 @@ func TestFeaturesOfForms(t *testing.T) {
 		weight, _ := s.features(g, features, heads, width)
 		for _, c := range []struct {
 			form  kernel.Attention
-			of    kernel.EdgeFeatures
+			edges kernel.EdgeFeatures
 			takes bool
 		}{
 			{v1, vector, true},
@@ -38,12 +38,12 @@ func TestFeaturesOfForms(t *testing.T) {
 			{dot, vector, false},
 			{dot, weight, true},
 		} {
-			c.form.Edges = c.of
+			c.form.Edges = c.edges
 			func() {
 				defer func() {
 					if panics := recover() != nil; panics == c.takes {
 						t.Errorf("GATv2 %t, dot products %t, vector %t: panics %t", c.form.A != nil,
-							c.form.Key != nil, c.of.Vector != nil, panics)
+							c.form.Key != nil, c.edges.Vector != nil, panics)
 					}
 				}()
 				s.team.Attend(s.team.AttentionStart(n, heads, width, tensor.Float32), c.form,

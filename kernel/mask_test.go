@@ -87,19 +87,19 @@ func TestMaskBelongsToVertexAndColumn(t *testing.T) {
 func TestMaskKeys(t *testing.T) {
 	with(t, func(s *suite) {
 		const rows, cols = 200, 100
-		of := func(seed uint64, epoch int, site string) []float32 {
+		maskFor := func(seed uint64, epoch int, site string) []float32 {
 			return s.vertexMask(rows, cols,
 				kernel.NewMask(autograd.Random{Seed: seed, Epoch: epoch}.Key(site), .5, nil)).Floats()
 		}
-		first := of(1, 1, "layers.0.dropout")
-		if !slices.Equal(first, of(1, 1, "layers.0.dropout")) {
+		first := maskFor(1, 1, "layers.0.dropout")
+		if !slices.Equal(first, maskFor(1, 1, "layers.0.dropout")) {
 			t.Error("equal keys give different masks")
 		}
 		others := map[string][]float32{
-			"seed": of(2, 1, "layers.0.dropout"), "epoch": of(1, 2, "layers.0.dropout"),
-			"site":                     of(1, 1, "layers.1.dropout"),
-			"another site":             of(1, 1, "layers.0.attention"),
-			"epoch and seed exchanged": of(2, 1, "layers.0.dropout"),
+			"seed": maskFor(2, 1, "layers.0.dropout"), "epoch": maskFor(1, 2, "layers.0.dropout"),
+			"site":                     maskFor(1, 1, "layers.1.dropout"),
+			"another site":             maskFor(1, 1, "layers.0.attention"),
+			"epoch and seed exchanged": maskFor(2, 1, "layers.0.dropout"),
 		}
 		for name, m := range others {
 			same := 0.0
@@ -136,18 +136,18 @@ func (s *suite) sparseMask(a *kernel.CSR, mask kernel.Mask, dense []float32) {
 	transposed := s.team.Transpose(&ones, tensor.Features)
 	byRow, byColumn := s.team.MaskEntries(&ones, mask, kernel.Straight).Floats(),
 		s.team.MaskEntries(transposed, mask, kernel.Transposed).Floats()
-	held := func(m *kernel.CSR, masks []float32, of func(row, column int) int) {
+	compare := func(m *kernel.CSR, masks []float32, index func(row, column int) int) {
 		for row := range m.Rows {
 			for k, column := range list(m, row) {
 				got := masks[int(m.Indptr.Int64s()[row])+k]
-				if want := dense[of(row, int(column))]; got != want {
+				if want := dense[index(row, int(column))]; got != want {
 					s.t.Fatalf("entry %d, %d of %d rows: %v, dense %v", row, column, m.Rows, got, want)
 				}
 			}
 		}
 	}
-	held(a, byRow, func(row, column int) int { return row*a.Cols + column })
-	held(transposed, byColumn, func(row, column int) int { return column*a.Cols + row })
+	compare(a, byRow, func(row, column int) int { return row*a.Cols + column })
+	compare(transposed, byColumn, func(row, column int) int { return column*a.Cols + row })
 	if !slices.Equal(s.team.MaskEntries(a, mask, kernel.Straight).Floats(), byRow) {
 		s.t.Fatal("the mask of a matrix without values is not that of one with ones")
 	}
@@ -176,15 +176,15 @@ func TestMaskOfASlice(t *testing.T) {
 			for r := range rows {
 				want = append(want, whole[r*cols+lo:r*cols+hi]...)
 			}
-			of, ones := mask.From(lo), s.blank(rows, hi-lo)
+			slice, ones := mask.From(lo), s.blank(rows, hi-lo)
 			s.team.Fill(ones, 1)
 			gradient := s.blank(rows, hi-lo)
-			s.team.FinishBackward(gradient, nil, ones, ones, kernel.Identity, of)
-			if !slices.Equal(s.vertexMask(rows, hi-lo, of).Floats(), want) ||
+			s.team.FinishBackward(gradient, nil, ones, ones, kernel.Identity, slice)
+			if !slices.Equal(s.vertexMask(rows, hi-lo, slice).Floats(), want) ||
 				!slices.Equal(gradient.Floats(), want) {
 				t.Errorf("columns %d … %d have another mask than in the whole", lo, hi-1)
 			}
-			s.sparseMask(bipartite(s.team, s.r, rows, hi-lo), of, want)
+			s.sparseMask(bipartite(s.team, s.r, rows, hi-lo), slice, want)
 		}
 	})
 }

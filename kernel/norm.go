@@ -39,18 +39,18 @@ func (m *Moments) Merge(o Moments) {
 
 // Moments sets m to the columns' moments over the rows of x.
 func (t *Team) Moments(m *Moments, x *tensor.Matrix) {
-	of := t.tileMoments(x)
-	defer of.release()
-	merged := of.mergeThere(&C.weft_merge_moments_args{})
+	moments := t.tileMoments(x)
+	defer moments.release()
+	merged := moments.mergeThere(&C.weft_merge_moments_args{})
 	t.Serial(func() {
 		if merged {
 			m.Count = x.Rows
-			n := of.mean.Rows
-			all := of.both.RowRange(0, n+1).ReadDoubles() // one copy, so the host waits once
+			n := moments.mean.Rows
+			all := moments.both.RowRange(0, n+1).ReadDoubles() // one copy, so the host waits once
 			copy(m.Mean, all[:x.Cols])
 			copy(m.M2, all[n*x.Cols:])
 		} else {
-			of.merge(m)
+			moments.merge(m)
 		}
 	})
 }
@@ -66,13 +66,13 @@ type tileMoments struct {
 func (t *Team) tileMoments(x *tensor.Matrix) tileMoments {
 	n := tiles(x.Rows)
 	both := t.scratch(tensor.Float64, 2*n, x.Cols)
-	of := tileMoments{t, x, both.RowRange(0, n), both.RowRange(n, 2*n), both}
+	moments := tileMoments{t, x, both.RowRange(0, n), both.RowRange(n, 2*n), both}
 	args := &C.weft_moments_args{
-		tile_mean: doubles(of.mean), tile_m2: doubles(of.m2), x: storage(x),
+		tile_mean: doubles(moments.mean), tile_m2: doubles(moments.m2), x: storage(x),
 		rows: C.int64_t(x.Rows), cols: C.int64_t(x.Cols),
 	}
 	t.overTiles(on(C.weft_moments, x).streams(x), unsafe.Pointer(args), x.Rows, x.Cols)
-	return of
+	return moments
 }
 
 func (o tileMoments) release() { o.both.Release() }
@@ -83,7 +83,7 @@ func (o tileMoments) merge(m *Moments) {
 	clear(m.Mean)
 	clear(m.M2)
 	for k := range o.mean.Rows {
-		row := func(of *tensor.Matrix) []float64 { return of.Doubles()[k*o.x.Cols : (k+1)*o.x.Cols] }
+		row := func(matrix *tensor.Matrix) []float64 { return matrix.Doubles()[k*o.x.Cols : (k+1)*o.x.Cols] }
 		m.Merge(Moments{
 			Count: min((k+1)*C.WEFT_TILE, o.x.Rows) - k*C.WEFT_TILE,
 			Mean:  row(o.mean), M2: row(o.m2),
@@ -115,9 +115,9 @@ func (t *Team) SetBatchStatistics(s BatchStatistics, x, added *tensor.Matrix, ep
 	check("rstd", s.Rstd, 1, x.Cols)
 	check("the statistics of the batch", s.Batch, 2, x.Cols)
 	check("what is added", added, 1, x.Cols)
-	of := t.tileMoments(x)
-	defer of.release()
-	if of.mergeThere(&C.weft_merge_moments_args{
+	moments := t.tileMoments(x)
+	defer moments.release()
+	if moments.mergeThere(&C.weft_merge_moments_args{
 		mean: floats(s.Mean), rstd: floats(s.Rstd), batch: doubles(s.Batch), added: floats(added),
 		epsilon: C.double(epsilon),
 	}) {
@@ -125,7 +125,7 @@ func (t *Team) SetBatchStatistics(s BatchStatistics, x, added *tensor.Matrix, ep
 	}
 	t.Serial(func() {
 		m, n := NewMoments(x.Cols), float64(x.Rows)
-		of.merge(m)
+		moments.merge(m)
 		shift, rstd := s.Mean.WriteFloats(), s.Rstd.WriteFloats()
 		more, batch := added.ReadFloats(), s.Batch.WriteDoubles()
 		for c, merged := range m.Mean {
@@ -230,13 +230,13 @@ func (s NormalizedSums) Read(sumG, sumGX []float64) {
 // Finish adds the sums to dBeta and dGamma, which may be nil. It sets meanG and meanGX to each times the
 // sums. All are 1 × cols. On a device the host does not wait for it.
 func (s NormalizedSums) Finish(dBeta, dGamma, meanG, meanGX *tensor.Matrix, each float64) {
-	for _, of := range []struct{ partial, sum, mean *tensor.Matrix }{
+	for _, result := range []struct{ partial, sum, mean *tensor.Matrix }{
 		{s.g, dBeta, meanG}, {s.gx, dGamma, meanGX},
 	} {
 		s.team.mergeInto(&C.weft_merge_tiles_args{
-			z: floats(of.sum), mean: floats(of.mean), each: C.double(each),
-		}, of.partial, 0, of.partial.Cols)
-		of.partial.Release()
+			z: floats(result.sum), mean: floats(result.mean), each: C.double(each),
+		}, result.partial, 0, result.partial.Cols)
+		result.partial.Release()
 	}
 }
 

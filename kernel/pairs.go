@@ -14,30 +14,30 @@ import (
 type Pairs struct {
 	X       *tensor.Matrix // Float32, rows × D
 	Weights *tensor.Matrix // Float32, relations × D; nil: all weights are 1
-	Of      *tensor.Matrix // Int32, n × 3: relation, source and target of each pair
+	Triples *tensor.Matrix // Int32, n × 3: relation, source and target of each pair
 }
 
 func (p *Pairs) args() *C.weft_pairs_args {
-	check("pairs", p.Of, p.Of.Rows, 3)
+	check("pairs", p.Triples, p.Triples.Rows, 3)
 	return &C.weft_pairs_args{
-		x: floats(p.X), w: floats(p.Weights), pairs: ints(p.Of),
-		n: C.int64_t(p.Of.Rows), cols: C.int64_t(p.X.Cols),
+		x: floats(p.X), w: floats(p.Weights), pairs: ints(p.Triples),
+		n: C.int64_t(p.Triples.Rows), cols: C.int64_t(p.X.Cols),
 	}
 }
 
 // gathers returns the kernel of that name, whose bytes count a row for each end of the pairs.
 func (p *Pairs) gathers(name C.int) routine {
-	r := on(name).streams(p.Of)
-	r.bytes.Streamed += 2 * p.Of.Rows * p.X.Cols * p.X.Element.Size()
+	r := on(name).streams(p.Triples)
+	r.bytes.Streamed += 2 * p.Triples.Rows * p.X.Cols * p.X.Element.Size()
 	return r
 }
 
 // PairScores sets scores (Float32, n × 1) to the scores of the pairs.
 func (t *Team) PairScores(scores *tensor.Matrix, p Pairs) {
-	check("scores", scores, p.Of.Rows, 1)
+	check("scores", scores, p.Triples.Rows, 1)
 	args := p.args()
 	args.scores = floats(scores)
-	t.rows(p.gathers(C.weft_pair_scores).streams(scores), unsafe.Pointer(args), p.Of.Rows, p.X.Cols)
+	t.rows(p.gathers(C.weft_pair_scores).streams(scores), unsafe.Pointer(args), p.Triples.Rows, p.X.Cols)
 }
 
 // PairRows sets dx (in the shape of X) to the gradient by X, where g (Float32, n × 1) is the gradient by the
@@ -45,21 +45,21 @@ func (t *Team) PairScores(scores *tensor.Matrix, p Pairs) {
 // Int32, 1 × rows+1). It is the source if ends_e is even, and the target if it is odd.
 func (t *Team) PairRows(dx, g *tensor.Matrix, p Pairs, begin, ends *tensor.Matrix) {
 	check("gradient", dx, p.X.Rows, p.X.Cols)
-	check("gradients of scores", g, p.Of.Rows, 1)
-	check("ends", ends, 1, 2*p.Of.Rows)
+	check("gradients of scores", g, p.Triples.Rows, 1)
+	check("ends", ends, 1, 2*p.Triples.Rows)
 	check("begins", begin, 1, p.X.Rows+1)
 	args := p.args()
 	args.dx, args.g, args.begin, args.ends = floats(dx), floats(g), ints(begin), ints(ends)
-	pairs := 2 * p.Of.Rows / max(1, p.X.Rows)
+	pairs := 2 * p.Triples.Rows / max(1, p.X.Rows)
 	t.rows(p.gathers(C.weft_pair_rows).streams(dx, begin, ends), unsafe.Pointer(args), p.X.Rows, p.X.Cols*(1+pairs))
 }
 
 // PairWeights adds the gradient by the weights to dw (Float64, relations × D). g is as in PairRows.
 func (t *Team) PairWeights(dw, g *tensor.Matrix, p Pairs) {
-	check("gradients of scores", g, p.Of.Rows, 1)
+	check("gradients of scores", g, p.Triples.Rows, 1)
 	args := p.args()
 	args.dw, args.g = doubles(dw), floats(g)
-	t.rows(p.gathers(C.weft_pair_weights).streams(dw, g), unsafe.Pointer(args), p.X.Cols, 2*p.Of.Rows)
+	t.rows(p.gathers(C.weft_pair_weights).streams(dw, g), unsafe.Pointer(args), p.X.Cols, 2*p.Triples.Rows)
 }
 
 // Above counts, in each column of x (Float32) that has a score (Float32, n × 1: the first n columns), the

@@ -51,13 +51,13 @@ func overEdges(team *Team, a *CSR, features int) {
 	team.Max(z, arg, a, x, nil, nil, Replace)
 	team.MaxBackward(dx, transposed, g, arg, nil, nil)
 	scores := matrix(a.Cols, heads)
-	of := Attended{Grad: g, GradDotOut: matrix(a.Rows, heads), LogSum: matrix(a.Rows, heads)}
+	fwd := Attended{Grad: g, GradDotOut: matrix(a.Rows, heads), LogSum: matrix(a.Rows, heads)}
 	d := AttentionGradients{
 		Source: dx, SourceScore: matrix(a.Cols, heads), Target: matrix(a.Rows, cols), TargetScore: matrix(a.Rows, heads),
 		A: matrix(1, cols), Key: matrix(a.Cols, cols), EdgeVector: matrix(features, heads), EdgeWeight: matrix(features, cols),
 	}
 	for _, k := range []Attention{
-		{SourceScore: scores, TargetScore: of.LogSum}, {Target: z, A: matrix(1, cols)}, {Target: z, Key: x},
+		{SourceScore: scores, TargetScore: fwd.LogSum}, {Target: z, A: matrix(1, cols)}, {Target: z, Key: x},
 	} {
 		k.Heads, k.Width, k.Source = heads, width, x
 		if features > 0 {
@@ -72,7 +72,7 @@ func overEdges(team *Team, a *CSR, features int) {
 			}
 		}
 		team.Attend(team.AttentionStart(a.Rows, heads, width, tensor.Float32), k, a, nil, Last)
-		team.AttendBackward(d, k, a, transposed, nil, of)
+		team.AttendBackward(d, k, a, transposed, nil, fwd)
 	}
 }
 

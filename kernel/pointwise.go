@@ -110,9 +110,9 @@ func (t *Team) Zero(z *tensor.Matrix) { t.fill(z, 0) }
 
 // fill sets every element of a BFloat16 matrix, and every 32-bit word of another, to bits.
 func (t *Team) fill(z *tensor.Matrix, bits uint32) {
-	r, size := routine{name: C.weft_fill, of: C.WEFT_FLOAT32}.streams(z), 4
+	r, size := routine{name: C.weft_fill, element: C.WEFT_FLOAT32}.streams(z), 4
 	if z.Element == tensor.BFloat16 {
-		r.of, size = C.WEFT_BFLOAT16, 2
+		r.element, size = C.WEFT_BFLOAT16, 2
 	}
 	args := &C.weft_fill_args{p: (*C.elem)(z.Pointer()), bits: C.uint32_t(bits)}
 	t.rows(r, unsafe.Pointer(args), z.Len()*z.Element.Size()/size, 1)
@@ -188,17 +188,17 @@ func (t *Team) SumSquares(x *tensor.Matrix) float64 {
 
 // NotFinite returns a Sum that is 0 if no element of these matrices, each Float32 or BFloat16, is a NaN or an
 // infinity. Otherwise it is another number, or NaN.
-func (t *Team) NotFinite(of ...*tensor.Matrix) Sum {
+func (t *Team) NotFinite(matrices ...*tensor.Matrix) Sum {
 	all := 0
-	for _, x := range of {
+	for _, x := range matrices {
 		all += tiles(x.Rows)
 	}
-	return Sum{all, func(partial *tensor.Matrix) { t.notFinite(partial, of) }}
+	return Sum{all, func(partial *tensor.Matrix) { t.notFinite(partial, matrices) }}
 }
 
-func (t *Team) notFinite(partial *tensor.Matrix, of []*tensor.Matrix) {
+func (t *Team) notFinite(partial *tensor.Matrix, matrices []*tensor.Matrix) {
 	at := 0
-	for _, x := range of {
+	for _, x := range matrices {
 		args := &C.weft_column_sum_args{
 			tiles: doubles(partial.RowRange(at, partial.Rows)), x: storage(x), rows: C.int64_t(x.Rows), cols: C.int64_t(x.Cols),
 		}

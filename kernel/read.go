@@ -22,22 +22,22 @@ func (t *Team) Ask(sums ...Sum) (values func() []float64) {
 	at, places := 0, make([]int, len(sums))
 	for k, s := range sums {
 		places[k] = at
-		of := partial.RowRange(at, at+s.tiles)
-		if s.over(of); s.tiles > 1 {
-			t.mergeTiles(nil, of, 0, 1)
+		rows := partial.RowRange(at, at+s.tiles)
+		if s.over(rows); s.tiles > 1 {
+			t.mergeTiles(nil, rows, 0, 1)
 		}
 		at += s.tiles
 	}
 	values = func() []float64 {
 		defer partial.Release()
-		of := make([]float64, len(sums))
+		results := make([]float64, len(sums))
 		read := partial.ReadDoubles()
 		for k, s := range sums {
 			if s.tiles > 0 && read != nil {
-				of[k] = read[places[k]]
+				results[k] = read[places[k]]
 			}
 		}
-		return of
+		return results
 	}
 	if !t.Memory.OnDevice() {
 		known := values()

@@ -47,9 +47,9 @@ func (t *Team) listed(name C.int, z, x, rows, packed *tensor.Matrix) {
 		z: z.Pointer(), x: (*C.elem)(x.Pointer()), rows: ints(rows),
 		cols: C.int64_t(x.Cols),
 	}
-	r := routine{name: name, of: C.WEFT_FLOAT32} // also for other words of 32 bits
+	r := routine{name: name, element: C.WEFT_FLOAT32} // also for other words of 32 bits
 	if x.Element == tensor.BFloat16 {
-		r.of = C.WEFT_BFLOAT16
+		r.element = C.WEFT_BFLOAT16
 	}
 	if z.Element == tensor.BFloat16 {
 		args.z_type = C.WEFT_BFLOAT16
@@ -97,31 +97,31 @@ func packedRows(packed, whole, rows *tensor.Matrix) int {
 	return n
 }
 
-// someColumns are columns of a matrix, from column from on, in the listed rows (Int32, 1 × n; nil: the first
+// someColumns are columns of matrix, from column from on, in the listed rows (Int32, 1 × n; nil: the first
 // rows).
 type someColumns struct {
-	of, rows *tensor.Matrix
-	from     int
+	matrix, rows *tensor.Matrix
+	from         int
 }
 
 func (t *Team) columns(z, x someColumns, rows, count int, to Output) {
 	for _, s := range []someColumns{z, x} {
-		if s.from < 0 || s.from+count > s.of.Cols {
-			panic(fmt.Sprintf("kernel: %d columns from %d of %d×%d", count, s.from, s.of.Rows, s.of.Cols))
+		if s.from < 0 || s.from+count > s.matrix.Cols {
+			panic(fmt.Sprintf("kernel: %d columns from %d of %d×%d", count, s.from, s.matrix.Rows, s.matrix.Cols))
 		}
 	}
-	mayMove(z.of, x.of, to == Accumulate)
+	mayMove(z.matrix, x.matrix, to == Accumulate)
 	args := &C.weft_columns_args{
-		z: either(z.of), x: storage(x.of), z_rows: ints(z.rows), x_rows: ints(x.rows),
-		z_cols: C.int64_t(z.of.Cols), x_cols: C.int64_t(x.of.Cols),
+		z: either(z.matrix), x: storage(x.matrix), z_rows: ints(z.rows), x_rows: ints(x.rows),
+		z_cols: C.int64_t(z.matrix.Cols), x_cols: C.int64_t(x.matrix.Cols),
 		from_z: C.int64_t(z.from), from_x: C.int64_t(x.from), count: C.int64_t(count),
-		z_type:     C.int32_t(typeOf(z.of)),
+		z_type:     C.int32_t(typeOf(z.matrix)),
 		accumulate: boolean(to == Accumulate),
 	}
-	r := on(C.weft_columns, x.of)
-	r.bytes.Streamed = rows * count * (z.of.Element.Size() + x.of.Element.Size())
+	r := on(C.weft_columns, x.matrix)
+	r.bytes.Streamed = rows * count * (z.matrix.Element.Size() + x.matrix.Element.Size())
 	if to == Accumulate {
-		r.bytes.Streamed += rows * count * z.of.Element.Size()
+		r.bytes.Streamed += rows * count * z.matrix.Element.Size()
 	}
 	t.rows(r, unsafe.Pointer(args), rows, count)
 }

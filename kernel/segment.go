@@ -66,8 +66,8 @@ func (a *CSR) segments(over, most int) (all []Segment) {
 			continue
 		}
 		columns, begin, before := a.Indices.ReadInt32s()[first:first+n], 0, len(all)
-		for k, of := 1, (n-1)/segmentEntries+1; k <= of; k++ {
-			if end := cut(columns, k, of); end > begin {
+		for k, pieces := 1, (n-1)/segmentEntries+1; k <= pieces; k++ {
+			if end := cut(columns, k, pieces); end > begin {
 				all = append(all, Segment{Row: row, Begin: first + begin, End: first + end})
 				begin = end
 			}
@@ -137,8 +137,8 @@ type bySegments struct {
 	bytes []int
 }
 
-// partialSum has the partial sums of segments, and the matrix to whose rows they are added.
-type partialSum struct{ of, partials *tensor.Matrix }
+// partialSum has the partial sums of segments, and total, to whose rows they are added.
+type partialSum struct{ total, partials *tensor.Matrix }
 
 // bySegments prepares work on a's rows that are cut. partials and sum take memory for it, and run or runSums
 // does it. The number of partial results depends on sizes alone, because a plan does not know the segments.
@@ -191,7 +191,7 @@ func (b *bySegments) run(r routine, args unsafe.Pointer, merge func(C.weft_segme
 		pinned.Pin(&b.rows.Segments[0])
 	}
 	for batch, segments := range b.rows.batches(b.count) {
-		b.team.launch(Shape{len(batch)}, 0, launch{links: one(r, args), segments: batch, partials: segments})
+		b.team.launch(Shape{len(batch)}, 0, launch{links: oneKernel(r, args), segments: batch, partials: segments})
 		merge(segments)
 	}
 	for _, m := range b.taken {
@@ -201,7 +201,7 @@ func (b *bySegments) run(r routine, args unsafe.Pointer, merge func(C.weft_segme
 
 // merge runs a kernel that merges the partial results, column by column or head by head.
 func (b *bySegments) merge(r routine, args unsafe.Pointer, columns, width int) {
-	b.team.launch(Shape{b.count}, 0, launch{links: one(r, args), last: columns, cost: width * b.count})
+	b.team.launch(Shape{b.count}, 0, launch{links: oneKernel(r, args), last: columns, cost: width * b.count})
 }
 
 // runSums is run for a kernel whose results are sums.
@@ -209,10 +209,10 @@ func (b *bySegments) runSums(r routine, args unsafe.Pointer, to Output) {
 	b.run(r, args, func(segments C.weft_segments) {
 		for _, s := range b.sums {
 			args := &C.weft_merge_sums_args{
-				z: either(s.of), partials: floats(s.partials), cols: C.int64_t(s.of.Cols), segments: segments,
-				z_type: C.int32_t(typeOf(s.of)), accumulate: boolean(to == Accumulate),
+				z: either(s.total), partials: floats(s.partials), cols: C.int64_t(s.total.Cols), segments: segments,
+				z_type: C.int32_t(typeOf(s.total)), accumulate: boolean(to == Accumulate),
 			}
-			b.merge(on(C.weft_merge_sums), unsafe.Pointer(args), s.of.Cols, 1)
+			b.merge(on(C.weft_merge_sums), unsafe.Pointer(args), s.total.Cols, 1)
 		}
 	})
 }
@@ -234,11 +234,11 @@ func (a *CSR) batches(partials int) iter.Seq2[[]C.weft_segment, C.weft_segments]
 					end = begin
 				}
 			}
-			of := &all[k]
+			first := &all[k]
 			if a.list != nil {
-				of = (*C.weft_segment)(a.list.RowRange(a.listed+k, a.listed+end).Pointer())
+				first = (*C.weft_segment)(a.list.RowRange(a.listed+k, a.listed+end).Pointer())
 			}
-			if !yield(all[k:end], C.weft_segments{of: of, count: C.int64_t(end - k), carried: C.int64_t(carried)}) {
+			if !yield(all[k:end], C.weft_segments{of: first, count: C.int64_t(end - k), carried: C.int64_t(carried)}) {
 				return
 			}
 			k = end

@@ -103,8 +103,8 @@ func TestHubOnACard(t *testing.T) {
 			assert.Equal(t, before, team.Memory.DeviceUse().ToDevice, "bytes copied to the card")
 			got["spmm"] = append(values(z), values(sum)...)
 			ranges := s.unwritten(n, cols)
-			for _, of := range [][2]int{{0, 100}, {100, n}} {
-				team.SpMMRows(ranges, a, x, kernel.Scales{Row: scale, Self: scale}, kernel.Replace, of[0], of[1])
+			for _, r := range [][2]int{{0, 100}, {100, n}} {
+				team.SpMMRows(ranges, a, x, kernel.Scales{Row: scale, Self: scale}, kernel.Replace, r[0], r[1])
 			}
 			if !same(sum, ranges) {
 				t.Errorf("with %d partial results, ranges of rows have other bits than all", partials)
@@ -163,15 +163,15 @@ func TestHubAttention(t *testing.T) {
 				}
 				g := s.normal(n, heads*width)
 				run := s.attending(k, g, a)
-				one, three := run.over(kerneltest.Team(s.t, 1, s.team.Memory)),
+				oneThread, three := run.over(kerneltest.Team(s.t, 1, s.team.Memory)),
 					run.over(kerneltest.Team(s.t, 3, s.team.Memory))
 				two := s.attending(k, g, left, right).over(s.team)
-				whole := one
+				whole := oneThread
 				if degree < 100_000 { // longer whole rows are summed with too many roundings
 					run.uncut = true
 					whole = run.over(s.team)
 				}
-				for name, m := range one {
+				for name, m := range oneThread {
 					what := case_("GATv2", v2, "degree", degree, name)
 					if !slices.Equal(m.Floats(), three[name].Floats()) {
 						t.Errorf("%s: one and three threads differ", what)
@@ -390,15 +390,15 @@ func TestHubMaxOfEqualEdges(t *testing.T) {
 		if !slices.Equal(longRows(a), []int{1}) || !slices.Equal(longRows(transposed), []int{2}) {
 			t.Fatalf("segments %v and %v", a.Segments, transposed.Segments)
 		}
-		x := s.of(-5, -5, 1, 1, -7, -3).Reshape(3, 2)
+		x := s.row(-5, -5, 1, 1, -7, -3).Reshape(3, 2)
 		z, arg := s.blank(3, 2), s.int32s(3, 2)
 		s.team.Max(z, arg, a, x, nil, nil, kernel.Replace)
 		if !slices.Equal(z.Floats(), []float32{0, 0, -5, -3, 0, 0}) ||
 			!slices.Equal(arg.Int32s(), []int32{-1, -1, 0, 2, -1, -1}) {
 			t.Errorf("maxima %v of %v", z.Floats(), arg.Int32s())
 		}
-		dx := s.of(1, 1, 1, 1, 1, 1).Reshape(3, 2)
-		s.team.MaxBackward(dx, transposed, s.of(2, 3, 4, 5, 6, 7).Reshape(3, 2), arg, nil, nil)
+		dx := s.row(1, 1, 1, 1, 1, 1).Reshape(3, 2)
+		s.team.MaxBackward(dx, transposed, s.row(2, 3, 4, 5, 6, 7).Reshape(3, 2), arg, nil, nil)
 		if !slices.Equal(dx.Floats(), []float32{5, 1, 1, 1, 1, 6}) {
 			t.Errorf("gradients %v", dx.Floats())
 		}

@@ -17,23 +17,23 @@ type shape struct {
 	block   int    // threads of a block
 }
 
-// shapeTable has, by kernel, the function that returns the shape. The zero shape says that the device has no
-// kernel for these arguments.
-type shapeTable map[C.int]func(args unsafe.Pointer, of C.enum_weft_type, n int) shape
+// shapeTable has, by kernel, the function that returns the shape for operands of an element type. The zero
+// shape says that the device has no kernel for these arguments.
+type shapeTable map[C.int]func(args unsafe.Pointer, element C.enum_weft_type, n int) shape
 
 // shapes has the kernels of devices. A shape depends on the arguments, and on the number of rows (or tiles,
 // elements, columns). A kernel over segments has the threads of a row for each segment.
 var shapes = shapeTable{
 	C.weft_spmm: spmmShape,
-	C.weft_max: func(args unsafe.Pointer, of C.enum_weft_type, n int) shape {
+	C.weft_max: func(args unsafe.Pointer, element C.enum_weft_type, n int) shape {
 		a := (*C.weft_max_args)(args)
 		z, x, arg := unsafe.Pointer(a.z), unsafe.Pointer(a.x), unsafe.Pointer(a.arg)
-		return inVectors(n, a.cols, vectors(of, a.cols, 0, z, x, arg))
+		return inVectors(n, a.cols, vectors(element, a.cols, 0, z, x, arg))
 	},
-	C.weft_max_back: func(args unsafe.Pointer, of C.enum_weft_type, n int) shape {
+	C.weft_max_back: func(args unsafe.Pointer, element C.enum_weft_type, n int) shape {
 		a := (*C.weft_max_back_args)(args)
 		g, arg := unsafe.Pointer(a.g), unsafe.Pointer(a.arg)
-		return inVectors(n, a.cols, vectors(of, a.cols, 0, a.dx, g, arg))
+		return inVectors(n, a.cols, vectors(element, a.cols, 0, a.dx, g, arg))
 	},
 	C.weft_softmax_sum: func(args unsafe.Pointer, _ C.enum_weft_type, n int) shape {
 		a := (*C.weft_softmax_sum_args)(args)
@@ -51,29 +51,29 @@ var shapes = shapeTable{
 	C.weft_exp: overElements, C.weft_reciprocal: overElements, C.weft_gelu: overElements,
 	C.weft_gelu_back: overElements, C.weft_sqrt: overElements, C.weft_sqrt_back: overElements,
 	C.weft_adam: overElements, C.weft_sgd: overElements,
-	C.weft_finish: func(args unsafe.Pointer, of C.enum_weft_type, n int) shape {
+	C.weft_finish: func(args unsafe.Pointer, element C.enum_weft_type, n int) shape {
 		a := (*C.weft_finish_args)(args)
 		if a.mask.threshold != 0 {
 			return masked(&a.mask, a.cols, n)
 		}
-		return overElements(args, of, n*int(a.cols))
+		return overElements(args, element, n*int(a.cols))
 	},
-	C.weft_finish_back: func(args unsafe.Pointer, of C.enum_weft_type, n int) shape {
+	C.weft_finish_back: func(args unsafe.Pointer, element C.enum_weft_type, n int) shape {
 		a := (*C.weft_finish_back_args)(args)
 		if a.mask.threshold != 0 && a.activation != C.WEFT_RELU {
 			return masked(&a.mask, a.cols, n)
 		}
-		return overElements(args, of, n*int(a.cols))
+		return overElements(args, element, n*int(a.cols))
 	},
 	C.weft_head_mean: overHeads, C.weft_head_mean_back: overHeads,
-	C.weft_head_scale: func(args unsafe.Pointer, of C.enum_weft_type, n int) shape {
+	C.weft_head_scale: func(args unsafe.Pointer, element C.enum_weft_type, n int) shape {
 		a := (*C.weft_head_scale_args)(args)
-		return inParts(of, n*int(a.heads), a.width)
+		return inParts(element, n*int(a.heads), a.width)
 	},
 	C.weft_gather: overList, C.weft_scatter: overList, C.weft_scatter_add: overList,
-	C.weft_columns: func(args unsafe.Pointer, of C.enum_weft_type, n int) shape {
+	C.weft_columns: func(args unsafe.Pointer, element C.enum_weft_type, n int) shape {
 		a := (*C.weft_columns_args)(args)
-		width := vectors(of, a.count, a.z_cols|a.x_cols|a.from_z|a.from_x, a.z, unsafe.Pointer(a.x))
+		width := vectors(element, a.count, a.z_cols|a.x_cols|a.from_z|a.from_x, a.z, unsafe.Pointer(a.x))
 		return inVectors(n, a.count, width)
 	},
 	C.weft_sparse_mask: func(args unsafe.Pointer, _ C.enum_weft_type, _ int) shape {
@@ -95,13 +95,13 @@ var shapes = shapeTable{
 	C.weft_above: func(args unsafe.Pointer, _ C.enum_weft_type, n int) shape {
 		return shape{"", n * parts(int((*C.weft_above_args)(args).cols), 256) * 256, 256}
 	},
-	C.weft_product: func(args unsafe.Pointer, of C.enum_weft_type, n int) shape {
+	C.weft_product: func(args unsafe.Pointer, element C.enum_weft_type, n int) shape {
 		a := (*C.weft_product_args)(args)
-		return inBlocks(C.int64_t(n), a.out, 1, of, a.products)
+		return inBlocks(C.int64_t(n), a.out, 1, element, a.products)
 	},
-	C.weft_weight: func(args unsafe.Pointer, of C.enum_weft_type, n int) shape {
+	C.weft_weight: func(args unsafe.Pointer, element C.enum_weft_type, n int) shape {
 		a := (*C.weft_weight_args)(args)
-		return inBlocks(a.in, a.out, n, of, a.products)
+		return inBlocks(a.in, a.out, n, element, a.products)
 	},
 	C.weft_weight_sum: func(_ unsafe.Pointer, _ C.enum_weft_type, n int) shape { return shape{"", n, 256} },
 	C.weft_encode:     warpEach, C.weft_decode: warpEach,
@@ -136,9 +136,9 @@ var shapes = shapeTable{
 		return shape{"", 32 * n * int((*C.weft_merge_states_args)(args).segments.count), 128}
 	},
 	C.weft_head_dot: dotShape, C.weft_row_dots: dotShape,
-	C.weft_head_outer: func(args unsafe.Pointer, of C.enum_weft_type, n int) shape {
+	C.weft_head_outer: func(args unsafe.Pointer, element C.enum_weft_type, n int) shape {
 		a := (*C.weft_head_outer_args)(args)
-		return inParts(of, n*int(a.heads), a.width)
+		return inParts(element, n*int(a.heads), a.width)
 	},
 	C.weft_head_outer_back: func(args unsafe.Pointer, _ C.enum_weft_type, n int) shape {
 		a := (*C.weft_head_outer_back_args)(args)
@@ -165,24 +165,24 @@ var shapes = shapeTable{
 	C.weft_attend: scoredShape, C.weft_attend_back_target: scoredShape, C.weft_attend_back_source: scoredShape,
 	C.weft_attend_v2: attentionShape, C.weft_attend_back_source_v2: attentionShape,
 	C.weft_attend_dot: attentionShape, C.weft_attend_back_source_dot: attentionShape,
-	C.weft_attend_back_target_edges: func(args unsafe.Pointer, of C.enum_weft_type, n int) shape {
-		return attentionShape(args, of, parts(n, int((*C.weft_attention_args)(args).sum_rows)))
+	C.weft_attend_back_target_edges: func(args unsafe.Pointer, element C.enum_weft_type, n int) shape {
+		return attentionShape(args, element, parts(n, int((*C.weft_attention_args)(args).sum_rows)))
 	},
-	C.weft_attend_back_target_dot: func(args unsafe.Pointer, of C.enum_weft_type, n int) shape {
+	C.weft_attend_back_target_dot: func(args unsafe.Pointer, element C.enum_weft_type, n int) shape {
 		if (*C.weft_attention_args)(args).edge_weight != nil {
-			return edgesShape(args, of, n)
+			return edgesShape(args, element, n)
 		}
-		return attentionShape(args, of, n)
+		return attentionShape(args, element, n)
 	},
-	C.weft_attend_back_target_v2: func(args unsafe.Pointer, of C.enum_weft_type, n int) shape {
+	C.weft_attend_back_target_v2: func(args unsafe.Pointer, element C.enum_weft_type, n int) shape {
 		if (*C.weft_attention_args)(args).edge_weight != nil {
-			return edgesShape(args, of, n)
+			return edgesShape(args, element, n)
 		}
 		rows := C.WEFT_TILE                               // a block for a tile instead of a warp for a row
 		if (*C.weft_attention_args)(args).sum_rows == 1 { // segments, each with sums of its own
 			rows = 8
 		}
-		s := attentionShape(args, of, parts(n, rows))
+		s := attentionShape(args, element, parts(n, rows))
 		return shape{s.variant, 8 * s.threads, 2 * s.block}
 	},
 	C.weft_attend_pack: func(args unsafe.Pointer, _ C.enum_weft_type, n int) shape {
@@ -194,25 +194,25 @@ var shapes = shapeTable{
 	},
 }
 
-// elementsPerLoad returns the number of elements in 16 bytes, which a thread loads at once.
-func elementsPerLoad(of C.enum_weft_type) int {
-	if of == C.WEFT_BFLOAT16 {
+// elementsPerLoad returns the number of elements of a type in 16 bytes, which a thread loads at once.
+func elementsPerLoad(element C.enum_weft_type) int {
+	if element == C.WEFT_BFLOAT16 {
 		return 8
 	}
 	return 4
 }
 
-func overElements(_ unsafe.Pointer, of C.enum_weft_type, n int) shape {
-	return shape{"", parts(n, elementsPerLoad(of)), 256}
+func overElements(_ unsafe.Pointer, element C.enum_weft_type, n int) shape {
+	return shape{"", parts(n, elementsPerLoad(element)), 256}
 }
 
 // inParts returns the shape over rows in parts of 16 bytes. The last part of a row may be short.
-func inParts(of C.enum_weft_type, rows int, width C.int64_t) shape {
-	return shape{"", rows * parts(int(width), elementsPerLoad(of)), 256}
+func inParts(element C.enum_weft_type, rows int, width C.int64_t) shape {
+	return shape{"", rows * parts(int(width), elementsPerLoad(element)), 256}
 }
 
-func overHeads(args unsafe.Pointer, of C.enum_weft_type, n int) shape {
-	return inParts(of, n, (*C.weft_head_mean_args)(args).width)
+func overHeads(args unsafe.Pointer, element C.enum_weft_type, n int) shape {
+	return inParts(element, n, (*C.weft_head_mean_args)(args).width)
 }
 
 // batches returns the number of a mask's batches of 128 columns that cols columns from first on touch.
@@ -223,15 +223,15 @@ func masked(m *C.weft_mask, cols C.int64_t, rows int) shape {
 	return shape{"masked", rows * 16 * batches(m.first, cols), 256}
 }
 
-func overList(args unsafe.Pointer, of C.enum_weft_type, n int) shape {
+func overList(args unsafe.Pointer, element C.enum_weft_type, n int) shape {
 	a := (*C.weft_rows_args)(args)
-	return inVectors(n, a.cols, vectors(of, a.cols, 0, a.z, unsafe.Pointer(a.x)))
+	return inVectors(n, a.cols, vectors(element, a.cols, 0, a.z, unsafe.Pointer(a.x)))
 }
 
 // vectors returns how many elements a thread takes at once: 16 bytes of them, or one. It depends on the
 // columns, the stride and the addresses of the rows.
-func vectors(of C.enum_weft_type, cols, stride C.int64_t, at ...unsafe.Pointer) int {
-	n := elementsPerLoad(of)
+func vectors(element C.enum_weft_type, cols, stride C.int64_t, at ...unsafe.Pointer) int {
+	n := elementsPerLoad(element)
 	if int(cols|stride)%n == 0 && aligned(at...) {
 		return n
 	}
@@ -253,13 +253,13 @@ func inVectors(rows int, cols C.int64_t, width int) shape {
 }
 
 // spmmShape returns the zero shape for a tile of x: on a device x is never tiled.
-func spmmShape(args unsafe.Pointer, of C.enum_weft_type, n int) shape {
+func spmmShape(args unsafe.Pointer, element C.enum_weft_type, n int) shape {
 	a := (*C.weft_spmm_args)(args)
 	if a.cut != 0 || a.extend != 0 || a.sums != nil {
 		return shape{}
 	}
 	x, own := unsafe.Pointer(a.x), unsafe.Pointer(a.own)
-	width := vectors(of, a.cols, a.x_stride|a.z_stride|a.from, a.z, x, own)
+	width := vectors(element, a.cols, a.x_stride|a.z_stride|a.from, a.z, x, own)
 	across := func(columns C.int64_t) shape {
 		if width > 1 || columns == 0 {
 			return inVectors(n, columns, width)
@@ -305,10 +305,10 @@ func tileShape(n int, first, cols C.int64_t) shape {
 // inBlocks returns the shape over blocks of results (device/kernels/product.cuh). A block has 128 rows, and a
 // number of columns that the variant ends with. The variant begins with the way in which floats are
 // multiplied.
-func inBlocks(rows, columns C.int64_t, results int, of C.enum_weft_type, by C.int32_t) shape {
+func inBlocks(rows, columns C.int64_t, results int, element C.enum_weft_type, by C.int32_t) shape {
 	variant, width, narrowest := "", 128, 16
-	tf32 := of == C.WEFT_FLOAT32 && by == C.WEFT_OF_TF32
-	if of == C.WEFT_BFLOAT16 || tf32 {
+	tf32 := element == C.WEFT_FLOAT32 && by == C.WEFT_OF_TF32
+	if element == C.WEFT_BFLOAT16 || tf32 {
 		narrowest = 32
 	}
 	for narrow := width / 2; narrow >= narrowest && int(columns) <= narrow; narrow /= 2 {
@@ -357,8 +357,8 @@ func pointwiseShape(args unsafe.Pointer, _ C.enum_weft_type, n int) shape {
 
 // edgesShape returns the shape with a warp for some heads of sum_rows rows, or of a segment
 // (device/kernels/attend_edges.cuh).
-func edgesShape(args unsafe.Pointer, of C.enum_weft_type, n int) shape {
-	s := attentionShape(args, of, parts(n, int((*C.weft_attention_args)(args).sum_rows)))
+func edgesShape(args unsafe.Pointer, element C.enum_weft_type, n int) shape {
+	s := attentionShape(args, element, parts(n, int((*C.weft_attention_args)(args).sum_rows)))
 	if s.variant != "" {
 		s.variant += "_"
 	}

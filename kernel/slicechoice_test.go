@@ -11,10 +11,10 @@ import (
 func TestSliceChoice(t *testing.T) {
 	arxiv := gathering{edges: 2_315_598, rows: 169_343, sources: 169_343, row: 1024}
 	for _, c := range []struct {
-		what  string
-		of    gathering
-		cache int64
-		slice int
+		what   string
+		gather gathering
+		cache  int64
+		slice  int
 	}{
 		{"arxiv, 256 columns", arxiv, 50e6, 128},
 		{"rows that fit", gathering{edges: 2_315_598, rows: 20_000, sources: 20_000, row: 1024}, 50e6, 0},
@@ -26,7 +26,7 @@ func TestSliceChoice(t *testing.T) {
 		{"4.5 % less time", gathering{edges: 4e6, rows: 1e6, sources: 1e6, row: 1024}, 50e6, 0},
 		{"an unknown cache", arxiv, 0, 0},
 	} {
-		assert.Equal(t, c.slice, c.of.slice(c.cache), c.what)
+		assert.Equal(t, c.slice, c.gather.slice(c.cache), c.what)
 	}
 }
 

@@ -49,14 +49,14 @@ func (s *suite) slices(what string, a *kernel.CSR, cols int) {
 	}
 }
 
-// overSlices returns a function that computes, for some columns of the same random matrices, what training
-// computes of them.
+// overSlices returns a function that computes, for some columns of the same random matrices, the results that
+// training computes from them.
 func (s *suite) overSlices(a *kernel.CSR, cols int) func(from, to int) map[string]*tensor.Matrix {
 	team, n := s.team, a.Rows
 	weighted := *a
 	weighted.Values = s.normal(1, a.Entries())
 	transposed := team.Transpose(a, tensor.Graph)
-	x, g, held := s.normal(n, cols), s.normal(n, cols), s.normal(n, cols)
+	x, g, initial := s.normal(n, cols), s.normal(n, cols), s.normal(n, cols)
 	row, col, self, ids := s.normal(n, 1), s.normal(n, 1), s.normal(n, 1), s.permutation(n)
 	source, target, gOut := s.normal(n, 1), s.normal(n, 1), s.normal(n, 1)
 	mask, temperature := kernel.NewMask(5, .3, nil), s.normal(1, x.Cols)
@@ -69,7 +69,7 @@ func (s *suite) overSlices(a *kernel.CSR, cols int) func(from, to int) map[strin
 		}
 		partX, partG := part(x), part(g)
 		sum := func(name string, e *kernel.CSR, scales kernel.Scales, to kernel.Output) {
-			made[name] = part(held)
+			made[name] = part(initial)
 			team.SpMM(made[name], e, partX, scales, to)
 		}
 		sum("sum", a, kernel.Scales{}, kernel.Replace)
@@ -80,7 +80,7 @@ func (s *suite) overSlices(a *kernel.CSR, cols int) func(from, to int) map[strin
 		sum("added sum", &weighted, kernel.Scales{Row: row, Col: col, Self: self}, kernel.Accumulate)
 		for name, ids := range map[string]*tensor.Matrix{"maximum": nil, "maximum by ids": ids} {
 			arg := s.int32s(n, width)
-			made[name], made[name+" backward"] = part(held), part(held)
+			made[name], made[name+" backward"] = part(initial), part(initial)
 			team.Max(made[name], arg, a, partX, ids, nil, kernel.Replace)
 			team.MaxBackward(made[name+" backward"], transposed, partG, arg, ids, nil)
 			arg.Release()
@@ -97,7 +97,7 @@ func (s *suite) overSlices(a *kernel.CSR, cols int) func(from, to int) map[strin
 		}
 		state := team.AttentionStart(n, 1, width, tensor.Float32)
 		team.Attend(state, attention, a, nil, kernel.Last)
-		made["attention"], made["attention backward"] = state.Out, part(held)
+		made["attention"], made["attention backward"] = state.Out, part(initial)
 		d := kernel.AttentionGradients{
 			Source: made["attention backward"], SourceScore: s.zeros(n, 1), TargetScore: s.zeros(n, 1),
 		}

@@ -45,25 +45,25 @@ func (t *Team) softmaxSum(s *AttentionState, a Attention, e *CSR, loops *tensor.
 }
 
 // softmaxSumBackward is AttendBackward for softmax aggregation. d.SourceScore is the gradient of the scores,
-// source rows × columns; nil: it is not asked for. d.Source has their part.
+// source rows × columns; nil: it is not computed. d.Source includes the gradient through the scores.
 func (t *Team) softmaxSumBackward(d AttentionGradients, a Attention, e, transposed *CSR,
-	loops *tensor.Matrix, of Attended,
+	loops *tensor.Matrix, result Attended,
 ) {
 	a.checkSoftmaxSum(e)
-	check("gradient", of.Grad, e.Rows, a.Heads)
-	check("output", of.Out, e.Rows, a.Heads)
-	check("log-sum-exp", of.LogSum, e.Rows, a.Heads)
+	check("gradient", result.Grad, e.Rows, a.Heads)
+	check("output", result.Out, e.Rows, a.Heads)
+	check("log-sum-exp", result.LogSum, e.Rows, a.Heads)
 	check("gradient of the source", d.Source, e.Cols, a.Heads)
 	check("gradient of the scores", d.SourceScore, e.Cols, a.Heads)
 	transposed = transposed.cutLong()
 	args := C.weft_softmax_sum_back_args{
 		dx: either(d.Source), dx_type: C.int32_t(typeOf(d.Source)), ds: floats(d.SourceScore),
-		x: storage(a.Source), g: storage(of.Grad), z: storage(of.Out), log_sum: floats(of.LogSum),
+		x: storage(a.Source), g: storage(result.Grad), z: storage(result.Out), log_sum: floats(result.LogSum),
 		t: floats(a.InverseTemperature), edges: transposed.c(), loops: ints(loops), cols: C.int64_t(a.Heads),
 	}
-	r := on(C.weft_softmax_sum_back, a.Source, of.Grad, of.Out).needs(transposed.structure()...).
+	r := on(C.weft_softmax_sum_back, a.Source, result.Grad, result.Out).needs(transposed.structure()...).
 		needs(a.Source).writes(d.Source, d.SourceScore).streams(d.Source, d.SourceScore).
-		gathers(transposed.Entries(), of.Grad, of.Out, of.LogSum)
+		gathers(transposed.Entries(), result.Grad, result.Out, result.LogSum)
 	t.edges(r, unsafe.Pointer(&args), transposed, a.Heads)
 	b := t.bySegments(transposed)
 	args.dx, args.dx_type = either(b.sum(d.Source)), C.WEFT_FLOAT32

@@ -72,16 +72,16 @@ func newTeam(threads int, memory *tensor.Meter, on backend) *Team {
 
 // In returns the same team with another Meter.
 func (t *Team) In(memory *tensor.Meter) *Team {
-	of := *t
-	of.Memory = memory
-	return &of
+	team := *t
+	team.Memory = memory
+	return &team
 }
 
 // Unwatched returns the same team without Watch, for calls that not every epoch makes.
 func (t *Team) Unwatched() *Team {
-	of := *t
-	of.Watch = nil
-	return &of
+	team := *t
+	team.Watch = nil
+	return &team
 }
 
 // Threads returns the number of threads.
@@ -151,8 +151,8 @@ func (b Bytes) Plus(more Bytes) Bytes {
 
 // times returns about part/whole of the bytes.
 func (b Bytes) times(part, whole int) Bytes {
-	of := func(n int) int { return int(int64(n) * int64(part) / int64(max(1, whole))) }
-	return Bytes{of(b.Streamed), of(b.Least), of(b.Written), of(b.Gathered)}
+	scaled := func(n int) int { return int(int64(n) * int64(part) / int64(max(1, whole))) }
+	return Bytes{scaled(b.Streamed), scaled(b.Least), scaled(b.Written), scaled(b.Gathered)}
 }
 
 // bytesOf returns the size of matrices, some of which may be nil.
@@ -207,9 +207,9 @@ func (t *Team) make(c Call, n int, work func(k int)) { t.watched(c, func() { t.P
 // Times returns the same team for a part of a plan whose calls count n times: for n equal parts, or not at
 // all if n is 0. Calls of t itself count once.
 func (t *Team) Times(n int) *Team {
-	of := *t
-	of.more = n - 1
-	return &of
+	team := *t
+	team.more = n - 1
+	return &team
 }
 
 // watched makes a call by run, through Watch if it is set.
@@ -229,9 +229,9 @@ func (t *Team) watched(c Call, run func()) {
 
 // routine is a C kernel for elements of one type.
 type routine struct {
-	name  C.int
-	of    C.enum_weft_type
-	bytes Bytes
+	name    C.int
+	element C.enum_weft_type
+	bytes   Bytes
 }
 
 // streams adds to the kernel's Bytes the matrices that it passes over, each once; they may be nil.
@@ -265,13 +265,13 @@ func (r routine) gathers(entries int, matrices ...*tensor.Matrix) routine {
 // on returns the kernel for operands of one element type, Float32 or BFloat16; nil fits both. A kernel
 // without operands in storage is given none.
 func on(name C.int, storage ...*tensor.Matrix) routine {
-	r, first := routine{name: name, of: C.WEFT_FLOAT32}, true
+	r, first := routine{name: name, element: C.WEFT_FLOAT32}, true
 	for _, m := range storage {
-		switch of := typeOf(m); {
+		switch element := typeOf(m); {
 		case m == nil:
 		case first:
-			r.of, first = of, false
-		case of != r.of:
+			r.element, first = element, false
+		case element != r.element:
 			panic(fmt.Sprintf("kernel: operands of %s have different element types", names[name]))
 		}
 	}

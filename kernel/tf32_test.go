@@ -49,10 +49,10 @@ func TestTF32(t *testing.T) {
 			multiply(tf32, z, kernel.Replace)
 			multiply(floats, plain, kernel.Replace)
 			s.sums(what, z, want.Data, terms.Data, depth)
-			by, of := spread(z, want.Data, terms.Data), spread(plain, want.Data, terms.Data)
-			t.Logf("%s: errors of %.2g of the terms, %.2f × those of floats", what, by, by/of)
-			if depth >= 16 && by > 2*of {
-				t.Errorf("%s: errors of %.2g of the terms, and of %.2g by floats", what, by, of)
+			by, baseline := spread(z, want.Data, terms.Data), spread(plain, want.Data, terms.Data)
+			t.Logf("%s: errors of %.2g of the terms, %.2f × those of floats", what, by, by/baseline)
+			if depth >= 16 && by > 2*baseline {
+				t.Errorf("%s: errors of %.2g of the terms, and of %.2g by floats", what, by, baseline)
 			}
 			if depth >= 16 && same(z, plain) {
 				t.Errorf("%s: the bits of products of floats", what)

@@ -19,10 +19,10 @@ func TestSameBitsForAnyThreads(t *testing.T) {
 		return everything(t, kernel.NewTeam(threads, tensor.NewMeter()), storage, 7500)
 	}
 	for storage, several := range map[tensor.Element][]int{tensor.Float32: {2, 8}, tensor.BFloat16: {3, 7}} {
-		one := results(1, storage)
+		single := results(1, storage)
 		for _, threads := range several {
 			for name, got := range results(threads, storage) {
-				if !sameBits(got, one[name]) {
+				if !sameBits(got, single[name]) {
 					t.Errorf("%s of element type %d: %d threads give other bits than one",
 						name, storage, threads)
 				}
@@ -44,25 +44,25 @@ func TestSameBitsOnACard(t *testing.T) {
 	}
 	devicetest.Library(t)
 	const rows = 2100 // three tiles, whose sums are added in order
-	of := []string{
+	names := []string{
 		"spmm", "sparse mask", "max", "head mean", "combine", "elements", "rows", "coding",
 		"binary cross-entropy", "steps", "sums", "moments", "batch norm",
 	}
 	if kernel.SIMD() == "avx512" { // in whose order a card adds up these
-		of = append(of, "sum of squares", "layer norm")
+		names = append(names, "sum of squares", "layer norm")
 	}
 	for act := range activations {
-		of = append(of, case_("finish", act))
+		names = append(names, case_("finish", act))
 	}
 	for _, name := range []string{"output", "log-sum-exp", "source", "source score"} {
-		of = append(of, case_("softmax", name))
+		names = append(names, case_("softmax", name))
 	}
 	for _, storage := range []tensor.Element{tensor.Float32, tensor.BFloat16} {
 		t.Setenv("WEFT_DEVICE", "")
 		want := everything(t, kerneltest.Team(t, 1, tensor.NewMeter()), storage, rows)
 		t.Setenv("WEFT_DEVICE", "cuda")
 		got := everything(t, kerneltest.Team(t, 1, tensor.NewMeter()), storage, rows)
-		for _, name := range of {
+		for _, name := range names {
 			if len(got[name]) == 0 || !sameBits(got[name], want[name]) {
 				t.Errorf("%s of element type %d: a card gives other bits", name, storage)
 			}
@@ -162,7 +162,7 @@ func everything(t *testing.T, team *kernel.Team, storage tensor.Element, rows in
 	m := kernel.NewMoments(cols)
 	team.Moments(m, x)
 	norm, n := kernel.Normalization{
-		Mean: s.of(make([]float32, cols)...), Rstd: s.positive(1, cols),
+		Mean: s.row(make([]float32, cols)...), Rstd: s.positive(1, cols),
 		Gamma: gamma, Beta: bias,
 	}, stored(cols)
 	g := s.copy(y)

@@ -41,8 +41,8 @@ func TestTraffic(t *testing.T) {
 	library := filepath.Join(t.TempDir(), "libcuda.so")
 	build := exec.Command("../device/oncpu/build", library, "device/oncpu/traffic")
 	build.Env = append(os.Environ(), "TRAFFIC=1")
-	said, err := build.CombinedOutput()
-	require.NoError(t, err, string(said))
+	output, err := build.CombinedOutput()
+	require.NoError(t, err, string(output))
 	t.Setenv("WEFT_CUDA", library)
 	t.Setenv("WEFT_DEVICE", "cuda")
 	docs, err := os.ReadFile("../docs/performance.md")
@@ -52,8 +52,8 @@ func TestTraffic(t *testing.T) {
 			for _, columns := range []int{16, 64, 128, 256, 47} {
 				s.withinTraffic(string(docs), s.spmmTraffic(columns))
 			}
-			for _, of := range [][2]int{{1, 32}, {4, 32}, {8, 32}, {8, 64}, {8, 8}} {
-				s.withinTraffic(string(docs), s.attentionTraffic(of[0], of[1])...)
+			for _, shape := range [][2]int{{1, 32}, {4, 32}, {8, 32}, {8, 64}, {8, 8}} {
+				s.withinTraffic(string(docs), s.attentionTraffic(shape[0], shape[1])...)
 			}
 			for _, columns := range []int{64, 256} {
 				s.withinTraffic(string(docs), s.softmaxSumTraffic(columns)...)

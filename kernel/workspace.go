@@ -22,7 +22,7 @@ func (t *Team) workspaces(bytes C.int64_t) workspaces {
 	r := workspaces{t.scratch(tensor.Int32, t.threads, int(C.WEFT_LINE+bytes)/number), bytes}
 	args := &C.weft_fill_args{p: (*C.elem)(r.memory.Pointer())} // marks all as free
 	t.backend.run(launch{
-		links: one(on(C.weft_fill), unsafe.Pointer(args)), last: t.threads * C.WEFT_LINE / number, cost: 1,
+		links: oneKernel(on(C.weft_fill), unsafe.Pointer(args)), last: t.threads * C.WEFT_LINE / number, cost: 1,
 	})
 	return r
 }

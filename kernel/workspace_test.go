@@ -32,15 +32,15 @@ func TestWorkspacesOfThreads(t *testing.T) {
 	}
 	norm := func(team *kernel.Team, element tensor.Element) {
 		const cols = 1000
-		one := func() *tensor.Matrix { return team.Zeros(tensor.Buffers, 1, cols) }
+		row := func() *tensor.Matrix { return team.Zeros(tensor.Buffers, 1, cols) }
 		column := func() *tensor.Matrix { return team.Zeros(tensor.Buffers, rows, 1) }
 		x := team.Memory.NewElement(tensor.Activations, element, rows, cols)
-		team.LayerNorm(x, x, kernel.Normalization{Mean: column(), Rstd: column(), Gamma: one(), Beta: one()},
+		team.LayerNorm(x, x, kernel.Normalization{Mean: column(), Rstd: column(), Gamma: row(), Beta: row()},
 			1e-5, kernel.ReLU, kernel.Mask{})
 	}
 	weight := func(team *kernel.Team, rows, in, out int) {
-		one := func(rows, cols int) *tensor.Matrix { return team.Zeros(tensor.Buffers, rows, cols) }
-		team.MatMulT(one(in, out), one(rows, in), one(rows, out), kernel.Replace)
+		zeros := func(rows, cols int) *tensor.Matrix { return team.Zeros(tensor.Buffers, rows, cols) }
+		team.MatMulT(zeros(in, out), zeros(rows, in), zeros(rows, out), kernel.Replace)
 	}
 	for name, c := range map[string]struct {
 		compute func(*kernel.Team)
@@ -67,11 +67,11 @@ func TestWorkspacesOfThreads(t *testing.T) {
 			c.compute(team)
 			return team.Memory.Peak()
 		}
-		one, four := peak(kernel.NewTeam(1, tensor.NewMeter())), peak(kernel.NewTeam(4, tensor.NewMeter()))
+		single, four := peak(kernel.NewTeam(1, tensor.NewMeter())), peak(kernel.NewTeam(4, tensor.NewMeter()))
 		planned := peak(kernel.NewPlan(4, tensor.NewMeter()))
-		if four-one != c.more || planned != four {
+		if four-single != c.more || planned != four {
 			t.Errorf("%s: three more threads take %d bytes, want %d; four take %d, planned %d", name,
-				four-one, c.more, four, planned)
+				four-single, c.more, four, planned)
 		}
 	}
 }

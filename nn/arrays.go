@@ -17,10 +17,10 @@ func (ps *Params) Arrays() []checkpoint.Array {
 	}
 	var values []checkpoint.Array
 	for _, p := range ps.List {
-		values = append(values, checkpoint.Array{Of: p.Value})
+		values = append(values, checkpoint.Array{Matrix: p.Value})
 	}
 	for _, b := range ps.Buffers {
-		values = append(values, checkpoint.Array{Of: b.Of, Floats: b.Values})
+		values = append(values, checkpoint.Array{Matrix: b.Matrix, Floats: b.Values})
 	}
 	return ps.arrays("parameters/", values, counts)
 }
@@ -31,13 +31,13 @@ func (ps *Params) ArraysOf(s *Snapshot) []checkpoint.Array {
 	var values []checkpoint.Array
 	place, floats := s.places(), s.floats
 	for _, p := range ps.List {
-		values = append(values, checkpoint.Array{Of: place(p.Value.Len())})
+		values = append(values, checkpoint.Array{Matrix: place(p.Value.Len())})
 	}
 	for _, b := range ps.Buffers {
 		a := checkpoint.Array{}
 		switch {
-		case b.Of != nil:
-			a.Of = place(b.Len())
+		case b.Matrix != nil:
+			a.Matrix = place(b.Len())
 		case b.Count == nil:
 			a.Floats, floats = floats[0], floats[1:]
 		}
@@ -55,7 +55,7 @@ func (ps *Params) arrays(
 	prefix string, values []checkpoint.Array, counts []*int64,
 ) (arrays []checkpoint.Array) {
 	for i, p := range ps.List {
-		arrays = append(arrays, p.Array(prefix+p.Name, values[i].Of))
+		arrays = append(arrays, p.Array(prefix+p.Name, values[i].Matrix))
 	}
 	for i, b := range ps.Buffers {
 		a := values[len(ps.List)+i]
@@ -71,7 +71,7 @@ func (ps *Params) arrays(
 
 // Array returns an array of values that has one for each of the parameter's, such as an optimizer's moments.
 func (p *Param) Array(name string, values *tensor.Matrix) checkpoint.Array {
-	a := checkpoint.Array{Name: name, Shape: []int{p.Value.Rows, p.Value.Cols}, Of: values, Rows: p.Rows}
+	a := checkpoint.Array{Name: name, Shape: []int{p.Value.Rows, p.Value.Cols}, Matrix: values, Rows: p.Rows}
 	if p.Rows != nil {
 		a.Shape = []int{p.Tables, p.Rows.Here, p.Value.Cols}
 	}

@@ -133,7 +133,8 @@ func (b *BatchNorm) batch(x, bias *autograd.Var) statistics {
 func (b *BatchNorm) running(t *autograd.Tape, added *tensor.Matrix) statistics {
 	s := emptyStatistics(t, b.runningMean.Len())
 	s.backward = func(sums []float64) { clear(sums) }
-	t.Team.SetRunningStatistics(s.shift, s.rstd, b.runningMean.Of, b.runningVar.Of, added, b.options.Epsilon)
+	t.Team.SetRunningStatistics(s.shift, s.rstd, b.runningMean.Matrix, b.runningVar.Matrix, added,
+		b.options.Epsilon)
 	return s
 }
 
@@ -153,6 +154,6 @@ func (b *BatchNorm) move(t *kernel.Team) {
 	if b.options.Cumulative {
 		momentum = 1 / float64(*b.batches.Count)
 	}
-	t.MoveTowards(b.runningMean.Of, b.last.RowRange(0, 1), momentum)
-	t.MoveTowards(b.runningVar.Of, b.last.RowRange(1, 2), momentum)
+	t.MoveTowards(b.runningMean.Matrix, b.last.RowRange(0, 1), momentum)
+	t.MoveTowards(b.runningVar.Matrix, b.last.RowRange(1, 2), momentum)
 }

@@ -11,7 +11,7 @@ import (
 type Buffer struct {
 	Name   string
 	Values []float32
-	Of     *tensor.Matrix // instead of Values: 1 × n, where the team computes
+	Matrix *tensor.Matrix // instead of Values: 1 × n, in the memory of the team
 	Count  *int64         // instead of Values: an integer scalar
 	// Keeps says that Load leaves the values as they are if the state lacks the buffer
 	Keeps bool
@@ -29,27 +29,27 @@ func (b *Buffer) InFiles() []int {
 
 // Len is the number of values.
 func (b *Buffer) Len() int {
-	if b.Of != nil {
-		return b.Of.Len()
+	if b.Matrix != nil {
+		return b.Matrix.Len()
 	}
 	return len(b.Values)
 }
 
-// Read returns the values for reading. In a plan, the values of Of are zeros.
+// Read returns the values for reading. In a plan, the values of Matrix are zeros.
 func (b *Buffer) Read() []float32 {
-	if b.Of == nil {
+	if b.Matrix == nil {
 		return b.Values
 	}
-	if held := b.Of.ReadFloats(); held != nil {
-		return held
+	if values := b.Matrix.ReadFloats(); values != nil {
+		return values
 	}
-	return make([]float32, b.Of.Len())
+	return make([]float32, b.Matrix.Len())
 }
 
-// Write returns the values for changing. In a plan it returns nil if they are in Of.
+// Write returns the values for changing. In a plan it returns nil if they are in Matrix.
 func (b *Buffer) Write() []float32 {
-	if b.Of != nil {
-		return b.Of.WriteFloats()
+	if b.Matrix != nil {
+		return b.Matrix.WriteFloats()
 	}
 	return b.Values
 }
@@ -59,12 +59,12 @@ func (ps *Params) Buffer(name string, n int, value float32) *Buffer {
 	return ps.buffer(&Buffer{Name: name, Values: slices.Repeat([]float32{value}, n)})
 }
 
-// Running is Buffer with the values in a matrix (Of), so that kernels read and write them.
+// Running is Buffer with the values in a Matrix, so that kernels read and write them.
 func (ps *Params) Running(name string, n int, value float32) *Buffer {
 	b := ps.Buffer(name, n, value)
-	if b.Of == nil {
-		b.Of = ps.team.Memory.New(tensor.Parameters, 1, n)
-		copy(b.Of.WriteFloats(), b.Values)
+	if b.Matrix == nil {
+		b.Matrix = ps.team.Memory.New(tensor.Parameters, 1, n)
+		copy(b.Matrix.WriteFloats(), b.Values)
 		b.Values = nil
 	}
 	return b

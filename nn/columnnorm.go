@@ -124,14 +124,15 @@ func (c *columnNorm) forward(x *autograd.Var, use InputUse, act kernel.Activatio
 	})
 }
 
-// means returns meanG and meanGX. It adds to the gradients of γ and β, which may be nil, and of s.inputs.
-func (c *columnNorm) means(of kernel.NormalizedSums, x, gamma, beta *autograd.Var, s statistics) (
+// means returns meanG and meanGX from their sums. It adds to the gradients of γ and β, which may be nil, and
+// of s.inputs.
+func (c *columnNorm) means(sums kernel.NormalizedSums, x, gamma, beta *autograd.Var, s statistics) (
 	meanG, meanGX *tensor.Matrix,
 ) {
 	t, cols := x.Tape(), x.Cols()
 	if s.backward != nil {
 		sumG, sumGX := c.sums[:cols], c.sums[cols:]
-		of.Read(sumG, sumGX)
+		sums.Read(sumG, sumGX)
 		if gamma != nil {
 			addGrad(beta, sumG)
 			addGrad(gamma, sumGX)
@@ -144,7 +145,7 @@ func (c *columnNorm) means(of kernel.NormalizedSums, x, gamma, beta *autograd.Va
 		dGamma, dBeta = gamma.GradSum(), beta.GradSum()
 	}
 	meanG, meanGX = t.Memory().New(tensor.Buffers, 1, cols), t.Memory().New(tensor.Buffers, 1, cols)
-	of.Finish(dBeta, dGamma, meanG, meanGX, 1/float64(x.RowSet().Total))
+	sums.Finish(dBeta, dGamma, meanG, meanGX, 1/float64(x.RowSet().Total))
 	return meanG, meanGX
 }
 

@@ -126,11 +126,11 @@ func (ps *Params) make(name string, rows, cols int) *Param {
 	}
 	p := &Param{Name: name, Layer: ps.layer}
 	if ps.like != nil {
-		of := ps.like.List[len(ps.List)]
-		if of.Name != name {
-			panic("nn: " + name + " where the same model has " + of.Name)
+		shared := ps.like.List[len(ps.List)]
+		if shared.Name != name {
+			panic("nn: " + name + " where the same model has " + shared.Name)
 		}
-		p.Value = of.Value
+		p.Value = shared.Value
 	} else {
 		p.Value = ps.team.Memory.New(tensor.Parameters, rows, cols)
 		p.Grad = ps.team.Zeros(tensor.Gradients, rows, cols).Pin()

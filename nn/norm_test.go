@@ -159,14 +159,14 @@ func TestNormLeavesItsInputWhole(t *testing.T) {
 		"pair":  pairNorm(3),
 	} {
 		team := newTeam(t)
-		norm, given := make(nn.NewParams(team, 1)), normal(team, 1, 40, 3, 2)
+		norm, input := make(nn.NewParams(team, 1)), normal(team, 1, 40, 3, 2)
 		forward := func(use nn.InputUse) (x, z *tensor.Matrix) {
-			in := autograd.Copy(autograd.NewTape(team).Constant(given, autograd.AllHere(40)))
+			in := autograd.Copy(autograd.NewTape(team).Constant(input, autograd.AllHere(40)))
 			x = in.Value()
 			return x, norm.Forward(in, use, kernel.ReLU, kernel.Mask{}).Value()
 		}
 		x, z := forward(nn.OutOfPlace)
-		if !slices.Equal(x.Floats(), given.Floats()) {
+		if !slices.Equal(x.Floats(), input.Floats()) {
 			t.Errorf("%s: the input was changed", name)
 		}
 		over, again := forward(nn.InPlace)
@@ -261,13 +261,13 @@ func TestBatchNorm(t *testing.T) {
 
 // peers are two workers in one process. Each Sum waits for the other worker's.
 type peers struct {
-	rank         int
-	mine, theirs chan []float64
+	rank        int
+	own, theirs chan []float64
 }
 
 func (p peers) Sum(values []float64) {
 	p.theirs <- append([]float64(nil), values...)
-	other := <-p.mine
+	other := <-p.own
 	for i, v := range other {
 		if p.rank == 0 {
 			values[i] += v

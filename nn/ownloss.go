@@ -48,9 +48,9 @@ type Listed struct {
 // together.
 type OwnLoss interface {
 	// Loss returns this worker's part of the loss of listed rows, whose labels are given.
-	Loss(output *autograd.Var, labels Labels, of Listed) (part float64)
+	Loss(output *autograd.Var, labels Labels, listed Listed) (part float64)
 	// LossGradient returns Loss and dLoss/doutput.
-	LossGradient(output *autograd.Var, labels Labels, of Listed) (part float64, grad *tensor.Matrix)
+	LossGradient(output *autograd.Var, labels Labels, listed Listed) (part float64, grad *tensor.Matrix)
 }
 
 // LossFunc is a loss of the caller's own. It is given the model's output for some vertices, rows × columns in
@@ -62,55 +62,55 @@ type OwnLoss interface {
 type LossFunc func(output *autograd.Var, labels Labels) *autograd.Var
 
 // Loss implements OwnLoss. The sum over this worker's rows is divided by the number of all labels.
-func (f LossFunc) Loss(output *autograd.Var, labels Labels, of Listed) (part float64) {
-	return f.share(of).loss(output, labels)
+func (f LossFunc) Loss(output *autograd.Var, labels Labels, listed Listed) (part float64) {
+	return f.share(listed).loss(output, labels)
 }
 
 // LossGradient implements OwnLoss.
 func (f LossFunc) LossGradient(output *autograd.Var, labels Labels,
-	of Listed,
+	listed Listed,
 ) (part float64, grad *tensor.Matrix) {
-	return f.share(of).gradient(output, labels)
+	return f.share(listed).gradient(output, labels)
 }
 
 // share returns the worker's share of the loss. No worker may sum over its rows.
-func (f LossFunc) share(of Listed) share {
-	if of.Rows.Cols == 0 || of.Total == 0 {
+func (f LossFunc) share(listed Listed) share {
+	if listed.Rows.Cols == 0 || listed.Total == 0 {
 		return share{}
 	}
-	set := &autograd.RowSet{Here: of.Rows.Cols, Total: autograd.NotVertices}
-	return share{f, of.Rows, set, 1 / of.Total}
+	set := &autograd.RowSet{Here: listed.Rows.Cols, Total: autograd.NotVertices}
+	return share{f, listed.Rows, set, 1 / listed.Total}
 }
 
 // WholeLoss is a loss of the rows of all workers. Its function may sum over the rows of all workers, and
 // returns one number, the same on each worker.
 type WholeLoss struct {
-	Of    LossFunc
-	Peers autograd.Peers
-	First bool // this worker's part is the loss; the others' parts are 0
+	Function LossFunc
+	Peers    autograd.Peers
+	First    bool // this worker's part is the loss; the others' parts are 0
 }
 
 // Loss implements OwnLoss.
-func (l WholeLoss) Loss(output *autograd.Var, labels Labels, of Listed) (part float64) {
-	return l.share(of).loss(output, labels)
+func (l WholeLoss) Loss(output *autograd.Var, labels Labels, listed Listed) (part float64) {
+	return l.share(listed).loss(output, labels)
 }
 
 // LossGradient implements OwnLoss.
 func (l WholeLoss) LossGradient(output *autograd.Var, labels Labels,
-	of Listed,
+	listed Listed,
 ) (part float64, grad *tensor.Matrix) {
-	return l.share(of).gradient(output, labels)
+	return l.share(listed).gradient(output, labels)
 }
 
-func (l WholeLoss) share(of Listed) share {
-	if of.All == 0 {
+func (l WholeLoss) share(listed Listed) share {
+	if listed.All == 0 {
 		return share{}
 	}
-	set := &autograd.RowSet{Here: of.Rows.Cols, Total: of.All, Peers: l.Peers}
+	set := &autograd.RowSet{Here: listed.Rows.Cols, Total: listed.All, Peers: l.Peers}
 	if l.First {
-		return share{l.Of, of.Rows, set, 1}
+		return share{l.Function, listed.Rows, set, 1}
 	}
-	return share{l.Of, of.Rows, set, 0}
+	return share{l.Function, listed.Rows, set, 0}
 }
 
 // share is scale times the loss of listed rows (Int32, 1 × n), which set describes. The zero value is the
@@ -128,7 +128,7 @@ func (s share) loss(output *autograd.Var, labels Labels) (part float64) {
 	}
 	t := autograd.NewTape(output.Tape().Team)
 	t.Storage = tensor.Float32
-	loss := t.Scope(func() *autograd.Var { return s.function.of(s.listed(t, output), labels) })
+	loss := t.Scope(func() *autograd.Var { return s.function.call(s.listed(t, output), labels) })
 	defer loss.Drop()
 	return s.scale * sumOf(loss)
 }
@@ -142,10 +142,10 @@ func (s share) gradient(output *autograd.Var, labels Labels) (part float64, grad
 	}
 	t := autograd.NewTrainingTape(team, autograd.Random{})
 	t.Storage = tensor.Float32
-	var of *autograd.Var
+	var selected *autograd.Var
 	loss := t.Scope(func() *autograd.Var {
-		of = s.listed(t, output)
-		return s.function.of(of, labels)
+		selected = s.listed(t, output)
+		return s.function.call(selected, labels)
 	})
 	part = s.scale * sumOf(loss)
 	root := team.Memory.NewElement(tensor.Gradients, loss.Element(), loss.Rows(), loss.Cols())
@@ -158,14 +158,14 @@ func (s share) gradient(output *autograd.Var, labels Labels) (part float64, grad
 		team.Fill(root, float32(s.scale))
 	}
 	t.Backward(autograd.Root{Var: loss, Grad: root})
-	g := of.TakeGrad()
+	g := selected.TakeGrad()
 	team.Scatter(grad, g, s.rows)
 	g.Release()
 	return part, grad
 }
 
-// of calls the function. A Mismatch in it names the job's own loss.
-func (f LossFunc) of(output *autograd.Var, labels Labels) (loss *autograd.Var) {
+// call calls the function. A Mismatch in it names the job's own loss.
+func (f LossFunc) call(output *autograd.Var, labels Labels) (loss *autograd.Var) {
 	tensor.Within("the job's own loss", func() { loss = f(output, labels) })
 	return loss
 }

@@ -52,9 +52,9 @@ func TestOwnLossGradient(t *testing.T) {
 	output := autograd.NewTape(team).Constant(z, autograd.AllHere(vertices))
 	value, wantGrad := LossGradient(output, y, rows, total)
 	want := value()
-	of := Listed{Rows: rows, Total: total}
-	got, grad := own.LossGradient(output, labels, of)
-	if again := own.Loss(output, labels, of); math.Abs(got-want) > 1e-7*want || again != got {
+	selection := Listed{Rows: rows, Total: total}
+	got, grad := own.LossGradient(output, labels, selection)
+	if again := own.Loss(output, labels, selection); math.Abs(got-want) > 1e-7*want || again != got {
 		t.Errorf("loss %v, without a gradient %v, want %v", got, again, want)
 	}
 	for i, g := range grad.Floats() {

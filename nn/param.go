@@ -207,7 +207,7 @@ func (ps *Params) Release() {
 		p.Grad.Release()
 	}
 	for _, b := range ps.Buffers {
-		b.Of.Release()
+		b.Matrix.Release()
 	}
 	for _, m := range ps.pending {
 		m.Release()
@@ -220,8 +220,8 @@ func (ps *Params) matrices() (all []*tensor.Matrix) {
 		all = append(all, p.Value)
 	}
 	for _, b := range ps.Buffers {
-		if b.Of != nil {
-			all = append(all, b.Of)
+		if b.Matrix != nil {
+			all = append(all, b.Matrix)
 		}
 	}
 	return all

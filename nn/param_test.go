@@ -287,7 +287,7 @@ func TestLoadRefuses(t *testing.T) {
 // TestLoadOfOtherRelations: weights of other relations than the model's are refused, and the refusal names
 // both.
 func TestLoadOfOtherRelations(t *testing.T) {
-	of := func(relations ...string) *nn.Params {
+	paramsOf := func(relations ...string) *nn.Params {
 		ps := nn.NewParams(newTeam(t), 1)
 		for _, relation := range relations {
 			ps.Weight("convs.0."+relation+".lin.weight", 2, 2, nn.Glorot(2, 2))
@@ -325,13 +325,13 @@ func TestLoadOfOtherRelations(t *testing.T) {
 			"the weights lack convs.0.lin.lin.weight [2 2]; was the model built with the same settings?",
 		},
 	} {
-		assert.Refused(t, of(c.is...).Load(of(c.was...).State()), c.want)
+		assert.Refused(t, paramsOf(c.is...).Load(paramsOf(c.was...).State()), c.want)
 	}
 	// With fewer layers, the only one reads fewer relations of the same graph.
-	two := of("a__x__a", "b__y__a", "a__z__b")
+	two := paramsOf("a__x__a", "b__y__a", "a__z__b")
 	two.Weight("convs.1.a__x__a.lin.weight", 2, 2, nn.Glorot(2, 2))
 	two.Weight("convs.1.b__y__a.lin.weight", 2, 2, nn.Glorot(2, 2))
-	one := of("a__x__a", "b__y__a")
+	one := paramsOf("a__x__a", "b__y__a")
 	assert.EqualRefusal(t, one.Load(two.State()), "the weights hold convs.0.a__z__b.bias, which this model does not "+
 		"have; was the model built with the same settings?")
 	assert.EqualRefusal(t, two.Load(one.State()), "the weights lack convs.0.a__z__b.lin.weight [2 2]; was the model "+

@@ -24,15 +24,15 @@ type shift struct {
 	mean *Buffer
 }
 
-// apply moves the mean by a file's bias.
+// apply moves the mean by a file's bias, projected by the weights of Through if the model has them.
 func (s *shift) apply(bias []float32, ps *Params) {
 	if by := ps.Named(s.Through); by != nil {
 		w := by.Value
-		through := make([]float32, w.Cols)
+		projected := make([]float32, w.Cols)
 		for i, weight := range w.ReadFloats() {
-			through[i%w.Cols] += bias[i/w.Cols] * weight
+			projected[i%w.Cols] += bias[i/w.Cols] * weight
 		}
-		bias = through
+		bias = projected
 	}
 	mean := s.mean.Write()
 	for i, x := range bias {

@@ -44,7 +44,7 @@ func (ps *Params) Keep() {
 		switch {
 		case b.Count != nil:
 			s.counts = append(s.counts, *b.Count)
-		case b.Of == nil:
+		case b.Matrix == nil:
 			s.floats = append(s.floats, slices.Clone(b.Values))
 		}
 	}
@@ -86,7 +86,7 @@ func (ps *Params) Restore(s *Snapshot) {
 		switch {
 		case b.Count != nil:
 			*b.Count, counts = counts[0], counts[1:]
-		case b.Of == nil:
+		case b.Matrix == nil:
 			copy(b.Values, floats[0])
 			floats = floats[1:]
 		}
@@ -109,16 +109,16 @@ func (ps *Params) Like(from *Params) error {
 				"and other vertices have none; take a model of features", p.Name)
 		}
 	}
-	mine, theirs := ps.Arrays(), from.Arrays()
-	for k := range max(len(mine), len(theirs)) {
+	own, theirs := ps.Arrays(), from.Arrays()
+	for k := range max(len(own), len(theirs)) {
 		switch {
-		case k >= min(len(mine), len(theirs)) || mine[k].Name != theirs[k].Name:
+		case k >= min(len(own), len(theirs)) || own[k].Name != theirs[k].Name:
 			return refusal.Weights.Errorf("the model has other parameters there, as the graphs have other " +
 				"relations or vertex types; give graphs with the same")
-		case !slices.Equal(mine[k].Shape, theirs[k].Shape):
+		case !slices.Equal(own[k].Shape, theirs[k].Shape):
 			return refusal.Weights.Errorf("the model has %s as %v there, and as %v on the graph that is "+
 				"trained on; give graphs with as many features of vertices and edges",
-				strings.TrimPrefix(mine[k].Name, "parameters/"), mine[k].Shape, theirs[k].Shape)
+				strings.TrimPrefix(own[k].Name, "parameters/"), own[k].Shape, theirs[k].Shape)
 		}
 	}
 	return nil

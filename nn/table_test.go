@@ -101,9 +101,9 @@ func TestSharing(t *testing.T) {
 func TestAllowBelow(t *testing.T) {
 	ps := nn.NewParams(newTeam(t), 1)
 	ps.Allow("convs.1.by.")
-	one := nn.Tensor{Shape: []int{1}, Float32: []float32{1}}
-	assert.NoError(t, ps.Load(nn.State{"convs.1.by.bias": one}))
-	if err := ps.Load(nn.State{"convs.1.bya.bias": one}); err == nil {
+	single := nn.Tensor{Shape: []int{1}, Float32: []float32{1}}
+	assert.NoError(t, ps.Load(nn.State{"convs.1.by.bias": single}))
+	if err := ps.Load(nn.State{"convs.1.bya.bias": single}); err == nil {
 		t.Error("another name was taken")
 	}
 }

@@ -98,20 +98,20 @@ func (o *ChunkOptions) divide(ctx context.Context, e *Edges) ([]int32, error) {
 	if o.Method == Merged {
 		parts = min(mergedParts*o.K, e.Types[0].Rows)
 	}
-	of, err := o.parts(ctx, e, parts)
+	partOf, err := o.parts(ctx, e, parts)
 	switch {
 	case err != nil && ctx.Err() == nil:
 		return nil, fmt.Errorf("%w; --chunks %d does without it", err, e.Partitions())
 	case err != nil:
 		return nil, err
 	case o.Method != Merged:
-		return of, nil
+		return partOf, nil
 	}
 	chunkOf := random(parts, o.K, o.Seed)
-	for row, part := range of {
-		of[row] = chunkOf[part]
+	for row, part := range partOf {
+		partOf[row] = chunkOf[part]
 	}
-	return of, nil
+	return partOf, nil
 }
 
 // parts divides the rows into k parts by METIS. None is empty.
@@ -132,11 +132,11 @@ func (o *ChunkOptions) parts(ctx context.Context, e *Edges, k int) ([]int32, err
 		return weight
 	}
 	d := division{in: e.own(), weights: []func(int) int32{weight}, k: k, seed: o.Seed, timeout: o.Timeout}
-	of, err := d.solve(ctx)
-	if err == nil && leavesEmpty(of, k) {
-		of = rangesOfGroups(of, k)
+	parts, err := d.solve(ctx)
+	if err == nil && leavesEmpty(parts, k) {
+		parts = rangesOfGroups(parts, k)
 	}
-	return of, err
+	return parts, err
 }
 
 // own returns the edges between the partition's rows, of all relations together. Its sources are row numbers.

@@ -25,7 +25,7 @@ func chunked(t *testing.T, s *Share, o ChunkOptions) []int32 {
 }
 
 // chunkSizes are the chunks' numbers of rows. It panics on a chunk outside 0…k−1.
-func chunkSizes(chunks []int32, k int) []int { return sizes(&Assignment{K: k, Of: chunks}) }
+func chunkSizes(chunks []int32, k int) []int { return sizes(&Assignment{K: k, Parts: chunks}) }
 
 // linked is a graph of a few undirected edges.
 func linked(t *testing.T, vertices int, ends ...[2]int32) *graph.Graph {
@@ -101,15 +101,15 @@ func TestMergedChunksAreParts(t *testing.T) {
 	s := All(communities(t, 800, 12000))
 	parts, chunks := chunked(t, s, ChunkOptions{K: 20, Seed: 6}),
 		chunked(t, s, ChunkOptions{K: 5, Method: Merged, Seed: 6})
-	of := make(map[int32]int32)
+	chunkOf := make(map[int32]int32)
 	for row, part := range parts {
-		if chunk, ok := of[part]; ok && chunk != chunks[row] {
+		if chunk, ok := chunkOf[part]; ok && chunk != chunks[row] {
 			t.Fatalf("part %d is in chunks %d and %d", part, chunk, chunks[row])
 		}
-		of[part] = chunks[row]
+		chunkOf[part] = chunks[row]
 	}
 	merged := make([]int, 5)
-	for _, chunk := range of {
+	for _, chunk := range chunkOf {
 		merged[chunk]++
 	}
 	assert.Equal(t, "", gocmp.Diff([]int{4, 4, 4, 4, 4}, merged), "parts in each chunk")
@@ -166,9 +166,9 @@ func TestChunksOfAPartition(t *testing.T) {
 			ends = append(ends, [2]int32{u, 2*int32(r.IntN(2*size)) + 1 - u%2})
 		}
 	}
-	a := &Assignment{K: 2, Of: make([]int32, 4*size)}
-	for v := range a.Of {
-		a.Of[v] = int32(v % 2)
+	a := &Assignment{K: 2, Parts: make([]int32, 4*size)}
+	for v := range a.Parts {
+		a.Parts[v] = int32(v % 2)
 	}
 	shares, err := Split(linked(t, 4*size, ends...), a)
 	require.NoError(t, err)
@@ -185,9 +185,9 @@ func TestOwnEdges(t *testing.T) {
 	for seed := range uint64(20) {
 		r := rand.New(rand.NewPCG(seed, 8))
 		g := made(t, 1+r.IntN(15), r.IntN(90), kinds["dense"], seed)
-		a := &Assignment{K: 1 + r.IntN(3), Of: make([]int32, g.Vertices())}
-		for v := range a.Of {
-			a.Of[v] = int32(r.IntN(a.K))
+		a := &Assignment{K: 1 + r.IntN(3), Parts: make([]int32, g.Vertices())}
+		for v := range a.Parts {
+			a.Parts[v] = int32(r.IntN(a.K))
 		}
 		shares, err := Split(g, a)
 		require.NoError(t, err)
@@ -231,7 +231,7 @@ func TestOwnEdges(t *testing.T) {
 // The same edges give the same chunks as one relation and as several.
 func TestChunksOfRelations(t *testing.T) {
 	g := communities(t, 400, 6000)
-	one, several := All(g), All(g)
+	single, several := All(g), All(g)
 	several.Edges.Relations = nil
 	all := g.Relations[0].Edges()
 	for part := range 3 {
@@ -245,9 +245,9 @@ func TestChunksOfRelations(t *testing.T) {
 	}
 	for _, method := range ChunkMethods() {
 		o := ChunkOptions{K: 6, Method: method}
-		want, got := chunked(t, one, o), chunked(t, several, o)
+		want, got := chunked(t, single, o), chunked(t, several, o)
 		assert.Equal(t, want, got, "%s: the chunks differ", method)
-		wantCut, _ := one.Edges.ChunkCut(want)
+		wantCut, _ := single.Edges.ChunkCut(want)
 		if cut, edges := several.Edges.ChunkCut(got); cut != wantCut || edges != g.Edges() {
 			t.Errorf("%s: %d of %d edges are cut, want %d", method, cut, edges, wantCut)
 		}
@@ -256,7 +256,7 @@ func TestChunksOfRelations(t *testing.T) {
 
 func TestChunksOfNoRows(t *testing.T) {
 	shares, err := Split(made(t, 12, 40, kinds["plain"], 4),
-		&Assignment{K: 3, Of: []int32{0, 0, 0, 0, 0, 0, 2, 2, 2, 2, 2, 2}})
+		&Assignment{K: 3, Parts: []int32{0, 0, 0, 0, 0, 0, 2, 2, 2, 2, 2, 2}})
 	require.NoError(t, err)
 	for _, k := range []int{1, 2, 6} {
 		for _, s := range shares {
@@ -274,7 +274,7 @@ func TestChunksOfNoRows(t *testing.T) {
 func TestChunksRefuse(t *testing.T) {
 	whole := All(linked(t, 5, [2]int32{0, 1}))
 	shares, err := Split(made(t, 12, 40, kinds["plain"], 4),
-		&Assignment{K: 3, Of: []int32{0, 0, 0, 0, 0, 0, 0, 0, 2, 2, 2, 2}})
+		&Assignment{K: 3, Parts: []int32{0, 0, 0, 0, 0, 0, 0, 0, 2, 2, 2, 2}})
 	require.NoError(t, err)
 	large := All(graph.Of(graph.Relation{Indptr: []int64{0, 1 << 31, 1 << 31}}))
 	fewer := "chunks 15: 5 in each partition, and partition 2 has 4 vertices; give at most 12"
@@ -313,10 +313,10 @@ func TestChunksStop(t *testing.T) {
 // no empty one. For a number below one it quotes that number.
 func TestChunksOfTheFewestRows(t *testing.T) {
 	shares, err := Split(made(t, 12, 40, kinds["plain"], 4),
-		&Assignment{K: 3, Of: []int32{0, 0, 0, 0, 2, 2, 2, 2, 2, 2, 2, 2}})
+		&Assignment{K: 3, Parts: []int32{0, 0, 0, 0, 2, 2, 2, 2, 2, 2, 2, 2}})
 	require.NoError(t, err)
 	equal, err := Split(made(t, 12, 40, kinds["plain"], 4),
-		&Assignment{K: 3, Of: []int32{0, 0, 0, 0, 1, 1, 1, 1, 2, 2, 2, 2}})
+		&Assignment{K: 3, Parts: []int32{0, 0, 0, 0, 1, 1, 1, 1, 2, 2, 2, 2}})
 	require.NoError(t, err)
 	_, err = Chunks(context.Background(), equal[1], ChunkOptions{K: 5})
 	assert.ErrorContains(t, err, "partition 0 has 4 vertices; give at most 12", "of equal partitions")

@@ -183,7 +183,7 @@ func TestAssignmentChecked(t *testing.T) {
 	g := graph.Of(r)
 	for _, c := range []struct {
 		k     int
-		of    []int32
+		parts []int32
 		taken bool
 	}{
 		{1, []int32{0, 0}, true},
@@ -196,7 +196,7 @@ func TestAssignmentChecked(t *testing.T) {
 		{2, []int32{0}, false},
 		{2, []int32{0, 1, 1}, false},
 	} {
-		a := Assignment{K: c.k, Of: c.of}
+		a := Assignment{K: c.k, Parts: c.parts}
 		if err := a.check(g); (err == nil) != c.taken || err != nil && !refusal.Is(err) {
 			t.Errorf("%+v: %v", a, err)
 		}

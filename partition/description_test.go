@@ -15,15 +15,15 @@ import (
 // A record's length bounds the memory that it takes.
 func TestLongRecords(t *testing.T) {
 	const length = 12 << 20
-	for key, one := range map[string]string{"halo_rows": "[],", "store": "{},", "vertices": "0,"} {
-		text := []byte(`{"format": 1, "` + key + `": [` + strings.Repeat(one, length/len(one)) +
-			one[:len(one)-1] + `]}`)
+	for key, element := range map[string]string{"halo_rows": "[],", "store": "{},", "vertices": "0,"} {
+		text := []byte(`{"format": 1, "` + key + `": [` + strings.Repeat(element, length/len(element)) +
+			element[:len(element)-1] + `]}`)
 		var before, after runtime.MemStats
 		runtime.ReadMemStats(&before)
 		_, err := parseRecord(text)
 		runtime.ReadMemStats(&after)
 		if took := after.TotalAlloc - before.TotalAlloc; err == nil || took > length {
-			t.Errorf("%q of %q: %v, and takes %d bytes", key, one, err, took)
+			t.Errorf("%q of %q: %v, and takes %d bytes", key, element, err, took)
 		}
 	}
 }

@@ -21,11 +21,11 @@ const (
 // out-edges. It also needs a batch of edges on each core, or the out-edges of a pass. The assignment, of 4
 // bytes for each vertex, stays.
 type divider struct {
-	g     *graph.Graph
-	of    []*Places // by vertex type
-	whole Whole
-	parts []graph.Sink
-	edges []*edgeDivider // by relation
+	g      *graph.Graph
+	places []*Places // by vertex type
+	whole  Whole
+	parts  []graph.Sink
+	edges  []*edgeDivider // by relation
 
 	progress graph.Progress
 	listed   int64 // edges that were listed by their targets
@@ -51,14 +51,14 @@ func newDivider(g *graph.Graph, a *Assignment, progress graph.Progress) *divider
 	d := &divider{g: g, whole: WholeOf(g), progress: progress}
 	first := g.FirstIDs()
 	for i := range g.Types {
-		d.of = append(d.of, newPlaces(a.Of[first[i]:first[i+1]], a.K))
+		d.places = append(d.places, newPlaces(a.Parts[first[i]:first[i+1]], a.K))
 	}
-	d.whole.Statistics = countVertices(g, a, d.of)
+	d.whole.Statistics = countVertices(g, a, d.places)
 	for i := range g.Relations {
 		joined := relationOf(g, i)
 		e := &edgeDivider{d: d, r: i, from: &g.Relations[i]}
-		e.source, e.target = d.of[joined.Source], d.of[joined.Target]
-		e.holder = a.Of[first[joined.Source]:first[joined.Source+1]]
+		e.source, e.target = d.places[joined.Source], d.places[joined.Target]
+		e.holder = a.Parts[first[joined.Source]:first[joined.Source+1]]
 		e.inOrder = slices.IsSorted(e.holder)
 		e.halo, e.cut = Halo{square[int](a.K), square[int](a.K)}, square[int64](a.K)
 		e.shift = uint(max(0, bits.Len(uint(len(e.holder)))-bits.Len(uint(binsOfEdges-1))))
@@ -79,7 +79,7 @@ func (d *divider) in(begin func(p int, part *graph.Part) (graph.Sink, error)) er
 		}
 		d.parts = append(d.parts, to)
 		for i, t := range d.g.Types {
-			if err := d.features(to, i, &t.Features, d.of[i].in(p)); err != nil {
+			if err := d.features(to, i, &t.Features, d.places[i].in(p)); err != nil {
 				return err
 			}
 		}
@@ -106,14 +106,14 @@ func (d *divider) count() {
 func (d *divider) part(p int) *graph.Part {
 	part := &graph.Part{Graph: &graph.Graph{Metric: d.g.Metric, Provenance: d.g.Provenance}}
 	for i, t := range d.g.Types {
-		ids := d.of[i].in(p)
+		ids := d.places[i].in(p)
 		part.IDs, part.Whole = append(part.IDs, ids), append(part.Whole, t.Count)
 		part.Graph.Types = append(part.Graph.Types, graph.VertexType{
 			Type: t.Type, Frame: graph.Frame{Count: len(ids)},
 		})
 	}
 	first, learned := &part.Graph.Types[0], &d.g.Types[0]
-	first.Labels = learned.Labels.Of(part.IDs[0])
+	first.Labels = learned.Labels.Select(part.IDs[0])
 	first.Splits = graph.SplitsOf(learned.Splits, part.IDs[0])
 	for _, e := range d.edges {
 		like := graph.Relation{
@@ -173,13 +173,13 @@ func evenly(n, rows int) (starts []int) {
 // and the number of rows.
 func batches(ids []int32, indptr []int64, values int64) (starts []int) {
 	starts = []int{0}
-	held := int64(0)
+	size := int64(0)
 	for row, v := range ids {
 		n := indptr[v+1] - indptr[v] + 1
-		held += n
-		if held > values && row > starts[len(starts)-1] {
+		size += n
+		if size > values && row > starts[len(starts)-1] {
 			starts = append(starts, row)
-			held = n
+			size = n
 		}
 	}
 	if len(ids) > 0 {

@@ -21,7 +21,7 @@ func WriteFile(path string, a *Assignment) error {
 	return atomicfile.Write(path, func(f io.Writer) error {
 		w := bufio.NewWriter(f)
 		var line []byte
-		for _, p := range a.Of {
+		for _, p := range a.Parts {
 			line = append(strconv.AppendInt(line[:0], int64(p), 10), '\n')
 			if _, err := w.Write(line); err != nil {
 				return err
@@ -38,23 +38,23 @@ func readFile(path string, vertices, k int) ([]int32, error) {
 		return nil, refusal.Errorf("--file: %w", err)
 	}
 	defer f.Close()
-	of, err := readParts(f, vertices, k)
+	parts, err := readParts(f, vertices, k)
 	if err != nil {
 		return nil, refusal.Errorf("--file %s: %w", path, err)
 	}
-	return of, nil
+	return parts, nil
 }
 
 func readParts(f io.Reader, vertices, k int) ([]int32, error) {
 	if err := memory.Need(4 * int64(vertices)); err != nil {
 		return nil, err
 	}
-	of := make([]int32, 0, vertices)
+	parts := make([]int32, 0, vertices)
 	lines := bufio.NewScanner(f)
 	for lines.Scan() {
 		text := strings.TrimSpace(lines.Text())
-		number := len(of) + 1
-		if len(of) == vertices {
+		number := len(parts) + 1
+		if len(parts) == vertices {
 			return nil, fmt.Errorf("line %d follows those of the %d vertices; write one line for each",
 				number, vertices)
 		}
@@ -67,19 +67,19 @@ func readParts(f io.Reader, vertices, k int) ([]int32, error) {
 			return nil, fmt.Errorf("line %d: partition %d is not one of the %d from 0; is -k right?", number,
 				p, k)
 		}
-		of = append(of, int32(p))
+		parts = append(parts, int32(p))
 	}
 	if err := lines.Err(); errors.Is(err, bufio.ErrTooLong) {
-		return nil, fmt.Errorf("line %d is too long for a number; write one number on each line", len(of)+1)
+		return nil, fmt.Errorf("line %d is too long for a number; write one number on each line", len(parts)+1)
 	} else if err != nil {
 		return nil, err
 	}
-	if len(of) < vertices {
+	if len(parts) < vertices {
 		return nil,
 			fmt.Errorf("it ends after line %d, but the graph has %d vertices; write one line for each",
-				len(of), vertices)
+				len(parts), vertices)
 	}
-	return of, nil
+	return parts, nil
 }
 
 // shortened shortens a text for an error.

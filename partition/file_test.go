@@ -25,7 +25,7 @@ func TestFileRoundTrip(t *testing.T) {
 	require.NoError(t, WriteFile(path, a))
 	read, err := Assign(context.Background(), g, Options{K: 4, Method: File, File: path})
 	require.NoError(t, err)
-	assert.Equal(t, read.Of, a.Of, "wrote")
+	assert.Equal(t, read.Parts, a.Parts, "wrote")
 	checkShares(t, g, read)
 }
 
@@ -46,10 +46,10 @@ func TestReadParts(t *testing.T) {
 		"0\n99999999999999999999\n":        "line 2:",
 		"0\n" + strings.Repeat("1", 1<<17): "line 2 is too long",
 	} {
-		of, err := readParts(strings.NewReader(text), 3, 3)
+		parts, err := readParts(strings.NewReader(text), 3, 3)
 		if want == "" {
 			require.NoError(t, err, "%q", text)
-			assert.Equal(t, []int32{0, 1, 2}, of, "%q", text)
+			assert.Equal(t, []int32{0, 1, 2}, parts, "%q", text)
 		} else if err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%.20q: error %v; want %q", text, err, want)
 		}
@@ -89,13 +89,13 @@ func TestTooManyFiles(t *testing.T) {
 	}
 	var limit unix.Rlimit
 	require.NoError(t, unix.Getrlimit(unix.RLIMIT_NOFILE, &limit))
-	said := map[string]error{}
+	errs := map[string]error{}
 	require.NoError(t, unix.Setrlimit(unix.RLIMIT_NOFILE, &unix.Rlimit{Cur: 0, Max: limit.Max}))
 	for name, open := range opens {
-		said[name] = open()
+		errs[name] = open()
 	}
 	require.NoError(t, unix.Setrlimit(unix.RLIMIT_NOFILE, &limit))
-	for name, err := range said {
+	for name, err := range errs {
 		if !errors.Is(err, unix.EMFILE) || refusal.Is(err) || strings.Contains(err.Error(), "again") ||
 			strings.Contains(err.Error(), "remove") {
 			t.Errorf("%s: %v", name, err)
@@ -106,6 +106,6 @@ func TestTooManyFiles(t *testing.T) {
 
 func TestLastByteOfAFile(t *testing.T) {
 	fulldisk.LastByte(t, func(dir string) error {
-		return WriteFile(filepath.Join(dir, "a.part.2"), &Assignment{K: 2, Of: []int32{0, 1, 1, 0}})
+		return WriteFile(filepath.Join(dir, "a.part.2"), &Assignment{K: 2, Parts: []int32{0, 1, 1, 0}})
 	})
 }

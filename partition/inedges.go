@@ -57,7 +57,7 @@ func (e *edgeDivider) list(p int, write func(*graph.Relation) error) error {
 			e.bins[bin] += n
 		}
 		e.d.listed += int64(len(b.Sources))
-		e.d.progress.Of("dividing edges", e.d.listed, e.d.whole.Edges)
+		e.d.progress.Report("dividing edges", e.d.listed, e.d.whole.Edges)
 		read += len(b.Sources)
 		if read > unloadEdges {
 			e.d.g.Unload()
@@ -127,13 +127,13 @@ func (e *edgeDivider) listRow(b *inBatch, v int32, to int64) {
 		}
 		for k, u := range sources {
 			q := e.holder[u]
-			e.place(b, to+int64(b.at[q]), e.source.Of[u], first+int64(k))
+			e.place(b, to+int64(b.at[q]), e.source.Positions[u], first+int64(k))
 			b.at[q]++
 		}
 	default:
 		b.keys = b.keys[:0] // position of the source, then position in the row
 		for k, u := range sources {
-			b.keys = append(b.keys, uint64(e.source.Of[u])<<32|uint64(k))
+			b.keys = append(b.keys, uint64(e.source.Positions[u])<<32|uint64(k))
 		}
 		slices.Sort(b.keys)
 		for k, key := range b.keys {

@@ -51,17 +51,17 @@ func byMetis(ctx context.Context, g *graph.Graph, o *Options) ([]int32, error) {
 	if err != nil {
 		return nil, err
 	}
-	o.Progress.Of("dividing by METIS", 0, 0) // METIS does not tell how far it is
+	o.Progress.Report("dividing by METIS", 0, 0) // METIS does not tell how far it is
 	d := division{in: in, k: o.K, seed: o.Seed, timeout: o.Timeout}
 	if w := weights(g, o); len(w) > 1 { // METIS divides the vertices evenly by itself
 		d.weights = w
 	}
-	of, err := d.solve(ctx)
+	parts, err := d.solve(ctx)
 	if err != nil && ctx.Err() == nil {
 		err = fmt.Errorf("%w; the partition method stream takes less memory, and random and range do "+
 			"without METIS", err)
 	}
-	return of, err
+	return parts, err
 }
 
 // union returns all relations of a graph as one relation. Vertices of all types are numbered consecutively.
@@ -128,7 +128,7 @@ type division struct {
 
 // solve divides the graph by METIS, as an undirected graph without self loops. The weight of an undirected
 // edge is the number of edges between its ends: the cost of cutting it.
-func (d *division) solve(ctx context.Context) (of []int32, err error) {
+func (d *division) solve(ctx context.Context) (parts []int32, err error) {
 	vertices := len(d.in.Indptr) - 1
 	if err := checkMetisSize(int64(len(d.in.Sources) + vertices)); err != nil {
 		return nil, err
@@ -152,9 +152,9 @@ func solve(ctx context.Context, p *metis.Problem, k int, seed uint64,
 	timeout time.Duration,
 ) ([]int32, error) {
 	vertices := len(p.Indptr) - 1
-	of, err := p.Solve(ctx, k, seed, timeout)
-	if err != nil || vertices >= k*fewVertices || !leavesEmpty(of, k) {
-		return of, err
+	parts, err := p.Solve(ctx, k, seed, timeout)
+	if err != nil || vertices >= k*fewVertices || !leavesEmpty(parts, k) {
+		return parts, err
 	}
 	groups := make([]int32, vertices)
 	if n := vertices / fewVertices; n > 1 {
@@ -172,9 +172,9 @@ func solve(ctx context.Context, p *metis.Problem, k int, seed uint64,
 const fewVertices = 10
 
 // leavesEmpty reports whether one of k partitions has no vertex.
-func leavesEmpty(of []int32, k int) bool {
+func leavesEmpty(parts []int32, k int) bool {
 	used := make([]bool, k)
-	for _, p := range of {
+	for _, p := range parts {
 		used[p] = true
 	}
 	return slices.Contains(used, false)
@@ -188,11 +188,11 @@ func rangesOfGroups(group []int32, k int) []int32 {
 		order[v] = v
 	}
 	slices.SortStableFunc(order, func(u, v int) int { return cmp.Compare(group[u], group[v]) })
-	of := make([]int32, len(group))
+	parts := make([]int32, len(group))
 	for at, p := range ranges(len(group), k) {
-		of[order[at]] = p
+		parts[order[at]] = p
 	}
-	return of
+	return parts
 }
 
 // checkMetisSize refuses graphs too large for METIS's indices.

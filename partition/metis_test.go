@@ -21,11 +21,11 @@ import (
 func communities(t *testing.T, vertices, edges int) *graph.Graph {
 	t.Helper()
 	r := rand.New(rand.NewPCG(1, 2))
-	of := r.Perm(vertices)
+	shuffled := r.Perm(vertices)
 	var e graph.Edges
 	for range edges {
 		u, v := r.IntN(vertices), r.IntN(vertices)
-		if of[u]%4 == of[v]%4 || r.IntN(10) == 0 {
+		if shuffled[u]%4 == shuffled[v]%4 || r.IntN(10) == 0 {
 			e.Source, e.Target = append(e.Source, int32(u)), append(e.Target, int32(v))
 		}
 	}
@@ -104,7 +104,7 @@ func TestAutoBalance(t *testing.T) {
 			named, err := Assign(t.Context(), g, Options{K: 4, Method: method, Balance: want})
 			require.NoError(t, err)
 			s := counted(t, g, auto)
-			if auto.Balance != want || !slices.Equal(auto.Of, named.Of) ||
+			if auto.Balance != want || !slices.Equal(auto.Parts, named.Parts) ||
 				float64(slices.Max(s.Edges)) > 1.15*float64(g.Edges())/4 {
 				t.Errorf("%s by %s balances %s, %v edges", o.Kind, method, auto.Balance, s.Edges)
 			}
@@ -209,10 +209,10 @@ func TestManyRelations(t *testing.T) {
 	_, err = parseRecord(text)
 	assert.NoError(t, err)
 	g := made(t, 300, 3, kinds["bare"], 1)
-	one := g.Relations[0]
+	relation := g.Relations[0]
 	g.Types[0].Type, g.Types[0].Count, g.Relations = "a", g.Vertices(), nil
 	for i := range 120 {
-		r := one
+		r := relation
 		r.Source, r.Name, r.Target = "a", fmt.Sprint("r", i), "a"
 		g.Relations = append(g.Relations, r)
 	}

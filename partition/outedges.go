@@ -55,7 +55,7 @@ func (e *edgeDivider) out() (err error) {
 					return err
 				}
 				e.d.reversed += int64(len(rows.Sources))
-				e.d.progress.Of("reversing edges", e.d.reversed, e.d.whole.Edges)
+				e.d.progress.Report("reversing edges", e.d.reversed, e.d.whole.Edges)
 				go func() { written <- parts[q].Guard(func() error { return write(rows) }) }()
 				unload()
 				lo = hi

@@ -53,7 +53,7 @@ func Balances() []string { return []string{ByVertices, ByEdges, ByTrain, AutoBal
 // Assignment says which partition each vertex belongs to. A partition may be empty.
 type Assignment struct {
 	K       int     // partitions
-	Of      []int32 // len V: the partition of each vertex, 0…K−1
+	Parts   []int32 // len V: the partition of each vertex, 0…K−1
 	Method  string
 	Seconds float64 // time of the method
 	Balance string
@@ -176,8 +176,10 @@ func balanced(ctx context.Context, g *graph.Graph, o Options) (*Assignment, erro
 	if auto {
 		o.Balance = ByVertices
 	}
-	of, err := assign(ctx, g, &o)
-	a := &Assignment{K: o.K, Of: of, Method: o.method(), Balance: o.balance(), Seed: o.Seed, Split: o.Split}
+	parts, err := assign(ctx, g, &o)
+	a := &Assignment{
+		K: o.K, Parts: parts, Method: o.method(), Balance: o.balance(), Seed: o.Seed, Split: o.Split,
+	}
 	if err != nil || !auto || o.K == 1 || !balancesEdges(o.method()) {
 		return a, err
 	}
@@ -188,7 +190,7 @@ func balanced(ctx context.Context, g *graph.Graph, o Options) (*Assignment, erro
 	o.Balance = ByEdges
 	b := *a
 	b.Balance = o.Balance
-	if b.Of, err = assign(ctx, g, &o); err != nil {
+	if b.Parts, err = assign(ctx, g, &o); err != nil {
 		return nil, err
 	}
 	if less, _, err := b.work(g); err != nil || less < most {
@@ -232,11 +234,11 @@ func assign(ctx context.Context, g *graph.Graph, o *Options) ([]int32, error) {
 }
 
 // eachType assigns the vertices of each type separately.
-func eachType(g *graph.Graph, assign func(n int) []int32) (of []int32) {
+func eachType(g *graph.Graph, assign func(n int) []int32) (parts []int32) {
 	for _, t := range g.Types {
-		of = append(of, assign(t.Count)...)
+		parts = append(parts, assign(t.Count)...)
 	}
-	return of
+	return parts
 }
 
 // check refuses an assignment that does not fit the graph's vertices.
@@ -247,11 +249,11 @@ func (a *Assignment) check(g *graph.Graph) error {
 	if err := checkPairs(g, a.K); err != nil {
 		return err
 	}
-	if len(a.Of) != g.Vertices() {
+	if len(a.Parts) != g.Vertices() {
 		return refusal.Errorf("an assignment of %d vertices does not fit a graph of %d; partition the "+
-			"graph again", len(a.Of), g.Vertices())
+			"graph again", len(a.Parts), g.Vertices())
 	}
-	for v, p := range a.Of {
+	for v, p := range a.Parts {
 		if p < 0 || int(p) >= a.K {
 			return refusal.Errorf("vertex %d is assigned to partition %d of %d; partition the graph again", v,
 				p, a.K)

@@ -13,7 +13,7 @@ import (
 
 func sizes(a *Assignment) []int {
 	n := make([]int, a.K)
-	for _, p := range a.Of {
+	for _, p := range a.Parts {
 		n[p]++
 	}
 	return n
@@ -39,7 +39,7 @@ func TestBalanced(t *testing.T) {
 	for v := range g.Vertices() {
 		heaviest = max(heaviest, g.Relations[0].Indptr[v+1]-g.Relations[0].Indptr[v]+1)
 	}
-	if !slices.IsSorted(a.Of) || slices.Max(weight)-slices.Min(weight) > 2*heaviest ||
+	if !slices.IsSorted(a.Parts) || slices.Max(weight)-slices.Min(weight) > 2*heaviest ||
 		s.Vertices[0] == s.Vertices[6] {
 		t.Errorf("weights %v of vertices %v, the heaviest %d", weight, s.Vertices, heaviest)
 	}
@@ -48,13 +48,13 @@ func TestBalanced(t *testing.T) {
 func TestSeedDecides(t *testing.T) {
 	g := made(t, 400, 2000, kinds["plain"], 2)
 	for _, method := range []string{Metis, Random} {
-		of := func(seed uint64) []int32 {
+		assigned := func(seed uint64) []int32 {
 			a, err := Assign(context.Background(), g, Options{K: 4, Method: method, Seed: seed})
 			require.NoError(t, err)
-			return a.Of
+			return a.Parts
 		}
-		assert.Equal(t, of(1), of(1), "%s: the same seed gave two assignments", method)
-		if slices.Equal(of(1), of(2)) {
+		assert.Equal(t, assigned(1), assigned(1), "%s: the same seed gave two assignments", method)
+		if slices.Equal(assigned(1), assigned(2)) {
 			t.Errorf("%s: two seeds gave the same assignment", method)
 		}
 	}
@@ -89,10 +89,10 @@ func TestAssignRefuses(t *testing.T) {
 func TestSplitRefuses(t *testing.T) {
 	g := made(t, 3, 4, kinds["bare"], 2)
 	for _, a := range []*Assignment{
-		{K: 2, Of: []int32{0, 1}},
-		{K: 2, Of: []int32{0, 1, 2}},
-		{K: 2, Of: []int32{0, -1, 1}},
-		{K: 0, Of: []int32{0, 0, 0}},
+		{K: 2, Parts: []int32{0, 1}},
+		{K: 2, Parts: []int32{0, 1, 2}},
+		{K: 2, Parts: []int32{0, -1, 1}},
+		{K: 0, Parts: []int32{0, 0, 0}},
 	} {
 		_, err := Split(g, a)
 		assert.Refused(t, err, "", "%+v", a)

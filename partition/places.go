@@ -4,23 +4,25 @@ import "slices"
 
 // Places maps vertices to positions: the vertices sorted by partition, then by id.
 type Places struct {
-	Starts []int   // len K+1: the first position of each partition, and V
-	IDs    []int32 // the vertex at each position; nil: its position
-	Of     []int32 // the position of each vertex; nil: the vertex
+	Starts    []int   // len K+1: the first position of each partition, and V
+	IDs       []int32 // the vertex at each position; nil: its position
+	Positions []int32 // the position of each vertex; nil: the vertex
 }
 
-// newPlaces returns the places of vertices in k partitions: of is the partition of each vertex.
-func newPlaces(of []int32, k int) *Places {
-	p := &Places{Starts: make([]int, k+1), IDs: make([]int32, len(of)), Of: make([]int32, len(of))}
-	for _, q := range of {
+// newPlaces returns the places of vertices in k partitions. parts has the partition of each vertex.
+func newPlaces(parts []int32, k int) *Places {
+	p := &Places{
+		Starts: make([]int, k+1), IDs: make([]int32, len(parts)), Positions: make([]int32, len(parts)),
+	}
+	for _, q := range parts {
 		p.Starts[q+1]++
 	}
 	for q := range k {
 		p.Starts[q+1] += p.Starts[q]
 	}
 	next := slices.Clone(p.Starts)
-	for v, q := range of {
-		p.IDs[next[q]], p.Of[v] = int32(v), int32(next[q])
+	for v, q := range parts {
+		p.IDs[next[q]], p.Positions[v] = int32(v), int32(next[q])
 		next[q]++
 	}
 	return p
@@ -39,10 +41,10 @@ func (p *Places) ID(position int32) int32 {
 
 // Position returns the position of a vertex.
 func (p *Places) Position(vertex int32) int32 {
-	if p.Of == nil {
+	if p.Positions == nil {
 		return vertex
 	}
-	return p.Of[vertex]
+	return p.Positions[vertex]
 }
 
 // Vertices returns the number of vertices.
@@ -63,7 +65,7 @@ func merged(types []*Places) *Places {
 	if k == 1 {
 		return m
 	}
-	m.Of = make([]int32, m.Vertices())
+	m.Positions = make([]int32, m.Vertices())
 	for p := range k {
 		first := int32(0)
 		for _, t := range types {
@@ -74,7 +76,7 @@ func merged(types []*Places) *Places {
 		}
 	}
 	for position, v := range m.IDs {
-		m.Of[v] = int32(position)
+		m.Positions[v] = int32(position)
 	}
 	return m
 }

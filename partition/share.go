@@ -159,7 +159,7 @@ func (v *Values) Targets(ids []int32) (graph.Labels, []graph.Split) {
 	if places == nil {
 		return v.Labels, v.Splits
 	}
-	return v.Labels.Of(places), graph.SplitsOf(v.Splits, places)
+	return v.Labels.Select(places), graph.SplitsOf(v.Splits, places)
 }
 
 // All returns the share of a graph that is not partitioned. The graph must pass Check. The share uses its
@@ -336,7 +336,7 @@ func Split(g *graph.Graph, a *Assignment) ([]*Share, error) {
 		if err != nil {
 			return err
 		}
-		places := func(kind int) (*Places, error) { return d.of[kind], nil }
+		places := func(kind int) (*Places, error) { return d.places[kind], nil }
 		for p, part := range parts {
 			shares[p] = newShare(part.Part, p, d.whole, places, inMemory(g))
 		}

@@ -55,14 +55,14 @@ func TestShares(t *testing.T) {
 func TestSharesOfAnyAssignment(t *testing.T) {
 	g := made(t, 12, 40, kinds["dense"], 4)
 	for name, a := range map[string]*Assignment{
-		"empty between":     {K: 4, Of: []int32{0, 0, 3, 3, 3, 0, 1, 1, 1, 3, 0, 3}},
-		"all in the last":   {K: 3, Of: slices.Repeat([]int32{2}, 12)},
-		"more than there":   {K: 20, Of: []int32{19, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11}},
-		"against the order": {K: 2, Of: []int32{1, 1, 1, 1, 1, 1, 0, 0, 0, 0, 0, 0}, Split: 0},
+		"empty between":     {K: 4, Parts: []int32{0, 0, 3, 3, 3, 0, 1, 1, 1, 3, 0, 3}},
+		"all in the last":   {K: 3, Parts: slices.Repeat([]int32{2}, 12)},
+		"more than there":   {K: 20, Parts: []int32{19, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11}},
+		"against the order": {K: 2, Parts: []int32{1, 1, 1, 1, 1, 1, 0, 0, 0, 0, 0, 0}, Split: 0},
 	} {
 		t.Run(name, func(t *testing.T) { checkShares(t, g, a) })
 	}
-	checkShares(t, made(t, 5, 0, kinds["sparse"], 1), &Assignment{K: 2, Of: []int32{0, 1, 0, 1, 0}})
+	checkShares(t, made(t, 5, 0, kinds["sparse"], 1), &Assignment{K: 2, Parts: []int32{0, 1, 0, 1, 0}})
 }
 
 // TestSharesOfRandomGraphs tests random assignments of random graphs, sparse to dense.
@@ -71,9 +71,9 @@ func TestSharesOfRandomGraphs(t *testing.T) {
 		r := rand.New(rand.NewPCG(seed, 7))
 		g := made(t, 1+r.IntN(15), r.IntN(60), kinds[[]string{"bare", "dense", "sparse", "plain"}[seed%4]],
 			seed)
-		a := &Assignment{K: 1 + r.IntN(6), Of: make([]int32, g.Vertices())}
-		for v := range a.Of {
-			a.Of[v] = int32(r.IntN(a.K))
+		a := &Assignment{K: 1 + r.IntN(6), Parts: make([]int32, g.Vertices())}
+		for v := range a.Parts {
+			a.Parts[v] = int32(r.IntN(a.K))
 		}
 		checkShares(t, g, a)
 	}
@@ -95,7 +95,7 @@ func checkShares(t *testing.T, g *graph.Graph, a *Assignment) {
 		}
 		for _, v := range s.Types[0].IDs {
 			seen[v]++
-			assert.Equal(t, p, int(a.Of[v]), "vertex %d", v)
+			assert.Equal(t, p, int(a.Parts[v]), "vertex %d", v)
 		}
 		ascending(t, &s.Edges.Relations[0].In)
 		ascending(t, &s.Edges.Relations[0].Out)
@@ -135,12 +135,12 @@ func outEdges(shares []*Share) []edge {
 }
 
 // edges lists the edges by their ends. Parallel edges keep their order.
-func edges(shares []*Share, of func(*Share) *graph.Relation,
+func edges(shares []*Share, relation func(*Share) *graph.Relation,
 	made func(row, far int32, weight float32) edge,
 ) []edge {
 	var all []edge
 	for _, s := range shares {
-		r := of(s)
+		r := relation(s)
 		for row := range s.Types[0].IDs {
 			for k := r.Indptr[row]; k < r.Indptr[row+1]; k++ {
 				weight := float32(0)
@@ -165,13 +165,13 @@ func checkStatistics(t *testing.T, g *graph.Graph, a *Assignment, w *Whole) {
 		Vertices: make([]int, a.K), Edges: make([]int64, a.K), TrainVertices: make([]int, a.K),
 		HaloRows: square[int](a.K), HaloRowsOut: square[int](a.K), Cut: square[int64](a.K),
 	}
-	for _, p := range a.Of {
+	for _, p := range a.Parts {
 		want.Vertices[p]++
 	}
 	want.Types = [][]int{want.Vertices}
 	if len(g.Types[0].Splits) > 0 {
 		for _, v := range g.Types[0].Splits[0].Train {
-			want.TrainVertices[a.Of[v]]++
+			want.TrainVertices[a.Parts[v]]++
 		}
 	}
 	type need struct{ partition, vertex int32 }
@@ -179,7 +179,7 @@ func checkStatistics(t *testing.T, g *graph.Graph, a *Assignment, w *Whole) {
 	e := g.Relations[0].Edges()
 	for k := range e.Len() {
 		u, v := e.Source[k], e.Target[k]
-		p, q := a.Of[v], a.Of[u]
+		p, q := a.Parts[v], a.Parts[u]
 		want.Edges[p]++
 		want.Cut[p][q]++
 		if p != q {
@@ -188,10 +188,10 @@ func checkStatistics(t *testing.T, g *graph.Graph, a *Assignment, w *Whole) {
 		}
 	}
 	for n := range in {
-		want.HaloRows[n.partition][a.Of[n.vertex]]++
+		want.HaloRows[n.partition][a.Parts[n.vertex]]++
 	}
 	for n := range out {
-		want.HaloRowsOut[n.partition][a.Of[n.vertex]]++
+		want.HaloRowsOut[n.partition][a.Parts[n.vertex]]++
 	}
 	assert.Equal(t, "", same(want, w.Statistics), "statistics")
 	if w.Vertices != g.Vertices() || w.Edges != g.Edges() || w.Classes != g.Types[0].Labels.Classes ||
@@ -204,7 +204,7 @@ func TestReplication(t *testing.T) {
 	relation, err := graph.NewRelation(4,
 		graph.Edges{Source: []int32{2, 3, 2, 1}, Target: []int32{0, 0, 1, 2}})
 	require.NoError(t, err)
-	a := &Assignment{K: 2, Of: []int32{0, 0, 1, 1}}
+	a := &Assignment{K: 2, Parts: []int32{0, 0, 1, 1}}
 	g := graph.Of(relation)
 	s := counted(t, g, a)
 	// The first partition needs 2 and 3, the second needs 1.

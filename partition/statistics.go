@@ -108,13 +108,13 @@ func countVertices(g *graph.Graph, a *Assignment, places []*Places) Statistics {
 	}
 	if a.Split < len(g.Types[0].Splits) {
 		for _, v := range g.Types[0].Splits[a.Split].Train {
-			s.TrainVertices[a.Of[v]]++
+			s.TrainVertices[a.Parts[v]]++
 		}
 	}
-	for _, of := range places {
+	for _, typePlaces := range places {
 		counts := make([]int, a.K)
 		for p := range a.K {
-			counts[p] = of.Starts[p+1] - of.Starts[p]
+			counts[p] = typePlaces.Starts[p+1] - typePlaces.Starts[p]
 			s.Vertices[p] += counts[p]
 		}
 		s.Types = append(s.Types, counts)

@@ -155,7 +155,7 @@ func Write(store string, g *graph.Graph, a *Assignment, progress graph.Progress)
 		if err != nil {
 			return err
 		}
-		if err := folder.AddInt32s(assignmentFile, a.Of); err != nil {
+		if err := folder.AddInt32s(assignmentFile, a.Parts); err != nil {
 			return err
 		}
 		return folder.AddJSON(descriptionFile,
@@ -187,8 +187,8 @@ func writeShares(folder *graph.Folder, g *graph.Graph, a *Assignment,
 	if err != nil {
 		return nil, err
 	}
-	for _, p := range d.of { // the out-edges need only the starts
-		p.IDs, p.Of = nil, nil
+	for _, p := range d.places { // the out-edges need only the starts
+		p.IDs, p.Positions = nil, nil
 	}
 	memory.Free() // the out-edges need the memory of the in-edges
 	if err := d.out(); err != nil {
@@ -209,7 +209,7 @@ func contentID(files []graph.FileRecord, a *Assignment) string {
 		fmt.Fprintln(h, f.Name, f.SHA256)
 	}
 	fmt.Fprintln(h, formatVersion, a.K)
-	for part := range slices.Chunk(a.Of, 1<<14) {
+	for part := range slices.Chunk(a.Parts, 1<<14) {
 		_ = binary.Write(h, binary.LittleEndian, part) // a hash returns no error
 	}
 	return hex.EncodeToString(h.Sum(nil)[:16])
@@ -337,7 +337,7 @@ func isSame(file *os.File, path string) bool {
 // Check refuses stored partitions with a missing or damaged file. It opens each share, and compares the
 // assignment with the shares and with the stored id. It takes memory for one share and four bytes per vertex.
 func Check(store string, d Description, progress graph.Progress) error {
-	of, err := d.readAssignment(store)
+	parts, err := d.readAssignment(store)
 	if err != nil {
 		return err
 	}
@@ -350,7 +350,7 @@ func Check(store string, d Description, progress graph.Progress) error {
 		if err != nil {
 			return err
 		}
-		if v := s.Edges.misplaced(of); v >= 0 {
+		if v := s.Edges.misplaced(parts); v >= 0 {
 			err = refusal.Damaged("%s: has vertex %d, which %s gives to another partition; %s",
 				filepath.Join(Directory(store, d.Name), strconv.Itoa(p)), v, assignmentFile, partitionAgain)
 		}
@@ -369,18 +369,18 @@ func (d *Description) readAssignment(store string) ([]int32, error) {
 		return nil, refusal.Advise(err, partitionAgain)
 	}
 	defer file.Close()
-	var of []int32
+	var parts []int32
 	array, err := npy.Read(file, size)
 	if err == nil {
-		of, err = array.Int32s()
+		parts, err = array.Int32s()
 	}
-	if err == nil && contentID(d.files, &Assignment{K: d.K, Of: of}) != d.ID {
+	if err == nil && contentID(d.files, &Assignment{K: d.K, Parts: parts}) != d.ID {
 		err = refusal.Damaged("is not the assignment that the partitions were cut by")
 	}
 	if err != nil {
 		return nil, refusal.Errorf("%s: %w; %s", path, err, partitionAgain)
 	}
-	return of, nil
+	return parts, nil
 }
 
 // order is the order of stored partitions. It is read once for each vertex type.
@@ -396,13 +396,13 @@ func (o *order) read(d *Description, store string, kind int) (*Places, error) {
 	if o.places[kind] != nil {
 		return o.places[kind], nil
 	}
-	of, err := d.readAssignment(store)
+	parts, err := d.readAssignment(store)
 	if err != nil {
 		return nil, err
 	}
 	if wrong := func(p int32) bool {
 		return p < 0 || int(p) >= d.K
-	}; len(of) != d.Whole.Vertices || slices.ContainsFunc(of, wrong) {
+	}; len(parts) != d.Whole.Vertices || slices.ContainsFunc(parts, wrong) {
 		return nil, refusal.Errorf("%s: not one partition of %d for each of %d vertices; %s",
 			filepath.Join(Directory(store, d.Name), assignmentFile), d.K, d.Whole.Vertices, partitionAgain)
 	}
@@ -413,18 +413,18 @@ func (o *order) read(d *Description, store string, kind int) (*Places, error) {
 	if o.places == nil {
 		o.places = map[int]*Places{}
 	}
-	o.places[kind] = newPlaces(of[first:first+d.Whole.Types[kind].Vertices], d.K)
+	o.places[kind] = newPlaces(parts[first:first+d.Whole.Types[kind].Vertices], d.K)
 	return o.places[kind], nil
 }
 
 // misplaced returns a row's vertex that the assignment gives to another partition, by its id in the whole
 // graph; −1: none.
-func (e *Edges) misplaced(of []int32) int {
+func (e *Edges) misplaced(parts []int32) int {
 	before := 0 // vertices of earlier types
 	for _, rows := range e.Types {
 		for _, id := range rows.IDs {
 			v := before + int(id)
-			if v >= len(of) || int(of[v]) != e.P {
+			if v >= len(parts) || int(parts[v]) != e.P {
 				return v
 			}
 		}

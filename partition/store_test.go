@@ -67,7 +67,7 @@ func TestRoundTrip(t *testing.T) {
 			})
 		}
 		// Empty partitions.
-		a := &Assignment{K: 5, Of: slices.Repeat([]int32{3}, 40), Method: File}
+		a := &Assignment{K: 5, Parts: slices.Repeat([]int32{3}, 40), Method: File}
 		checkStored(t, store, g, a, write(t, store, g, a))
 	}
 	for _, name := range []string{"plain", "dense"} { // without and with weights, which need not be symmetric
@@ -105,16 +105,16 @@ func checkStored(t *testing.T, store string, g *graph.Graph, a *Assignment, name
 		got, err := Open(store, d, p)
 		require.NoError(t, err)
 		assert.Equal(t, "", same(want[p], got), "%s, share %d", name, p)
-		v, of := &got.Types[0], &want[p].Types[0]
-		assert.Equal(t, of.Features.Sparse(), v.Features.Sparse(), "%s, share %d", name, p)
-		assert.Equal(t, of.Labels.MultiLabel(), v.Labels.MultiLabel(), "%s, share %d", name, p)
+		v, expected := &got.Types[0], &want[p].Types[0]
+		assert.Equal(t, expected.Features.Sparse(), v.Features.Sparse(), "%s, share %d", name, p)
+		assert.Equal(t, expected.Labels.MultiLabel(), v.Labels.MultiLabel(), "%s, share %d", name, p)
 		assert.NoError(t, got.Close())
 	}
-	of, err := npy.Map(filepath.Join(store, "partitions", name, "assignment.npy"))
+	mapped, err := npy.Map(filepath.Join(store, "partitions", name, "assignment.npy"))
 	require.NoError(t, err)
-	defer of.Close()
-	if ids, err := of.Int32s(); err != nil || !slices.Equal(ids, a.Of) {
-		t.Errorf("assignment %v, error %v; want %v", ids, err, a.Of)
+	defer mapped.Close()
+	if ids, err := mapped.Int32s(); err != nil || !slices.Equal(ids, a.Parts) {
+		t.Errorf("assignment %v, error %v; want %v", ids, err, a.Parts)
 	}
 }
 
@@ -212,7 +212,7 @@ func TestWriteRefusesAnotherGraph(t *testing.T) {
 	a := divided(t, g, Options{K: 2, Method: Range})
 	_, err = Write(store, other, a, nil)
 	assert.Refused(t, err, "not the one in this store")
-	a.Of[3] = 2
+	a.Parts[3] = 2
 	_, err = Write(store, g, a, nil)
 	assert.Refused(t, err, "")
 	_, err = os.Stat(filepath.Join(store, "partitions"))
@@ -235,7 +235,7 @@ func TestReadOnlyStore(t *testing.T) {
 			assert.NoError(t, unix.Setfsuid(0))
 		}()
 	}
-	_, err := Write(store, g, &Assignment{K: 1, Of: make([]int32, 20), Method: Range}, nil)
+	_, err := Write(store, g, &Assignment{K: 1, Parts: make([]int32, 20), Method: Range}, nil)
 	assert.RefusedFor(t, err, store+": cannot be written to", "")
 }
 
@@ -245,8 +245,8 @@ func TestManyClasses(t *testing.T) {
 	g := made(t, 3000, 100, kinds["plain"], 3)
 	g.Types[0].Labels = graph.Labels{Classes: 3000, Class: make([]int64, 3000)}
 	store, opened := stored(t, g)
-	a := &Assignment{K: 2, Of: make([]int32, 3000), Method: File}
-	a.Of[7] = 1
+	a := &Assignment{K: 2, Parts: make([]int32, 3000), Method: File}
+	a.Parts[7] = 1
 	write(t, store, opened, a)
 	s, err := Open(store, find(t, store, 2, ""), 1)
 	require.NoError(t, err)
@@ -290,8 +290,8 @@ func placesOf(t *testing.T, store string) error {
 // stored or in memory.
 func TestSharesKnowSymmetry(t *testing.T) {
 	const n = 200_000
-	one := graph.Edges{Source: []int32{0, n - 1}, Target: []int32{n - 1, 0}}
-	r, err := graph.NewRelation(n, one)
+	pair := graph.Edges{Source: []int32{0, n - 1}, Target: []int32{n - 1, 0}}
+	r, err := graph.NewRelation(n, pair)
 	require.NoError(t, err)
 	for _, known := range []bool{true, false} {
 		r.Symmetric = known

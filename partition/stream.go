@@ -16,7 +16,7 @@ func byStream(ctx context.Context, g *graph.Graph, o *Options) ([]int32, error) 
 	if err := memory.Need(stream.Memory(g.Vertices(), g.Edges())); err != nil {
 		return nil, err
 	}
-	of, err := stream.Assign(ctx, &stream.Graph{
+	parts, err := stream.Assign(ctx, &stream.Graph{
 		Vertices: g.Vertices(), Reader: inLists(g).reader,
 		Unload: g.Unload,
 	}, &stream.Options{
@@ -26,7 +26,7 @@ func byStream(ctx context.Context, g *graph.Graph, o *Options) ([]int32, error) 
 	if err != nil && ctx.Err() == nil {
 		err = fmt.Errorf("%w; the partition methods random and range do without METIS", err)
 	}
-	return of, err
+	return parts, err
 }
 
 // relations are the relations of a graph as one, whose vertices of all types are numbered consecutively.
@@ -47,8 +47,8 @@ func inLists(g *graph.Graph) (all relations) {
 	return all
 }
 
-// of returns the in-neighbours of vertex v of the whole graph, by their ids within the source type.
-func (e *ends) of(v int) []int32 {
+// sources returns the in-neighbours of vertex v of the whole graph, by their ids within the source type.
+func (e *ends) sources(v int) []int32 {
 	v -= e.target
 	if v < 0 || v >= len(e.in.Indptr)-1 {
 		return nil
@@ -59,7 +59,7 @@ func (e *ends) of(v int) []int32 {
 // degree returns the number of edges into vertex v.
 func (r relations) degree(v int) (n int32) {
 	for i := range r {
-		n += int32(len(r[i].of(v)))
+		n += int32(len(r[i].sources(v)))
 	}
 	return n
 }
@@ -67,13 +67,13 @@ func (r relations) degree(v int) (n int32) {
 // reader returns the function that lists the in-neighbours of a vertex, ascending.
 func (r relations) reader() func(v int32) []int32 {
 	if len(r) == 1 && r[0].source == 0 {
-		return func(v int32) []int32 { return r[0].of(int(v)) }
+		return func(v int32) []int32 { return r[0].sources(int(v)) }
 	}
 	var sources []int32
 	return func(v int32) []int32 {
 		sources = sources[:0]
 		for i := range r {
-			for _, u := range r[i].of(int(v)) {
+			for _, u := range r[i].sources(int(v)) {
 				sources = append(sources, int32(r[i].source)+u)
 			}
 		}

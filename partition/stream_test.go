@@ -116,11 +116,11 @@ func TestAuto(t *testing.T) {
 	}
 	g := communities(t, 1000, 20_000)
 	is(g, Metis, "")
-	of := func(edges int64) *graph.Graph {
+	withEdges := func(edges int64) *graph.Graph {
 		return graph.Of(graph.Relation{Indptr: []int64{0, edges}})
 	}
-	is(of(20_000_000), Metis, "")
-	is(of(20_000_001), Stream, "METIS may take minutes")
+	is(withEdges(20_000_000), Metis, "")
+	is(withEdges(20_000_001), Stream, "METIS may take minutes")
 	defer debug.SetMemoryLimit(debug.SetMemoryLimit(1 << 20))
 	is(g, Stream, "METIS has too little memory")
 }

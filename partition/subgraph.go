@@ -20,8 +20,9 @@ const silent = " (passes no messages)"
 // SilentName is the name of the Silent relation of one.
 func SilentName(relation string) string { return relation + silent }
 
-// IsSilent reports whether a name is that of a Silent relation, and of which one.
-func IsSilent(name string) (of string, is bool) { return strings.CutSuffix(name, silent) }
+// IsSilent reports whether a name is that of a Silent relation, and returns the name of the relation that it
+// was made from.
+func IsSilent(name string) (relation string, is bool) { return strings.CutSuffix(name, silent) }
 
 // Rule returns what reports whether to keep an edge of a relation, by the ids of its ends within their types,
 // and by how many edges between them come before it. nil: all edges of the relation stay. Relations count as
@@ -49,10 +50,11 @@ func (p *parallel) before(source, row int32) int {
 	return p.count - 1
 }
 
-// Of is a share of it. It holds the arrays of s: do not use it after s is closed. It reads no other share:
-// what others need of its rows follows from the edges in the opposite direction. So its HaloRows and
-// HaloRowsOut are complete in the row and in the column of s's own partition only.
-func (g *Subgraph) Of(s *Share) (kept *Share, err error) {
+// Restrict returns the share of the subgraph that has the edges of s. It holds the arrays of s: do not use it
+// after s is closed. It reads no other share: what others need of its rows follows from the edges in the
+// opposite direction. So its HaloRows and HaloRowsOut are complete in the row and in the column of s's own
+// partition only.
+func (g *Subgraph) Restrict(s *Share) (kept *Share, err error) {
 	err = g.rule(s, func(keep Rule) (err error) {
 		kept, err = keptOf(s, keep)
 		return err

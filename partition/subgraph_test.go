@@ -55,9 +55,9 @@ func TestKeep(t *testing.T) {
 			require.NoError(t, err)
 			*r = kept
 		}
-		a := &Assignment{K: 1 + r.IntN(5), Of: make([]int32, g.Vertices())}
-		for v := range a.Of {
-			a.Of[v] = int32(r.IntN(a.K))
+		a := &Assignment{K: 1 + r.IntN(5), Parts: make([]int32, g.Vertices())}
+		for v := range a.Parts {
+			a.Parts[v] = int32(r.IntN(a.K))
 		}
 		t.Run(fmt.Sprintf("%d, %d partitions", seed, a.K), func(t *testing.T) {
 			shares, err := Split(g, a)
@@ -76,7 +76,7 @@ func TestKeep(t *testing.T) {
 				})
 			})
 			for p, s := range shares {
-				got, err := kept.Of(s)
+				got, err := kept.Restrict(s)
 				require.NoError(t, err)
 				onlyPairsWith(p, want[p].Edges.Relations)
 				onlyPairsWith(p, got.Edges.Relations)
@@ -139,16 +139,16 @@ func onlyPairsWith(p int, relations []Relation) {
 func TestKeepCallsRule(t *testing.T) {
 	const relations, k = 20, 3
 	g := made(t, 30, 150, kinds["bare"], 1)
-	one := g.Relations[0]
+	relation := g.Relations[0]
 	g.Types[0].Type, g.Types[0].Count, g.Relations = "a", g.Vertices(), nil
 	for i := range relations {
-		r := one
+		r := relation
 		r.Source, r.Name, r.Target = "a", fmt.Sprint("r", i), "a"
 		g.Relations = append(g.Relations, r)
 	}
-	a := &Assignment{K: k, Of: make([]int32, g.Vertices())}
-	for v := range a.Of {
-		a.Of[v] = int32(v % k)
+	a := &Assignment{K: k, Parts: make([]int32, g.Vertices())}
+	for v := range a.Parts {
+		a.Parts[v] = int32(v % k)
 	}
 	shares, err := Split(g, a)
 	require.NoError(t, err)
@@ -159,9 +159,9 @@ func TestKeepCallsRule(t *testing.T) {
 			return func(int32, int32, int) bool { answers++; return true }
 		})
 	})
-	edges := 2 * len(one.Sources) * relations // into and out of the partitions
+	edges := 2 * len(relation.Sources) * relations // into and out of the partitions
 	for _, s := range shares {
-		_, err := kept.Of(s)
+		_, err := kept.Restrict(s)
 		require.NoError(t, err)
 	}
 	assert.Equal(t, k, rules)
@@ -171,7 +171,7 @@ func TestKeepCallsRule(t *testing.T) {
 // TestPlacesRefused: a share with another vertex than the order of the partitions gives it is refused.
 func TestPlacesRefused(t *testing.T) {
 	g := made(t, 3, 6, kinds["bare"], 1)
-	shares, err := Split(g, &Assignment{K: 2, Of: []int32{0, 0, 1}})
+	shares, err := Split(g, &Assignment{K: 2, Parts: []int32{0, 0, 1}})
 	require.NoError(t, err)
 	for other := range int32(2) {
 		shares[1].Edges.Types[0].IDs = []int32{other}

@@ -56,15 +56,15 @@ func (l *RelationFrame) Named(asked string) bool {
 func framesOf(g *graph.Graph) (all []RelationFrame) {
 	for i := range g.Relations {
 		if l := &g.Relations[i].Frame; l.HasLabels() {
-			of := RelationFrame{
+			frame := RelationFrame{
 				i, g.Relations[i].FullName(), l.Labels.Column, l.Labels.Classes, l.Labels.Columns,
 				l.Labels.MultiLabel(),
 				graph.SizesOf(l.Splits), "",
 			}
 			if l.SplitBy != nil {
-				of.Rule = l.SplitBy.Rule
+				frame.Rule = l.SplitBy.Rule
 			}
-			all = append(all, of)
+			all = append(all, frame)
 		}
 	}
 	return all

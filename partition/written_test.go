@@ -61,8 +61,8 @@ func TestTwoProcesses(t *testing.T) {
 		wait.Go(func() {
 			child := exec.Command("/proc/self/exe")
 			child.Env = append(os.Environ(), writer+"="+store)
-			said, err := child.CombinedOutput()
-			assert.NoError(t, err, "%s", said)
+			output, err := child.CombinedOutput()
+			assert.NoError(t, err, "%s", output)
 		})
 	}
 	go func() {

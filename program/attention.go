@@ -58,7 +58,7 @@ func (b *builder) attends(o Operation, x *value) *value {
 	if in == nil {
 		return nil
 	}
-	along := Operation{Path: o.Path, Of: x.Of, Loops: x.Loops}
+	along := Operation{Path: o.Path, TypeName: x.TypeName, Loops: x.Loops}
 	z := b.attend(&a, along, append([]*value{source}, in...))
 	return b.product(o, append([]*value{z}, after...)...)
 }
@@ -66,7 +66,7 @@ func (b *builder) attends(o Operation, x *value) *value {
 // attend makes the value of attention along a set of edges.
 func (b *builder) attend(a *attention, o Operation, in []*value) *value {
 	o.Op = opAttend
-	t := b.program.aggregated(o.Of, o.End, in[0].Shape)
+	t := b.program.aggregated(o.TypeName, o.End, in[0].Shape)
 	return b.add(&value{op: opAttend, o: o, Type: t, in: in, attention: a})
 }
 

@@ -10,29 +10,29 @@ import (
 
 // block is a part of a program, consecutive operations, on a worker.
 type block struct {
-	program     *Program
-	code        *code         // the steps of both modes
-	codes       [inBoth]*code // the steps of each mode
-	given, made []*value      // the values in the gnn.State before and after the block
-	unread      unread        // of made: the values that no later block reads, by mode
-	types       []*autograd.RowSet
-	typeOf      func(of string) int // the number of a vertex type
-	params      map[string]*nn.Param
-	frozen      map[string]*nn.Buffer
-	norms       map[*value]*nn.BatchNorm
-	propagators map[*value]gnn.Propagator
-	maps        map[columnKey]*kernel.ColumnMap
-	broadcasts  map[string][]int32
-	keptDense   map[*autograd.Sparse]*tensor.Matrix // the dense form of features
-	by          cutting
-	explain     func(path, what string)
-	explained   map[*value]bool
+	program      *Program
+	code         *code         // the steps of both modes
+	codes        [inBoth]*code // the steps of each mode
+	inputs, made []*value      // the values in the gnn.State before and after the block
+	unread       unread        // of made: the values that no later block reads, by mode
+	types        []*autograd.RowSet
+	typeOf       func(vertexType string) int // the number of a vertex type
+	params       map[string]*nn.Param
+	frozen       map[string]*nn.Buffer
+	norms        map[*value]*nn.BatchNorm
+	propagators  map[*value]gnn.Propagator
+	maps         map[columnKey]*kernel.ColumnMap
+	broadcasts   map[string][]int32
+	keptDense    map[*autograd.Sparse]*tensor.Matrix // the dense form of features
+	by           cutting
+	explain      func(path, what string)
+	explained    map[*value]bool
 }
 
 // newBlock builds a block. Workers share the code, so nobody may change it.
-func (p *Program) newBlock(e gnn.Env, c *code, given, made []*value) *block {
+func (p *Program) newBlock(e gnn.Env, c *code, inputs, made []*value) *block {
 	b := &block{
-		program: p, code: c, given: given, made: made, types: e.Rows, typeOf: e.TypeOf,
+		program: p, code: c, inputs: inputs, made: made, types: e.Rows, typeOf: e.TypeOf,
 		params: map[string]*nn.Param{},
 		frozen: map[string]*nn.Buffer{}, norms: map[*value]*nn.BatchNorm{},
 		propagators: map[*value]gnn.Propagator{},
@@ -50,7 +50,7 @@ func (p *Program) newBlock(e gnn.Env, c *code, given, made []*value) *block {
 			}
 		}
 		if s.op == "table" {
-			name, rows := s.o.Name, e.Rows[e.TypeOf(s.Of)]
+			name, rows := s.o.Name, e.Rows[e.TypeOf(s.TypeName)]
 			if b.params[name] = e.Params.Named(name); b.params[name] == nil {
 				b.params[name] = e.Params.Table(name, rows, 0, s.size(), nn.Constant(0))
 			}
@@ -101,41 +101,41 @@ func (b *block) Forward(s gnn.State) gnn.State {
 	}
 	p := &pass{block: b, code: b.codes[m], all: s.Rows, tape: tape, vars: map[*value]*autograd.Var{}}
 	p.handed = map[*autograd.Var]bool{}
-	for i, v := range edgesOf(b.given) {
+	for i, v := range edgesOf(b.inputs) {
 		p.vars[v] = s.Edges[i]
 	}
-	given := s.Beside
-	for _, v := range b.given {
+	remaining := s.Beside
+	for _, v := range b.inputs {
 		if v.Rows == Edges {
 			continue
 		}
-		switch all := ofType(b.given, v.Of); {
+		switch all := ofType(b.inputs, v.TypeName); {
 		case v == all[0]:
-			p.vars[v] = s.Rows[b.typeOf(v.Of)]
-		case b.by.beside:
-			p.vars[v], given = given[0], given[1:]
+			p.vars[v] = s.Rows[b.typeOf(v.TypeName)]
+		case b.by.separate:
+			p.vars[v], remaining = remaining[0], remaining[1:]
 		default:
 			p.vars[v] = part(s.H0, all[1:], v)
 		}
 	}
 	p.run()
 	out := gnn.State{Rows: make([]*autograd.Var, len(b.types))}
-	var beside []*autograd.Var
+	var others []*autograd.Var
 	for _, v := range b.made {
 		x := p.passed(v)
 		switch {
 		case v.Rows == Edges:
 			out.Edges = append(out.Edges, x)
-		case v == ofType(b.made, v.Of)[0]:
-			out.Rows[b.typeOf(v.Of)] = x
+		case v == ofType(b.made, v.TypeName)[0]:
+			out.Rows[b.typeOf(v.TypeName)] = x
 		default:
-			beside = append(beside, x)
+			others = append(others, x)
 		}
 	}
-	if b.by.beside {
-		out.Beside = beside
+	if b.by.separate {
+		out.Beside = others
 	} else {
-		out.H0 = sideBySide(beside)
+		out.H0 = sideBySide(others)
 	}
 	return out
 }
@@ -147,16 +147,16 @@ func (p *pass) passed(v *value) *autograd.Var {
 	p.step = p.code.alias(v)
 	switch {
 	case !p.unread[p.code.mode][v]:
-		x := p.of(v)
+		x := p.value(v)
 		if p.handed[x] {
 			return autograd.Copy(x)
 		}
 		p.handed[x] = true
 		return x
 	case v.Rows == Edges:
-		return autograd.Detach(p.of(v))
+		return autograd.Detach(p.value(v))
 	}
-	like, columns := p.rowsOf(v.Of), 0
+	like, columns := p.rowsOf(v.TypeName), 0
 	if p.by.stages > 1 {
 		columns = v.size()
 	}
@@ -166,12 +166,12 @@ func (p *pass) passed(v *value) *autograd.Var {
 }
 
 // part returns the columns of v in a row that has the columns of several values.
-func part(row *autograd.Var, of []*value, v *value) *autograd.Var {
-	if len(of) == 1 {
+func part(row *autograd.Var, values []*value, v *value) *autograd.Var {
+	if len(values) == 1 {
 		return row
 	}
 	at := 0
-	for _, x := range of {
+	for _, x := range values {
 		if x == v {
 			break
 		}
@@ -182,11 +182,11 @@ func part(row *autograd.Var, of []*value, v *value) *autograd.Var {
 
 // rowsOf returns a value, of any columns, that has the rows of a vertex type, or in a message function those
 // of the edges.
-func (p *pass) rowsOf(of string) *autograd.Var {
+func (p *pass) rowsOf(vertexType string) *autograd.Var {
 	if p.rows != nil {
 		return p.rows
 	}
-	i := p.typeOf(of)
+	i := p.typeOf(vertexType)
 	if x := p.all[i]; x != nil {
 		return x
 	}
@@ -229,9 +229,9 @@ func (v *value) setOfEdges() string {
 // relation returns the relation that a value aggregates along.
 func (v *value) relation() string {
 	if v.regions[inBoth] != nil {
-		return v.in[0].Of
+		return v.in[0].TypeName
 	}
-	return v.o.Of
+	return v.o.TypeName
 }
 
 // relationOf returns the relation along which a value aggregates, or whose edges the value has rows for.

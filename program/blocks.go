@@ -12,9 +12,9 @@ import (
 
 // cutting says where a program is cut into blocks.
 type cutting struct {
-	stages int  // the number of stages of a pipeline
-	apart  bool // operations after an aggregation are in the next block
-	beside bool // further values of vertices pass in State.Beside, not side by side in State.H0
+	stages   int  // the number of stages of a pipeline
+	apart    bool // operations after an aggregation are in the next block
+	separate bool // further values of vertices pass in State.Beside, not side by side in State.H0
 }
 
 // Blocks describes the program for a graph, as blocks that a pipeline of so many stages can be cut between.
@@ -46,10 +46,10 @@ func (p *Program) EdgeBlocks(
 	}
 	p = p.forFeatures(schema)
 	if scored != "" {
-		of := *p
-		of.scored = scored
-		of.rebuild(0)
-		p = &of
+		scorer := *p
+		scorer.scored = scored
+		scorer.rebuild(0)
+		p = &scorer
 		if err := p.refuseEdgeRows(edgesOf(p.built)[0].regions[inBoth]); err != nil {
 			return nil, err
 		}
@@ -64,7 +64,7 @@ func (p *Program) EdgeBlocks(
 
 // inStages says where a program is cut for a pipeline of so many stages.
 func inStages(stages int, schema gnn.Schema) cutting {
-	return cutting{stages: stages, beside: stages > 1 && len(schema.Types) > 1}
+	return cutting{stages: stages, separate: stages > 1 && len(schema.Types) > 1}
 }
 
 // BlocksApart is Blocks for a pass that computes only some vertices. Each block ends with its aggregations.
@@ -75,18 +75,18 @@ func (p *Program) BlocksApart(schema gnn.Schema, outputs int) ([]gnn.BlockSpec, 
 		return nil, err
 	}
 	p = p.forFeatures(schema)
-	return p.blocks(schema, cutting{stages: 1, apart: true, beside: true}, p.built, ofVertices), nil
+	return p.blocks(schema, cutting{stages: 1, apart: true, separate: true}, p.built, ofVertices), nil
 }
 
 // ofVertices is storage for values outside of message functions.
-func ofVertices(of mode) func(*value) *value { return storage(false, of) }
+func ofVertices(m mode) func(*value) *value { return storage(false, m) }
 
 // blocks cuts the steps that compute some of the program's outputs into blocks, at the same places in both
 // modes.
 func (p *Program) blocks(
-	schema gnn.Schema, by cutting, outputs []*value, storage func(of mode) func(*value) *value,
+	schema gnn.Schema, by cutting, outputs []*value, storage func(m mode) func(*value) *value,
 ) (specs []gnn.BlockSpec) {
-	first := p.built[0].Of
+	first := p.built[0].TypeName
 	values := newCode(inBoth, outputs, storage(inBoth), func(*value) bool { return false })
 	results := make([]*value, len(outputs))
 	for k, v := range outputs {
@@ -96,10 +96,10 @@ func (p *Program) blocks(
 	if by.stages > 1 {
 		raise(values, level)
 	}
-	given := []*value{}
+	inputs := []*value{}
 	for _, v := range values.steps {
 		if v.op == "features" {
-			given = append(given, v.value)
+			inputs = append(inputs, v.value)
 		}
 	}
 	crossing, aggregates, parts := map[*value]bool{}, false, []section{}
@@ -119,31 +119,31 @@ func (p *Program) blocks(
 			made = slices.SortedFunc(maps.Keys(crossing),
 				func(x, y *value) int { return x.number - y.number })
 		}
-		parts = append(parts, section{given, made})
-		given, aggregates = made, false
+		parts = append(parts, section{inputs, made})
+		inputs, aggregates = made, false
 	}
 	specs = make([]gnn.BlockSpec, len(parts))
 	var unread unread
-	for i, of := range slices.Backward(parts) {
-		specs[i], unread = p.spec(schema, by, storage, of, unread)
+	for i, part := range slices.Backward(parts) {
+		specs[i], unread = p.spec(schema, by, storage, part, unread)
 	}
 	specs[len(specs)-1].EdgeOutputs = p.edgeStates(schema, results)
 	return specs
 }
 
-// section is a block as the values that it is given, and the values that it makes.
-type section struct{ given, made []*value }
+// section is a block as its input values, and the values that it makes.
+type section struct{ inputs, made []*value }
 
 // unread are the values that pass between two blocks although no later block reads them in that mode.
 type unread [inBoth]map[*value]bool
 
 // spec describes a block. after are the unread values among those that it makes. before are the unread values
 // among those that it is given.
-func (p *Program) spec(schema gnn.Schema, by cutting, storage func(of mode) func(*value) *value, of section,
+func (p *Program) spec(schema gnn.Schema, by cutting, storage func(m mode) func(*value) *value, part section,
 	after unread,
 ) (s gnn.BlockSpec, before unread) {
-	given, made, isGiven := of.given, of.made, map[*value]bool{}
-	for _, v := range given {
+	inputs, made, isGiven := part.inputs, part.made, map[*value]bool{}
+	for _, v := range inputs {
 		isGiven[v] = true
 	}
 	codeOf := func(m mode, results []*value) *code {
@@ -156,22 +156,22 @@ func (p *Program) spec(schema gnn.Schema, by cutting, storage func(of mode) func
 			return after[m][v] && v.Rows != Edges
 		}))
 		before[m] = map[*value]bool{}
-		for _, v := range given {
+		for _, v := range inputs {
 			before[m][v] = codes[m].uses[v] == 0
 		}
 	}
 	_, rounds := levelsOf(c, false)
-	in, out := ofType(given, p.built[0].Of), ofType(made, p.built[0].Of)
+	in, out := ofType(inputs, p.built[0].TypeName), ofType(made, p.built[0].TypeName)
 	s = gnn.BlockSpec{In: width(in[:min(1, len(in))]), Out: width(out[:min(1, len(out))]), Rounds: rounds}
 	if slices.ContainsFunc(p.Operations, func(o Operation) bool {
 		return slices.Contains([]string{"dropout", "batch_norm", "uniform", "training"}, o.Op)
 	}) {
 		s.OwnPass = []string{"program"}
 	}
-	if s.H0 = width(in[min(1, len(in)):]); by.beside {
+	if s.H0 = width(in[min(1, len(in)):]); by.separate {
 		s.H0, s.Made = 0, make([]int, len(schema.Types))
 		for _, v := range made {
-			switch kind := schema.TypeOf(v.Of); {
+			switch kind := schema.TypeOf(v.TypeName); {
 			case v.Rows == Edges:
 			case s.Made[kind] == 0:
 				s.Made[kind] = v.size()
@@ -180,7 +180,7 @@ func (p *Program) spec(schema gnn.Schema, by cutting, storage func(of mode) func
 			}
 		}
 	}
-	s.Edges = p.edgeStates(schema, given)
+	s.Edges = p.edgeStates(schema, inputs)
 	if schema.Typed() {
 		s.Relations = []string{}
 	}
@@ -206,7 +206,7 @@ func (p *Program) spec(schema gnn.Schema, by cutting, storage func(of mode) func
 		}
 	}
 	s.Build = func(e gnn.Env) gnn.Block {
-		b := p.newBlock(e, c, given, made)
+		b := p.newBlock(e, c, inputs, made)
 		b.codes, b.unread, b.by = codes, after, by
 		return b
 	}
@@ -216,7 +216,7 @@ func (p *Program) spec(schema gnn.Schema, by cutting, storage func(of mode) func
 // edgeStates describes the values that are rows of edges.
 func (p *Program) edgeStates(schema gnn.Schema, values []*value) (all []gnn.EdgeState) {
 	for _, v := range edgesOf(values) {
-		along := gnn.Along{Relation: cmp.Or(p.scored, v.Of), Reversed: v.o.End == "source"}
+		along := gnn.Along{Relation: cmp.Or(p.scored, v.TypeName), Reversed: v.o.End == "source"}
 		if along.Relation == "" && len(schema.Relations) == 1 {
 			along.Relation = schema.Only()
 		}
@@ -228,9 +228,9 @@ func (p *Program) edgeStates(schema gnn.Schema, values []*value) (all []gnn.Edge
 }
 
 // ofType returns the values that are rows of a vertex type.
-func ofType(values []*value, of string) (all []*value) {
+func ofType(values []*value, vertexType string) (all []*value) {
 	for _, v := range values {
-		if v.Of == of && v.Rows != Edges {
+		if v.TypeName == vertexType && v.Rows != Edges {
 			all = append(all, v)
 		}
 	}

@@ -31,16 +31,16 @@ func TestChainsOnCard(t *testing.T) {
 			for _, order := range []string{"forward", "forward", "backward", "backward", "drawn", "drawn"} {
 				t.Setenv("ON_CPU_ORDER", order)
 				again := g.compute(t, 1, paralleltest.Grid(1, 1, 1))
-				for name, of := range there {
-					if !slices.EqualFunc(of, again[name], sameBits) {
+				for name, values := range there {
+					if !slices.EqualFunc(values, again[name], sameBits) {
 						t.Errorf("%s has other bits where threads run %s", name, order)
 					}
 				}
 				there = again
 			}
 			alike := true
-			for name, of := range here {
-				off, largest := away(t, name, there[name], of)
+			for name, values := range here {
+				off, largest := away(t, name, there[name], values)
 				alike = alike && off <= 1e-6*max(1, largest)
 			}
 			if !alike {

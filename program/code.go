@@ -26,7 +26,7 @@ type step struct {
 // storage returns a function of a value x. It returns the operand that has the elements of x in the same
 // order, or x itself if there is none. For added loops in a message function (loops) the operand may be
 // another than for the graph's edges.
-func storage(loops bool, of mode) func(x *value) *value {
+func storage(loops bool, m mode) func(x *value) *value {
 	return func(x *value) *value {
 		switch {
 		case x.op == "with_loops" && loops:
@@ -34,14 +34,14 @@ func storage(loops bool, of mode) func(x *value) *value {
 		case x.op == "reshape" || x.op == "without_loops" || x.op == "with_loops":
 			return x.in[0]
 		}
-		return of.taken(x)
+		return m.taken(x)
 	}
 }
 
-// newCode orders the values that results depend on in a mode. It stops at values that are given.
-func newCode(of mode, results []*value, storage func(*value) *value, given func(*value) bool) *code {
+// newCode orders the values that results depend on in a mode. It stops at values that isInput reports.
+func newCode(m mode, results []*value, storage func(*value) *value, isInput func(*value) bool) *code {
 	alias := func(x *value) *value {
-		for !given(x) {
+		for !isInput(x) {
 			y := storage(x)
 			if y == x {
 				break
@@ -50,16 +50,16 @@ func newCode(of mode, results []*value, storage func(*value) *value, given func(
 		}
 		return x
 	}
-	c := &code{mode: of, uses: map[*value]int{}, alias: alias}
+	c := &code{mode: m, uses: map[*value]int{}, alias: alias}
 	var all []*value
 	seen, readers := map[*value]bool{}, map[*value]int{}
 	var visit func(v *value)
 	visit = func(v *value) {
-		if v = alias(v); seen[v] || given(v) {
+		if v = alias(v); seen[v] || isInput(v) {
 			return
 		}
 		seen[v] = true
-		for _, x := range operands(v, of) {
+		for _, x := range operands(v, m) {
 			readers[alias(x)]++
 			visit(x)
 		}
@@ -76,7 +76,7 @@ func newCode(of mode, results []*value, storage func(*value) *value, given func(
 		if absorbed[v] {
 			continue
 		}
-		s := step{value: v, reads: operands(v, of)}
+		s := step{value: v, reads: operands(v, m)}
 		if s.fused = fuse(v, alone); s.fused != nil {
 			s.reads = s.fused.reads()
 			for _, x := range s.fused.parts() {
@@ -97,8 +97,8 @@ func newCode(of mode, results []*value, storage func(*value) *value, given func(
 
 // operands returns the values that a value is computed from in a mode. An aggregation of messages reads the
 // values that its function gathers.
-func operands(v *value, of mode) []*value {
-	if r := v.regions[of]; r != nil {
+func operands(v *value, m mode) []*value {
+	if r := v.regions[m]; r != nil {
 		return slices.Concat(r.sources, r.targets, r.edgeRows)
 	}
 	return v.in
@@ -155,11 +155,11 @@ func newCluster(v *value, alone func(*value) bool) *cluster {
 	// an expression of constants alone has an input that nothing reads
 	c.expression.Inputs = max(1, len(c.inputs))
 	for _, x := range instructions {
-		var of []int
+		var args []int
 		for _, y := range x.in {
-			of = append(of, registers[y])
+			args = append(args, registers[y])
 		}
-		registers[x] = emit(&c.expression, x, of)
+		registers[x] = emit(&c.expression, x, args)
 	}
 	c.expression.Results = []int{registers[v]}
 	return c
@@ -183,7 +183,7 @@ func (c *cluster) compute(p *pass) *autograd.Var {
 	var operands []autograd.Operand
 	for _, x := range c.inputs {
 		columns := p.broadcast(x.Shape, c.last.Shape)
-		operands = append(operands, autograd.Operand{Var: p.of(x), Columns: columns})
+		operands = append(operands, autograd.Operand{Var: p.value(x), Columns: columns})
 	}
 	if len(operands) == 0 {
 		operands = append(operands, autograd.Operand{Var: p.row(make([]float32, c.last.size()))})

@@ -93,9 +93,9 @@ func (p *pass) columns(v *value) *autograd.Var {
 		return p.cat(v)
 	}
 	if from, is := contiguous(v); is {
-		return autograd.Columns(p.of(x), from, v.size())
+		return autograd.Columns(p.value(x), from, v.size())
 	}
-	return autograd.MapColumns(p.of(x), p.mapOf(columnKey{v.op, v.number}, func() *kernel.ColumnMap {
+	return autograd.MapColumns(p.value(x), p.mapOf(columnKey{v.op, v.number}, func() *kernel.ColumnMap {
 		return columnsOf(v)
 	}))
 }
@@ -167,9 +167,9 @@ func (p *pass) cat(v *value) *autograd.Var {
 	var xs []*autograd.Var
 	joined := 0
 	for _, x := range v.in {
-		y := p.of(x)
+		y := p.value(x)
 		if x.Rows == None && v.Rows != None {
-			y = p.spread(y, v.Of)
+			y = p.spread(y, v.TypeName)
 		}
 		xs = append(xs, y)
 		joined += x.size()

@@ -93,7 +93,7 @@ func cutsOf(c *code, level map[*value]int, levels int, results []*value) []cut {
 // raise moves all readers of a parameter to the level of the last of them, because the stages of a pipeline
 // do not share parameters. It raises values that depend on them no less.
 func raise(c *code, level map[*value]int) {
-	of := map[string]int{} // level by parameter
+	paramLevel := map[string]int{} // level by parameter
 	parameters := map[*value][]string{}
 	for _, s := range c.steps {
 		if s.Rows != None || s.ofRows { // each block computes other values for itself
@@ -112,11 +112,11 @@ func raise(c *code, level map[*value]int) {
 				at = max(at, level[c.alias(x)])
 			}
 			for _, name := range names {
-				at = max(at, of[name])
+				at = max(at, paramLevel[name])
 			}
 			for _, name := range names {
-				again = again || of[name] < at
-				of[name] = at
+				again = again || paramLevel[name] < at
+				paramLevel[name] = at
 			}
 			again = again || level[s.value] < at
 			level[s.value] = at
@@ -128,18 +128,18 @@ func raise(c *code, level map[*value]int) {
 // stage only as many values of vertices pass as a gnn.State holds without a copy: two of the first type, and
 // one of each other type. Rows of edges pass only beside rows of vertices.
 func (by cutting) mayCross(values map[*value]bool, first string) bool {
-	of := map[string]int{} // number of values by vertex type
+	counts := map[string]int{} // number of values by vertex type
 	for v := range values {
 		if v.Rows == Edges && by.stages > 1 {
 			continue
 		}
-		of[v.Of]++
+		counts[v.TypeName]++
 		few := by.stages == 1 && !by.apart
-		if n := of[v.Of]; v.Rows != Vertices || few && (n > 2 || n > 1 && v.Of != first) {
+		if n := counts[v.TypeName]; v.Rows != Vertices || few && (n > 2 || n > 1 && v.TypeName != first) {
 			return false
 		}
 	}
-	return len(of) > 0
+	return len(counts) > 0
 }
 
 // parametersOf returns the names of the parameters that a step reads itself, and not through earlier steps.

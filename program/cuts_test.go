@@ -22,10 +22,10 @@ func TestWorkOfBlocks(t *testing.T) {
 		p.Output = len(p.Operations) - 1
 		require.NoError(t, p.check())
 		looked := 0
-		blocks := p.blocks(gnn.Schema{}, cutting{stages: 1}, p.built, func(of mode) func(*value) *value {
+		blocks := p.blocks(gnn.Schema{}, cutting{stages: 1}, p.built, func(m mode) func(*value) *value {
 			return func(v *value) *value {
 				looked++
-				return storage(false, of)(v)
+				return storage(false, m)(v)
 			}
 		})
 		require.Equal(t, convolutions, len(blocks))

@@ -56,7 +56,7 @@ func TestDamaged(t *testing.T) {
 
 // TestDoubled reads programs of a few operations that stand for 2⁶⁰ factors, terms or paths.
 func TestDoubled(t *testing.T) {
-	for _, of := range []string{
+	for _, spec := range []string{
 		// the operation that is doubled, from value 4 on, and the operation that then reads the last value %d
 		`{"op": "mul", "in": [2, 3]} mul {"op": "scatter", "in": [%d], "reduce": "sum"}`,
 		`{"op": "reshape", "in": [2], "shape": [7]} mul {"op": "scatter", "in": [%d], "reduce": "mean"}`,
@@ -65,8 +65,8 @@ func TestDoubled(t *testing.T) {
 		`{"op": "row_sum", "in": [0]} mul {"op": "mul", "in": [2, %d]}`,
 		`{"op": "reciprocal", "in": [0]} sub {"op": "gather", "in": [%d], "end": "target"}`,
 	} {
-		parts := regexp.MustCompile(` (mul|add|sub) `).Split(of, -1)
-		double := regexp.MustCompile(` (mul|add|sub) `).FindStringSubmatch(of)[1]
+		parts := regexp.MustCompile(` (mul|add|sub) `).Split(spec, -1)
+		double := regexp.MustCompile(` (mul|add|sub) `).FindStringSubmatch(spec)[1]
 		operations := []string{
 			`{"op": "features", "shape": [7]}`, `{"op": "parameter", "name": "w"}`,
 			`{"op": "gather", "in": [0], "end": "source"}`, `{"op": "gather", "in": [0], "end": "target"}`,
@@ -86,7 +86,7 @@ func TestDoubled(t *testing.T) {
 		text := fmt.Sprintf(`{"version": 1, "class": "Net", "parameters": [{"name": "w", "shape": [7, 7]}],
 			"operations": [%s], "output": %d}`, strings.Join(operations, ", "), last)
 		if err := buildOf(text, 7); err != nil {
-			t.Errorf("%s: %v", of, err)
+			t.Errorf("%s: %v", spec, err)
 		}
 	}
 }

@@ -32,14 +32,14 @@ func (b *builder) distributed(o Operation, in []*value) *value {
 	bias := in[2:]
 	for i := 0; i < len(terms); {
 		end := terms[i].end()
-		var of *value // the sum of the terms from one end
+		var sum *value // the sum of the terms from one end
 		for ; i < len(terms) && terms[i].end() == end; i++ {
-			of = b.plus(o, of, b.make(o.op("linear"), terms[i].x, terms[i].weight), terms[i].sign)
+			sum = b.plus(o, sum, b.make(o.op("linear"), terms[i].x, terms[i].weight), terms[i].sign)
 		}
 		if len(bias) > 0 && end != "" {
-			of, bias = b.plus(o, of, bias[0], 1), nil
+			sum, bias = b.plus(o, sum, bias[0], 1), nil
 		}
-		z = b.plus(o, z, of, 1)
+		z = b.plus(o, z, sum, 1)
 	}
 	if len(bias) > 0 {
 		z = b.plus(o, z, bias[0], 1)
@@ -92,19 +92,19 @@ func (b *builder) merged(o Operation, terms []term) (all []term) {
 
 // terms returns the terms of a product, in the order of their ends, so that rows of one end are added before
 // they are gathered.
-func (b *builder) terms(o Operation, of term) []term {
+func (b *builder) terms(o Operation, product term) []term {
 	left := mostFactors
-	terms := b.expanded(o, of, &left)
+	terms := b.expanded(o, product, &left)
 	slices.SortStableFunc(terms, func(s, t term) int { return strings.Compare(s.end(), t.end()) })
 	return terms
 }
 
 // expanded returns the terms of a product, of which at most one is not gathered. left is the number of
 // further terms that it may make.
-func (b *builder) expanded(o Operation, of term, left *int) (terms []term) {
-	parts := b.termsOf(o, of)
+func (b *builder) expanded(o Operation, product term, left *int) (terms []term) {
+	parts := b.termsOf(o, product)
 	if *left -= len(parts); *left < 0 {
-		return []term{of}
+		return []term{product}
 	}
 	var others []term
 	for _, t := range parts {
@@ -118,10 +118,10 @@ func (b *builder) expanded(o Operation, of term, left *int) (terms []term) {
 	switch {
 	case len(others) == 1:
 		return append(terms, b.expanded(o, others[0], left)...)
-	case len(others) > 1 && of.x.op == "cat" && len(terms) > 0:
+	case len(others) > 1 && product.x.op == "cat" && len(terms) > 0:
 		return append(terms, b.sideBySide(o, others))
 	case len(others) > 1 || len(parts) == 0:
-		return []term{of}
+		return []term{product}
 	}
 	return terms
 }

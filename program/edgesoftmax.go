@@ -33,7 +33,7 @@ func (b *builder) softmax(f *value) (p, sum *value) {
 	scatter := f.o.op("scatter")
 	gather := f.o.op("gather")
 	scatter.Divisor = true
-	scatter.End, gather.End, gather.Of, gather.Loops = f.o.End, f.o.End, e.Of, e.Loops
+	scatter.End, gather.End, gather.TypeName, gather.Loops = f.o.End, f.o.End, e.TypeName, e.Loops
 	if e.op == "gather" && e.o.End == f.o.End {
 		expand := f.o.op("expand")
 		expand.Shape = e.Shape
@@ -55,6 +55,6 @@ func (b *builder) lowered(o Operation, in []*value) *value {
 	f := &value{op: o.Op, o: o, Type: in[0].Type, in: in}
 	p, sum := b.softmax(f)
 	gather := o.op("gather")
-	gather.End, gather.Of, gather.Loops = o.End, in[0].Of, in[0].Loops
+	gather.End, gather.TypeName, gather.Loops = o.End, in[0].TypeName, in[0].Loops
 	return b.make(o.op("div"), p, b.make(gather, sum))
 }

@@ -22,15 +22,15 @@ func (p *Program) Undecoded(relation string) (*Program, error) {
 	if err := p.checkEdgeOutput(relation); err != nil {
 		return nil, err
 	}
-	of := *p
-	of.undecoded = true
-	of.rebuild(0)
-	return &of, of.refuseEdgeRows(of.decoder)
+	encoder := *p
+	encoder.undecoded = true
+	encoder.rebuild(0)
+	return &encoder, encoder.refuseEdgeRows(encoder.decoder)
 }
 
 // refuseEdgeRows refuses a function of an edge that reads rows of all edges.
-func (p *Program) refuseEdgeRows(of *region) error {
-	for _, x := range of.edgeRows {
+func (p *Program) refuseEdgeRows(r *region) error {
+	for _, x := range r.edgeRows {
 		return refusal.Errorf("the model %s has a %s over the edges of the graph, of which an edge alone has "+
 			"none; take a norm of each row, as torch.nn.LayerNorm", p.Class, x.describe())
 	}
@@ -40,7 +40,7 @@ func (p *Program) refuseEdgeRows(of *region) error {
 // endsRead returns the vertex types at both ends, and the values that the function of an edge reads at each,
 // each once.
 func (p *Program) endsRead() (ends [2]string, read [2][]*value) {
-	r := p.relation(p.decoded.Of)
+	r := p.relation(p.decoded.TypeName)
 	ends, read = [2]string{r.Source, r.Target}, [2][]*value{p.decoder.sources, p.decoder.targets}
 	if r.Source == r.Target {
 		both := slices.Clone(p.decoder.sources)
@@ -64,25 +64,25 @@ func (p *Program) decode() {
 		next = max(next, v.number+1)
 	}
 	p.built = nil
-	for k, of := range ends {
-		if k == 1 && of == ends[0] {
+	for k, end := range ends {
+		if k == 1 && end == ends[0] {
 			break
 		}
 		p.built = append(p.built, &value{
 			op: opEnds, o: Operation{Op: opEnds}, in: read[k], number: next + k,
-			Type: Type{Rows: Vertices, Of: of, Shape: []int{max(1, width(read[0]), width(read[1]))}},
+			Type: Type{Rows: Vertices, TypeName: end, Shape: []int{max(1, width(read[0]), width(read[1]))}},
 		})
 	}
 }
 
 // ends puts values side by side on rows of vertices, with zeros behind them.
 func (p *pass) ends(v *value) *autograd.Var {
-	x, n := p.joined(v.in, v.Of), width(v.in)
+	x, n := p.joined(v.in, v.TypeName), width(v.in)
 	switch {
 	case n == v.size():
 		return x
 	case n == 0:
-		x = autograd.Ones(p.rowsOf(v.Of))
+		x = autograd.Ones(p.rowsOf(v.TypeName))
 	}
 	return autograd.MapColumns(x, p.mapOf(columnKey{opEnds, v.number}, func() *kernel.ColumnMap {
 		lists := make([][]int32, v.size())
@@ -96,10 +96,10 @@ func (p *pass) ends(v *value) *autograd.Var {
 // EdgeScorer returns the function of an edge that an undecoded program lacks.
 func (p *Program) EdgeScorer(schema gnn.Schema, relation string) gnn.EdgeScorer {
 	p = p.forFeatures(schema)
-	of, v := schema.RelationOf(relation), p.decoded
+	r, v := schema.RelationOf(relation), p.decoded
 	return gnn.EdgeScorer{
-		Relation: relation, Source: of.Source, Target: of.Target, Width: p.built[0].size(),
-		Features: of.Columns, Outputs: v.size(), Weighted: slices.ContainsFunc(p.decoder.edges.steps,
+		Relation: relation, Source: r.Source, Target: r.Target, Width: p.built[0].size(),
+		Features: r.Columns, Outputs: v.size(), Weighted: slices.ContainsFunc(p.decoder.edges.steps,
 			func(s step) bool { return s.op == "edge_weight" }),
 		Rows: func(ps *nn.Params) func(gnn.Edges) *autograd.Var {
 			b := p.newBlock(gnn.Env{Params: ps}, p.decoder.edges, nil, nil)

@@ -26,8 +26,8 @@ func (p *Program) Expressions() (all []*kernel.Expression) {
 	c := newCode(inBoth, outputs, storage(false, inBoth), func(*value) bool { return false })
 	for _, s := range c.steps {
 		if r := s.regions[inBoth]; r != nil {
-			for _, of := range r.edges.steps {
-				if c, is := of.fused.(*cluster); is {
+			for _, edgeStep := range r.edges.steps {
+				if c, is := edgeStep.fused.(*cluster); is {
 					all = append(all, &c.expression)
 				}
 			}
@@ -64,19 +64,19 @@ func (s *step) text() string {
 	case *scores:
 		return textOf(f.attend) + " with its scores"
 	case *finish:
-		var of []string
+		var parts []string
 		for _, x := range f.terms {
-			of = append(of, x.op)
+			parts = append(parts, x.op)
 		}
 		for _, x := range f.products {
 			if x.along != nil {
-				of = append(of, x.along.text())
+				parts = append(parts, x.along.text())
 			} else {
-				of = append(of, "linear")
+				parts = append(parts, "linear")
 			}
 		}
-		of = append(of, slices.Repeat([]string{"bias"}, len(f.biases))...)
-		text := strings.Join(of, " + ")
+		parts = append(parts, slices.Repeat([]string{"bias"}, len(f.biases))...)
+		text := strings.Join(parts, " + ")
 		if f.norm != nil {
 			text = f.norm.op + "(" + text + ")"
 		}

@@ -14,7 +14,7 @@ import (
 // checkEdgeOutput refuses a program unless it has one output of edges, for this relation.
 func (p *Program) checkEdgeOutput(relation string) error {
 	all := p.OutputsByRelation()
-	if len(all) != 1 || all[0].Of != "" && all[0].Of != relation {
+	if len(all) != 1 || all[0].TypeName != "" && all[0].TypeName != relation {
 		return refusal.Errorf("the model %s does not return one row for each edge whose label is learned; return "+
 			"these rows alone, edges × outputs", p.Class)
 	}
@@ -40,7 +40,7 @@ func (p *Program) fits(schema gnn.Schema, outputs int) error {
 	var kinds []int
 	for _, v := range p.built {
 		if v.Rows == Vertices {
-			kinds = append(kinds, schema.TypeOf(v.Of))
+			kinds = append(kinds, schema.TypeOf(v.TypeName))
 		}
 	}
 	if slices.Sort(kinds); !slices.Equal(kinds, wanted) {
@@ -58,21 +58,21 @@ func (p *Program) fitsOperation(schema gnn.Schema, o *Operation, t Type) error {
 	refuse := func(format string, args ...any) error {
 		return refusal.Errorf("the model %s %s; trace it for this graph", p.Class, fmt.Sprintf(format, args...))
 	}
-	fits := func(of string, there, wanted int) error {
+	fits := func(what string, there, wanted int) error {
 		if there == wanted {
 			return nil
 		}
-		if t.Of != "" {
-			of += fmt.Sprintf(" of %q", t.Of)
+		if t.TypeName != "" {
+			what += fmt.Sprintf(" of %q", t.TypeName)
 		}
-		return refuse("reads %d %s, and the graph has %d", wanted, of, there)
+		return refuse("reads %d %s, and the graph has %d", wanted, what, there)
 	}
 	switch t.Rows {
 	case Vertices:
-		i := schema.TypeOf(t.Of)
+		i := schema.TypeOf(t.TypeName)
 		switch {
 		case i < 0:
-			return refuse("reads vertices of type %q, and the graph has none", t.Of)
+			return refuse("reads vertices of type %q, and the graph has none", t.TypeName)
 		case o.Op == "features":
 			return fits("features of vertices", schema.Types[i].Columns, o.Shape[0])
 		case o.Op == "table":
@@ -82,10 +82,10 @@ func (p *Program) fitsOperation(schema gnn.Schema, o *Operation, t Type) error {
 		if len(schema.Relations) == 0 { // the schema is of a graph whose edges are not read yet
 			return nil
 		}
-		r, of := schema.RelationOf(t.Of), p.relation(t.Of)
+		r, want := schema.RelationOf(t.TypeName), p.relation(t.TypeName)
 		switch {
-		case r == nil || schema.TypeOf(of.Source) != r.Source || schema.TypeOf(of.Target) != r.Target:
-			return refuse("reads the relation %q from %q to %q, and the graph has none", t.Of, of.Source, of.Target)
+		case r == nil || schema.TypeOf(want.Source) != r.Source || schema.TypeOf(want.Target) != r.Target:
+			return refuse("reads the relation %q from %q to %q, and the graph has none", t.TypeName, want.Source, want.Target)
 		case o.Op == "edge_features":
 			return fits("features of edges", r.Columns, o.Shape[0])
 		case o.Op == "edge_weight" && r.Unweighted:

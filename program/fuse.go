@@ -98,7 +98,7 @@ func (f *dot) parts() []*value { return []*value{f.sum.in[0]} }
 func (f *dot) reads() []*value { return []*value{f.x, f.vector} }
 
 func (f *dot) compute(p *pass) *autograd.Var {
-	return autograd.HeadDot(p.of(f.x), p.of(f.vector), f.sum.size())
+	return autograd.HeadDot(p.value(f.x), p.value(f.vector), f.sum.size())
 }
 
 // productOverRows is the sum over rows of the products of the columns of two values.
@@ -121,11 +121,11 @@ func (f *productOverRows) parts() []*value { return []*value{f.sum.in[0]} }
 func (f *productOverRows) reads() []*value { return []*value{f.x, f.y} }
 
 func (f *productOverRows) compute(p *pass) *autograd.Var {
-	all := autograd.ProductOverRows(p.of(f.x), p.of(f.y))
+	all := autograd.ProductOverRows(p.value(f.x), p.value(f.y))
 	return autograd.MapColumns(all, p.mapOf(columnKey{"over rows", f.sum.number}, func() *kernel.ColumnMap {
 		columns := expanded(f.y.Shape, f.sum.Shape)
-		for c, of := range expanded(f.x.Shape, f.sum.Shape) {
-			columns[c] += of * int32(f.y.size())
+		for c, column := range expanded(f.x.Shape, f.sum.Shape) {
+			columns[c] += column * int32(f.y.size())
 		}
 		return kernel.Selection(all.Cols(), columns)
 	}))
@@ -160,7 +160,7 @@ func (f *scores) reads() []*value {
 
 func (f *scores) compute(p *pass) *autograd.Var {
 	a := p.attentionOf(f.attend)
-	a.Target, a.ASource, a.ATarget = a.Source, p.of(f.source.vector), p.of(f.target.vector)
+	a.Target, a.ASource, a.ATarget = a.Source, p.value(f.source.vector), p.value(f.target.vector)
 	return p.propagators[f.attend].Attend(a, gnn.Once)
 }
 
@@ -230,11 +230,11 @@ func isWholeNorm(v *value) bool {
 func (f *finish) normed(v *value, alone func(*value) bool) fused {
 	x := f.norm.in[0]
 	if f.norm.op == "batch_norm" && (x.op == "add" || x.op == "linear") && alone(x) {
-		of := *f
-		of.all, of.in = slices.Clone(f.all), maps.Clone(f.in)
-		of.add(x)
-		if of.collect(x, v, alone) && len(of.biases) > 0 && len(of.terms)+len(of.products) > 0 {
-			return &of
+		wider := *f
+		wider.all, wider.in = slices.Clone(f.all), maps.Clone(f.in)
+		wider.add(x)
+		if wider.collect(x, v, alone) && len(wider.biases) > 0 && len(wider.terms)+len(wider.products) > 0 {
+			return &wider
 		}
 	}
 	f.terms = []*value{x}
@@ -302,7 +302,7 @@ func (f *finish) compute(p *pass) *autograd.Var {
 	var x *autograd.Var
 	use := nn.InPlace
 	if len(f.terms) == 1 && len(f.products) == 0 { // a norm makes its own copy if the tape records
-		x = p.of(f.terms[0])
+		x = p.value(f.terms[0])
 		if p.left[p.code.alias(f.terms[0])] > 1 {
 			use = nn.OutOfPlace
 		}
@@ -324,7 +324,7 @@ func (f *finish) sum(p *pass) (z *autograd.Var) {
 		if z == nil {
 			z = p.own(x)
 		} else {
-			z = autograd.Add(p.of(x), z)
+			z = autograd.Add(p.value(x), z)
 		}
 	}
 	for _, x := range f.products {
@@ -346,11 +346,11 @@ func (f *finish) sum(p *pass) (z *autograd.Var) {
 func (f *finish) bias(p *pass) (sum *autograd.Var) {
 	for _, b := range f.biases {
 		if sum == nil {
-			sum = p.of(b)
+			sum = p.value(b)
 			continue
 		}
 		sum = autograd.Pointwise(ofTwo(kernel.OpAdd), autograd.Operand{Var: sum},
-			autograd.Operand{Var: p.of(b)})
+			autograd.Operand{Var: p.value(b)})
 	}
 	return sum
 }

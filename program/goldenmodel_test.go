@@ -51,9 +51,9 @@ func readGolden(t *testing.T, file string) golden {
 		g.types = append(g.types, p.OutputType())
 	}
 	for _, r := range p.Relations {
-		for _, of := range []string{r.Source, r.Target} {
-			if !slices.Contains(g.types, of) {
-				g.types = append(g.types, of)
+		for _, vertexType := range []string{r.Source, r.Target} {
+			if !slices.Contains(g.types, vertexType) {
+				g.types = append(g.types, vertexType)
 			}
 		}
 	}
@@ -61,7 +61,7 @@ func readGolden(t *testing.T, file string) golden {
 }
 
 // named returns the name of an array that belongs to a vertex type or a relation.
-func named(what, of string) string { return strings.TrimSpace(what + " " + of) }
+func named(what, name string) string { return strings.TrimSpace(what + " " + name) }
 
 // with returns the tensors whose names have this prefix, by their names without it.
 func (g golden) with(prefix string) nn.State {
@@ -136,11 +136,11 @@ func (g golden) step(t *testing.T, stages int, m mesh.Mesh) {
 	if g.storage == tensor.BFloat16 {
 		var all [2]distance
 		near = func(name string, got, want []float32) {
-			of := &all[0]
+			d := &all[0]
 			if strings.HasPrefix(name, "grad.") {
-				of = &all[1]
+				d = &all[1]
 			}
-			of.add(got, want)
+			d.add(got, want)
 		}
 		defer func() {
 			all[0].within(t, what+"logits and statistics", 1./64)
@@ -156,13 +156,13 @@ func (g golden) step(t *testing.T, stages int, m mesh.Mesh) {
 		}
 	}
 	for name, ours := range got {
-		if of, isGrad := strings.CutPrefix(name, "grad."); isGrad {
-			theirs := grads[of].Float32
+		if parameter, isGrad := strings.CutPrefix(name, "grad."); isGrad {
+			theirs := grads[parameter].Float32
 			if theirs == nil {
 				theirs = make([]float32, len(ours))
 			}
 			near(name, ours, theirs)
-			delete(grads, of)
+			delete(grads, parameter)
 		}
 	}
 	for name, v := range grads {
@@ -193,7 +193,7 @@ func (g golden) compute(t *testing.T, stages int, m mesh.Mesh) map[string][]floa
 		vertices += v.Count
 	}
 	paralleltest.Workers{
-		Mesh: m, Graph: all, Of: paralleltest.Dividings(vertices, m.Partitions)["unevenly"],
+		Mesh: m, Graph: all, Owners: paralleltest.Dividings(vertices, m.Partitions)["unevenly"],
 		Storage: g.storage,
 	}.Run(t, func(c engine.Config) {
 		c.Team.Watch = g.watch
@@ -225,8 +225,8 @@ func (g golden) compute(t *testing.T, stages int, m mesh.Mesh) map[string][]floa
 		output := model.Forward(gnn.StateOf(features...)).Output()
 		place(logits, output.Value(), rows[0])
 		cotangent := featuresOf(g.tensors["cotangent"])
-		given := matrix(memory, output.Element(), cotangent, rows[0])
-		tape.Backward(autograd.Root{Var: output, Grad: given})
+		gradient := matrix(memory, output.Element(), cotangent, rows[0])
+		tape.Backward(autograd.Root{Var: output, Grad: gradient})
 		for i, v := range features {
 			if to := ofRows[named("x", all.Types[i].Type)]; to != nil && !g.sparse {
 				place(to, v.TakeGrad(), rows[i])
@@ -262,8 +262,8 @@ func (g golden) compute(t *testing.T, stages int, m mesh.Mesh) map[string][]floa
 	}
 	for name, v := range gradients {
 		// put together from each worker's rows
-		if of := ofRows[name]; len(of) != len(v.Float32) && of != nil {
-			got["grad."+name] = of
+		if joined := ofRows[name]; len(joined) != len(v.Float32) && joined != nil {
+			got["grad."+name] = joined
 		} else {
 			got["grad."+name] = v.Float32
 		}
@@ -310,11 +310,11 @@ func (g golden) graph(t *testing.T) *graph.Graph {
 		made.Types, counts[name] = append(made.Types, v), v.Count
 	}
 	for _, r := range g.program.Relations {
-		of, err := graph.NewBipartite(counts[r.Source], counts[r.Target], g.edges(r.Name))
+		relation, err := graph.NewBipartite(counts[r.Source], counts[r.Target], g.edges(r.Name))
 		require.NoError(t, err)
-		of.Source, of.Target = r.Source, r.Target
-		of.Name = strings.TrimSuffix(strings.TrimPrefix(r.Name, r.Source+"__"), "__"+r.Target)
-		made.Relations = append(made.Relations, of)
+		relation.Source, relation.Target = r.Source, r.Target
+		relation.Name = strings.TrimSuffix(strings.TrimPrefix(r.Name, r.Source+"__"), "__"+r.Target)
+		made.Relations = append(made.Relations, relation)
 	}
 	return made
 }
@@ -328,8 +328,8 @@ func (g golden) edges(relation string) graph.Edges {
 		e.Source = append(e.Source, int32(index.Int64[k]))
 		e.Target = append(e.Target, int32(index.Int64[n+k]))
 	}
-	if of, has := g.tensors[named("edge_attr", relation)]; has {
-		e.Features, e.FeatureColumns = of.Float32, of.Shape[1]
+	if attributes, has := g.tensors[named("edge_attr", relation)]; has {
+		e.Features, e.FeatureColumns = attributes.Float32, attributes.Shape[1]
 	}
 	return e
 }

@@ -19,16 +19,16 @@ func inferFeatures(rows Rows) func(*Program, *Operation, []Type) (Type, error) {
 
 // rows returns the type of rows for the vertex type or the relation that an operation names.
 func (p *Program) rows(rows Rows, o *Operation, shape ...int) (Type, error) {
-	t := Type{Rows: rows, Of: o.Of, Shape: shape}
+	t := Type{Rows: rows, TypeName: o.TypeName, Shape: shape}
 	if rows != Edges {
 		return t, nil
 	}
-	r := p.relation(o.Of)
+	r := p.relation(o.TypeName)
 	switch t.Loops = o.loops(); {
 	case r == nil:
-		return t, fmt.Errorf("there is no relation %q", o.Of)
+		return t, fmt.Errorf("there is no relation %q", o.TypeName)
 	case r.Source != r.Target && t.Loops != stored:
-		return t, fmt.Errorf("edges of %q have no loops: their ends are of two types", o.Of)
+		return t, fmt.Errorf("edges of %q have no loops: their ends are of two types", o.TypeName)
 	}
 	return t, nil
 }
@@ -45,7 +45,7 @@ func inferTable(p *Program, o *Operation, _ []Type) (Type, error) {
 	if !q.Trained {
 		return Type{}, fmt.Errorf("the table %q is not trained; give its rows as features", o.Name)
 	}
-	return Type{Rows: Vertices, Of: o.Of, Shape: q.Shape[1:]}, nil
+	return Type{Rows: Vertices, TypeName: o.TypeName, Shape: q.Shape[1:]}, nil
 }
 
 func inferParameter(p *Program, o *Operation, _ []Type) (Type, error) {
@@ -82,8 +82,8 @@ func inferGather(p *Program, o *Operation, in []Type) (Type, error) {
 		return t, fmt.Errorf("reads %s, and it takes rows of vertices", in[0])
 	case o.End == "":
 		return t, errors.New("lacks an end: source or target")
-	case in[0].Of != p.relation(o.Of).end(o.End):
-		return t, fmt.Errorf("reads %s, and the %ss of %q are of another type", in[0], o.End, o.Of)
+	case in[0].TypeName != p.relation(o.TypeName).end(o.End):
+		return t, fmt.Errorf("reads %s, and the %ss of %q are of another type", in[0], o.End, o.TypeName)
 	}
 	return t, nil
 }
@@ -95,12 +95,12 @@ func inferScatter(p *Program, o *Operation, in []Type) (Type, error) {
 	case o.Reduce == "":
 		return Type{}, errors.New("lacks what it reduces by: sum, mean, max, min or mul")
 	}
-	return p.aggregated(in[0].Of, o.End, in[0].Shape), nil
+	return p.aggregated(in[0].TypeName, o.End, in[0].Shape), nil
 }
 
 // aggregated returns the type of rows that are aggregated at an end of a relation.
 func (p *Program) aggregated(relation, end string, shape []int) Type {
-	return Type{Rows: Vertices, Of: p.relation(relation).end(end), Shape: shape}
+	return Type{Rows: Vertices, TypeName: p.relation(relation).end(end), Shape: shape}
 }
 
 func inferEdgeSoftmax(_ *Program, _ *Operation, in []Type) (Type, error) {
@@ -121,14 +121,14 @@ func inferWithoutLoops(p *Program, _ *Operation, in []Type) (Type, error) {
 
 // mayLoop reports whether both ends of the edges are of one type.
 func (p *Program) mayLoop(t Type) bool {
-	r := p.relation(t.Of)
+	r := p.relation(t.TypeName)
 	return r.Source == r.Target
 }
 
 // atLoops reports whether a value has numbers for self loops: a row for each vertex, or one for all.
 func (p *Program) atLoops(x, edges Type) bool {
 	return p.mayLoop(edges) && slices.Equal(x.Shape, edges.Shape) &&
-		(x.Rows == None || x.sameRows(p.aggregated(edges.Of, "", nil)))
+		(x.Rows == None || x.sameRows(p.aggregated(edges.TypeName, "", nil)))
 }
 
 func inferWithLoops(p *Program, _ *Operation, in []Type) (Type, error) {
@@ -148,5 +148,5 @@ func inferLoopValues(p *Program, _ *Operation, in []Type) (Type, error) {
 	if in[0].Rows != Edges || in[0].Loops != stored || !p.atLoops(in[1], in[0]) {
 		return Type{}, fmt.Errorf("reads %s and %s, and it takes rows of stored edges and of vertices", in[0], in[1])
 	}
-	return p.aggregated(in[0].Of, "", in[0].Shape), nil
+	return p.aggregated(in[0].TypeName, "", in[0].Shape), nil
 }

@@ -52,7 +52,7 @@ func (t *Type) unifyRows(x Type) error {
 	switch {
 	case x.Rows == None:
 	case t.Rows == None:
-		t.Rows, t.Of, t.Loops = x.Rows, x.Of, x.Loops
+		t.Rows, t.TypeName, t.Loops = x.Rows, x.TypeName, x.Loops
 	case !t.sameRows(x):
 		return fmt.Errorf("combines %s and %s", t, x)
 	}

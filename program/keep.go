@@ -173,12 +173,12 @@ func endsOfKept(all []*value, readers map[*value][]*value) map[*value]string {
 		var led [][]*value // results by reader
 		apart := isNormOfEdges(v)
 		for _, r := range readers[v] {
-			of := []*value{r}
+			reached := []*value{r}
 			if _, kept := ends[r]; r.Rows == Edges && !kept {
-				of = results[r]
+				reached = results[r]
 			}
-			led = append(led, of)
-			apart = apart || isNormOfEdges(r) || !slices.Equal(of, led[0])
+			led = append(led, reached)
+			apart = apart || isNormOfEdges(r) || !slices.Equal(reached, led[0])
 		}
 		results[v] = union(led)
 		switch end, is := endOf(results[v], ends); {

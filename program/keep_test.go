@@ -46,8 +46,8 @@ func TestStatesAreKept(t *testing.T) {
 		}
 		return edge
 	}
-	one := cost(2) - cost(1)
-	assert.Equal(t, cost(2)+6*one, cost(8))
+	perLayer := cost(2) - cost(1)
+	assert.Equal(t, cost(2)+6*perLayer, cost(8))
 	assert.Equal(t, "apply_edges (tanh(gather + linear)); messages sum (); "+
 		"messages sum (tanh(gather + linear))", steps(t, states(2)))
 }

@@ -103,7 +103,7 @@ func init() {
 // attribute.
 func (o *Operation) checkAttributes(allowed []string) error {
 	has := map[string]bool{
-		"name": o.Name != "", "of": o.Of != "", "shape": o.Shape != nil, "values": o.Values != nil,
+		"name": o.Name != "", "of": o.TypeName != "", "shape": o.Shape != nil, "values": o.Values != nil,
 		"rows": o.Rows != "",
 		"end":  o.End != "", "loops": o.Loops != "", "reduce": o.Reduce != "", "dim": o.Dim != 0,
 		"dims": o.Dims != nil, "keep": o.Keep, "start": o.Start != 0, "stop": o.Stop != 0,
@@ -116,8 +116,8 @@ func (o *Operation) checkAttributes(allowed []string) error {
 		"weight": o.Weight != "", "bias": o.Bias != "", "mean": o.Mean != "", "variance": o.Variance != "",
 		"batches": o.Batches != "", "differentiable": o.Differentiable,
 	}
-	for name, given := range has {
-		if given && !slices.Contains(allowed, name) {
+	for name, present := range has {
+		if present && !slices.Contains(allowed, name) {
 			return fmt.Errorf("has no attribute %s", name)
 		}
 	}

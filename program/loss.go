@@ -75,11 +75,11 @@ func (l *Loss) check() error {
 		return errors.New("output: a loss has one")
 	}
 	p.built = p.build(allStates, p.Output)
-	given := func(v *value) bool { return v.op == opLogits || v.op == opLabels }
+	isInput := func(v *value) bool { return v.op == opLogits || v.op == opLabels }
 	if !slices.ContainsFunc(reachable(p.built...), func(v *value) bool { return v.op == opLogits }) {
 		return errors.New("output: does not depend on the logits")
 	}
-	l.code = newCode(inBoth, p.built, storage(false, inBoth), given)
+	l.code = newCode(inBoth, p.built, storage(false, inBoth), isInput)
 	return nil
 }
 

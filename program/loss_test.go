@@ -46,11 +46,11 @@ func goldenLosses(t *testing.T) (all []goldenLoss) {
 
 // labels returns the labels of some vertices.
 func (g *goldenLoss) labels(team *kernel.Team, vertices []int32) (l nn.Labels) {
-	columns := func(of []float32) *tensor.Matrix {
+	columns := func(values []float32) *tensor.Matrix {
 		m := team.Memory.New(tensor.Buffers, len(vertices), g.columns)
 		team.Serial(func() {
 			for i, v := range vertices {
-				copy(m.WriteFloats()[i*g.columns:], of[int(v)*g.columns:][:g.columns])
+				copy(m.WriteFloats()[i*g.columns:], values[int(v)*g.columns:][:g.columns])
 			}
 		})
 		return m
@@ -79,14 +79,15 @@ func TestLosses(t *testing.T) {
 		require.NoError(t, err, g.Name)
 		rows := len(g.Logits) / g.columns
 		assert.NoError(t, l.Check(g.columns, g.Class == nil), g.Name)
-		for name, of := range paralleltest.Dividings(rows, 3) {
+		for name, division := range paralleltest.Dividings(rows, 3) {
 			what, parts, got := g.Name+", "+name, make([]float64, 3), make([]float32, len(g.Gradient))
 			paralleltest.Workers{
-				Mesh: paralleltest.Grid(1, 3, 1), Graph: paralleltest.GraphOf(t, rows, graph.Edges{}), Of: of,
+				Mesh: paralleltest.Grid(1, 3, 1), Graph: paralleltest.GraphOf(t, rows, graph.Edges{}),
+				Owners: division,
 			}.Run(t, func(c engine.Config) {
 				rank := c.Groups.World.Rank()
 				var vertices, listed []int32
-				for v, part := range of {
+				for v, part := range division {
 					if int(part) == rank {
 						listed = append(listed, int32(len(vertices)))
 						vertices = append(vertices, int32(v))
@@ -97,7 +98,9 @@ func TestLosses(t *testing.T) {
 					copy(z.WriteFloats()[i*g.columns:], g.Logits[int(v)*g.columns:][:g.columns])
 				}
 				output := autograd.NewTape(c.Team).Constant(z, autograd.AllHere(len(vertices)))
-				own := nn.WholeLoss{Of: l.For(), Peers: exchange.PeersOf(c.Groups.World), First: rank == 0}
+				own := nn.WholeLoss{
+					Function: l.For(), Peers: exchange.PeersOf(c.Groups.World), First: rank == 0,
+				}
 				list := nn.Listed{Rows: kernel.List(c.Team, tensor.Buffers, listed), All: rows}
 				labels := g.labels(c.Team, vertices)
 				live := c.Team.Memory.LiveTensors()
@@ -141,7 +144,7 @@ func TestDamagedLosses(t *testing.T) {
 		team := kernel.NewPlan(1, memory)
 		z := memory.New(tensor.Activations, 3, g.columns)
 		output := autograd.NewTape(team).Constant(z, autograd.AllHere(3))
-		own := nn.WholeLoss{Of: l.For(), First: true}
+		own := nn.WholeLoss{Function: l.For(), First: true}
 		own.LossGradient(output, g.labels(team, []int32{0, 1, 2}), nn.Listed{
 			Rows: memory.NewElement(tensor.Buffers, tensor.Int32, 1, 3), All: 3,
 		})

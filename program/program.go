@@ -58,13 +58,13 @@ type Program struct {
 	scored     string   // another relation whose edges the output scores; "": none
 	// the program is one of Undecoded: built are the values that decoder reads
 	undecoded bool
-	decoded   *value               // of an undecoded program: its output of edges
-	decoder   *region              // of an undecoded program: the region that computes decoded
-	updates   []*value             // the values of Updates, after rewriting
-	paths     map[*value]string    // module paths of the values that aggregate
-	weights   map[string]bool      // the parameters that only products read, as their weights
-	every     int                  // the number of Keeping
-	sparse    func(of string) bool // reports whether the features of a vertex type are sparse; nil: none are
+	decoded   *value                       // of an undecoded program: its output of edges
+	decoder   *region                      // of an undecoded program: the region that computes decoded
+	updates   []*value                     // the values of Updates, after rewriting
+	paths     map[*value]string            // module paths of the values that aggregate
+	weights   map[string]bool              // the parameters that only products read, as their weights
+	every     int                          // the number of Keeping
+	sparse    func(vertexType string) bool // reports whether a vertex type has sparse features; nil: none has
 }
 
 // Parameter is a parameter or a buffer of the model. Its values come with the program, in a file of weights.
@@ -103,7 +103,7 @@ type Operation struct {
 	Line string `json:"line,omitempty"` // the line of the model's source, for messages
 
 	Name        string   `json:"name,omitempty"`
-	Of          string   `json:"of,omitempty"` // in a graph of several types, the vertex type or the relation
+	TypeName    string   `json:"of,omitempty"` // in a graph of several types, the vertex type or the relation
 	Shape       []int    `json:"shape,omitempty"`
 	Values      []number `json:"values,omitempty"`
 	Rows        string   `json:"rows,omitempty"`
@@ -261,10 +261,10 @@ func (p *Program) checkOutputs() error {
 		if t.Rows != Vertices || len(t.Shape) > 1 || size(t.Shape) == 0 {
 			return fmt.Errorf("output: %s, and a model's output has a row of numbers for each vertex", t)
 		}
-		if known[t.Of] {
-			return fmt.Errorf("output: two have rows of vertices of %q", t.Of)
+		if known[t.TypeName] {
+			return fmt.Errorf("output: two have rows of vertices of %q", t.TypeName)
 		}
-		known[t.Of] = true
+		known[t.TypeName] = true
 	}
 	known = map[string]bool{}
 	for _, at := range p.EdgeOutputs {
@@ -272,10 +272,10 @@ func (p *Program) checkOutputs() error {
 		if t.Rows != Edges || t.Loops != stored || len(t.Shape) > 1 || size(t.Shape) == 0 {
 			return fmt.Errorf("output: %s, and one of edges has a row of numbers for each stored edge", t)
 		}
-		if known[t.Of] {
-			return fmt.Errorf("output: two have rows of edges of %q", t.Of)
+		if known[t.TypeName] {
+			return fmt.Errorf("output: two have rows of edges of %q", t.TypeName)
 		}
-		known[t.Of] = true
+		known[t.TypeName] = true
 	}
 	return nil
 }

@@ -30,33 +30,33 @@ type operand struct {
 // newRegions returns the regions of a scatter or of an opApply, by mode.
 func newRegions(v *value) (all [modes]*region) {
 	all[inBoth] = newRegion(v, inBoth)
-	for of := range inBoth {
-		if all[of] = all[inBoth]; all[inBoth].chooses {
-			all[of] = newRegion(v, of)
+	for m := range inBoth {
+		if all[m] = all[inBoth]; all[inBoth].chooses {
+			all[m] = newRegion(v, m)
 		}
 	}
 	return all
 }
 
-func newRegion(v *value, of mode) *region {
+func newRegion(v *value, m mode) *region {
 	r := &region{columnwise: true}
 	x, own := v.in[0], loopsOf(v.o.Loops).Only()
-	seen, given := map[*value]bool{}, map[*value]bool{}
+	seen, inputs := map[*value]bool{}, map[*value]bool{}
 	numbers := map[bool]map[*value]int{false: {}, true: {}} // indices in sources, and in targets
-	read := func(x, of *value, target bool) {
-		given[x] = true
-		r.addOperand(x, of, target, numbers[target])
+	read := func(x, origin *value, target bool) {
+		inputs[x] = true
+		r.addOperand(x, origin, target, numbers[target])
 	}
 	var visit func(x *value)
 	visit = func(x *value) {
-		if x = of.taken(x); seen[x] {
+		if x = m.taken(x); seen[x] {
 			return
 		}
 		seen[x] = true
 		_, number := x.isConstant()
 		switch {
 		case isKept(x):
-			given[x] = true
+			inputs[x] = true
 			r.edgeRows = append(r.edgeRows, x)
 			return
 		case x.op == "gather":
@@ -83,24 +83,24 @@ func newRegion(v *value, of mode) *region {
 		!slices.ContainsFunc(slices.Concat(r.sources, r.targets), func(x *value) bool {
 			return !slices.Equal(x.Shape, v.Shape)
 		})
-	isGiven := func(x *value) bool { return given[x] }
-	r.edges = newCode(of, v.in, storage(false, of), isGiven)
-	r.loops = newCode(of, v.in, storage(true, of), isGiven)
+	isGiven := func(x *value) bool { return inputs[x] }
+	r.edges = newCode(m, v.in, storage(false, m), isGiven)
+	r.loops = newCode(m, v.in, storage(true, m), isGiven)
 	return r
 }
 
-// addOperand notes that the function reads x at an end. x has the elements of of: rows of vertices, or a
+// addOperand notes that the function reads x at an end. x has the elements of origin: rows of vertices, or a
 // tensor that depends on them.
-func (r *region) addOperand(x, of *value, target bool, numbers map[*value]int) {
+func (r *region) addOperand(x, origin *value, target bool, numbers map[*value]int) {
 	to := &r.sources
 	if target {
 		to = &r.targets
 	}
-	if _, known := numbers[of]; !known {
-		numbers[of] = len(*to)
-		*to = append(*to, of)
+	if _, known := numbers[origin]; !known {
+		numbers[origin] = len(*to)
+		*to = append(*to, origin)
 	}
-	r.operands = append(r.operands, operand{x, target, numbers[of]})
+	r.operands = append(r.operands, operand{x, target, numbers[origin]})
 }
 
 // function returns the function that computes the messages of some edges.

@@ -50,11 +50,11 @@ var symmetricPrograms = map[string][]string{
 
 // along are changes of the form "stored", by which all edges have such loops.
 func along(loops string, changes map[int]string) map[int]string {
-	of := `, "loops": "` + loops + `"`
+	attr := `, "loops": "` + loops + `"`
 	all := map[int]string{
-		7: `"op": "ones", "rows": "edges"` + of, 15: `"op": "gather", "in": [14], "end": "source"` + of,
-		16: `"op": "gather", "in": [14], "end": "target"` + of,
-		18: `"op": "gather", "in": [0], "end": "source"` + of, 19: `"op": "mul", "in": [18, 17]`,
+		7: `"op": "ones", "rows": "edges"` + attr, 15: `"op": "gather", "in": [14], "end": "source"` + attr,
+		16: `"op": "gather", "in": [14], "end": "target"` + attr,
+		18: `"op": "gather", "in": [0], "end": "source"` + attr, 19: `"op": "mul", "in": [18, 17]`,
 	}
 	maps.Copy(all, changes)
 	return all

@@ -26,9 +26,9 @@ type pass struct {
 	handed map[*autograd.Var]bool   // passed to later blocks
 }
 
-// of returns a computed value in dense form: rows × the size of its shape, or one row for a tensor without
-// rows.
-func (p *pass) of(v *value) *autograd.Var {
+// value returns a computed value in dense form: rows × the size of its shape, or one row for a tensor
+// without rows.
+func (p *pass) value(v *value) *autograd.Var {
 	v = p.code.alias(v)
 	x := p.vars[v]
 	if x.Sparse() == nil {
@@ -65,8 +65,8 @@ func (p *pass) explainDense(features *value) {
 	}
 	p.explained[p.step] = true
 	name, reader := "features", p.step.describe()
-	if features.Of != "" {
-		name += " of " + features.Of
+	if features.TypeName != "" {
+		name += " of " + features.TypeName
 	}
 	if p.step == features {
 		reader = "later layers"
@@ -79,13 +79,13 @@ func (p *pass) factor(v *value) *autograd.Var {
 	if x := p.vars[p.code.alias(v)]; x.Cols() == v.Shape[len(v.Shape)-1] {
 		return x
 	}
-	return p.of(v) // each row of v becomes several
+	return p.value(v) // each row of v becomes several
 }
 
 // result computes all values and returns one.
 func (p *pass) result(v *value) *autograd.Var {
 	p.run()
-	return p.of(v)
+	return p.value(v)
 }
 
 // run computes all values of the code, and drops each after its last reader.
@@ -119,7 +119,7 @@ func (p *pass) run() {
 
 // own returns x for an operation that may reuse its memory: a copy if somebody reads x later.
 func (p *pass) own(x *value) *autograd.Var {
-	v := p.of(x)
+	v := p.value(x)
 	if p.left[p.code.alias(x)] > 1 {
 		return autograd.Copy(v)
 	}
@@ -140,7 +140,7 @@ func (p *pass) compute(s step) *autograd.Var {
 	case "without_loops", "with_loops", "reshape":
 		panic("program: " + v.op + " has the elements of another value")
 	case "vertices":
-		return p.row([]float32{float32(p.rowsOf(v.o.Of).RowSet().Total)})
+		return p.row([]float32{float32(p.rowsOf(v.o.TypeName).RowSet().Total)})
 	case "training":
 		if p.tape.Training {
 			return p.row([]float32{1})
@@ -151,14 +151,14 @@ func (p *pass) compute(s step) *autograd.Var {
 	case "parameter":
 		return p.parameter(v.o.Name)
 	case "ones":
-		return autograd.Ones(p.rowsOf(v.Of))
+		return autograd.Ones(p.rowsOf(v.TypeName))
 	case "table":
-		return autograd.Stored(p.params[v.o.Name].RowsOn(p.tape, p.rowsOf(v.Of).RowSet()))
+		return autograd.Stored(p.params[v.o.Name].RowsOn(p.tape, p.rowsOf(v.TypeName).RowSet()))
 	case opAggregate:
 		if p.leavesMasks(v) {
 			return p.propagators[v].Message(p.unmasked(v))
 		}
-		return p.propagators[v].Propagate(p.of(v.in[0]), reduceOf(v), gnn.Once)
+		return p.propagators[v].Propagate(p.value(v.in[0]), reduceOf(v), gnn.Once)
 	case opAttend:
 		return p.attend(v)
 	case opEnds:
@@ -174,17 +174,17 @@ func (p *pass) compute(s step) *autograd.Var {
 		}
 		return autograd.Dropout(x, nn.Dropout{Path: v.o.Path, P: v.o.P}.Mask(x))
 	case "uniform":
-		return autograd.Uniform(p.of(v.in[0]), v.o.Path)
+		return autograd.Uniform(p.value(v.in[0]), v.o.Path)
 	case "linear":
 		return p.linear(v)
 	case "matmul":
 		return p.matmul(v)
 	case "row_sum":
-		return autograd.SumRows(p.of(v.in[0]))
+		return autograd.SumRows(p.value(v.in[0]))
 	case opLargest:
-		return autograd.LargestOfRows(p.of(v.in[0]))
+		return autograd.LargestOfRows(p.value(v.in[0]))
 	case "row_mean":
-		x := p.of(v.in[0])
+		x := p.value(v.in[0])
 		return autograd.Scale(1/float32(x.RowSet().Total), autograd.SumRows(x))
 	case "max", "min", "softmax", "log_softmax", "logsumexp":
 		return p.grouped(v)
@@ -230,7 +230,7 @@ func (p *pass) linear(v *value) *autograd.Var {
 	n := v.in[0].Shape[len(v.in[0].Shape)-1]
 	z := autograd.Linear(inGroups(x, n), w)
 	if len(v.in) == 3 {
-		z = autograd.Finish(z, p.of(v.in[2]), kernel.Identity, kernel.Mask{})
+		z = autograd.Finish(z, p.value(v.in[2]), kernel.Identity, kernel.Mask{})
 	}
 	return outOfGroups(z, x, v.size())
 }
@@ -256,7 +256,7 @@ func (p *pass) weight(w *value) *autograd.Var {
 	if q := p.params[w.o.Name]; w.op == "parameter" && q != nil && p.program.weights[w.o.Name] {
 		return q.On(p.tape)
 	}
-	m := autograd.MapColumns(p.of(w), p.mapOf(columnKey{"transpose", w.number}, func() *kernel.ColumnMap {
+	m := autograd.MapColumns(p.value(w), p.mapOf(columnKey{"transpose", w.number}, func() *kernel.ColumnMap {
 		return permuted(w.Shape, []int{1, 0})
 	}))
 	return autograd.Reshape(m, w.Shape[1], w.Shape[0])
@@ -265,13 +265,13 @@ func (p *pass) weight(w *value) *autograd.Var {
 // leavesMasks reports whether a pass has masks of edges that must not change this aggregation of rows of
 // vertices: a softmax divides by it, or it depends on the edges alone, like a degree.
 func (p *pass) leavesMasks(v *value) bool {
-	of, given := p.tape.Edges.(interface{ Masks() bool })
-	return given && of.Masks() && !v.masked() && reduceOf(v).Kind <= gnn.KindMin
+	masker, ok := p.tape.Edges.(interface{ Masks() bool })
+	return ok && masker.Masks() && !v.masked() && reduceOf(v).Kind <= gnn.KindMin
 }
 
 // unmasked returns an aggregation of rows of vertices as a message function, which masks do not change.
 func (p *pass) unmasked(v *value) gnn.Message {
-	x, r := autograd.Dense(p.of(v.in[0])), reduceOf(v)
+	x, r := autograd.Dense(p.value(v.in[0])), reduceOf(v)
 	return gnn.Message{
 		Source: x, Columns: x.Cols(), Reduce: r.Kind, Loops: r.Loops, Unmasked: true,
 		Function: func(e gnn.Edges) *autograd.Var {
@@ -290,7 +290,7 @@ func (p *pass) attentionOf(v *value) gnn.Attention {
 		heads /= v.Shape[len(v.Shape)-1]
 	}
 	return gnn.Attention{
-		Source: p.of(v.in[0]), Slope: v.attention.slope, Dropout: v.attention.dropout, Heads: heads,
+		Source: p.value(v.in[0]), Slope: v.attention.slope, Dropout: v.attention.dropout, Heads: heads,
 		Loops: loopsOf(v.o.Loops),
 	}
 }
@@ -298,23 +298,23 @@ func (p *pass) attentionOf(v *value) gnn.Attention {
 // attend computes softmax attention, if the step does not compute its scores.
 func (p *pass) attend(v *value) *autograd.Var {
 	a := p.attentionOf(v)
-	of := func(i int) *autograd.Var { return p.of(v.in[i]) }
+	input := func(i int) *autograd.Var { return p.value(v.in[i]) }
 	switch v.attention.form {
 	case additive:
-		a.SourceScore, a.TargetScore = of(1), of(2)
+		a.SourceScore, a.TargetScore = input(1), input(2)
 	case combined:
-		a.Target, a.ASource = of(1), of(2)
+		a.Target, a.ASource = input(1), input(2)
 	case products:
-		a.Target, a.Key = of(1), of(2)
+		a.Target, a.Key = input(1), input(2)
 	case softmaxSum:
-		a.InverseTemperature = of(1)
+		a.InverseTemperature = input(1)
 	}
 	return p.propagators[v].Attend(a, gnn.Once)
 }
 
 // message returns the message function of a scatter or an opApply.
 func (p *pass) message(v *value) gnn.Message {
-	r, target := v.regions[p.code.mode], p.program.relation(v.in[0].Of).end(v.o.End)
+	r, target := v.regions[p.code.mode], p.program.relation(v.in[0].TypeName).end(v.o.End)
 	m := gnn.Message{
 		Source: p.joined(r.sources, ""), SourceParts: widths(r.sources), Target: p.joined(r.targets, target),
 		TargetParts: widths(r.targets), Function: r.function(p.block, v),
@@ -330,29 +330,29 @@ func (p *pass) message(v *value) gnn.Message {
 		}
 	}
 	for _, x := range r.edgeRows {
-		m.EdgeRows = append(m.EdgeRows, gnn.EdgeRows{Var: p.of(x), Loops: loopsOf(x.Loops)})
+		m.EdgeRows = append(m.EdgeRows, gnn.EdgeRows{Var: p.value(x), Loops: loopsOf(x.Loops)})
 	}
 	return m
 }
 
 // widths returns the numbers of columns of several values; nil for one value, or none.
-func widths(values []*value) (of []int) {
+func widths(values []*value) (columns []int) {
 	if len(values) < 2 {
 		return nil
 	}
 	for _, v := range values {
-		of = append(of, v.size())
+		columns = append(columns, v.size())
 	}
-	return of
+	return columns
 }
 
 // joined returns values side by side, on rows of a vertex type; nil: there are no values.
-func (p *pass) joined(values []*value, of string) *autograd.Var {
+func (p *pass) joined(values []*value, vertexType string) *autograd.Var {
 	var xs []*autograd.Var
 	for _, v := range values {
-		x := p.of(v)
+		x := p.value(v)
 		if v.Rows == None {
-			x = p.spread(x, of)
+			x = p.spread(x, vertexType)
 		}
 		xs = append(xs, x)
 	}
@@ -371,8 +371,10 @@ func sideBySide(xs []*autograd.Var) *autograd.Var {
 }
 
 // spread repeats a tensor without rows for each vertex of a type, or for each edge.
-func (p *pass) spread(x *autograd.Var, of string) *autograd.Var {
-	ones := autograd.Operand{Var: autograd.Ones(p.rowsOf(of)), Columns: p.broadcast([]int{}, []int{x.Cols()})}
+func (p *pass) spread(x *autograd.Var, vertexType string) *autograd.Var {
+	ones := autograd.Operand{
+		Var: autograd.Ones(p.rowsOf(vertexType)), Columns: p.broadcast([]int{}, []int{x.Cols()}),
+	}
 	return autograd.Pointwise(ofTwo(kernel.OpMul), ones, autograd.Operand{Var: x})
 }
 
@@ -387,9 +389,9 @@ func (p *pass) matmul(v *value) *autograd.Var {
 			rows = x.Shape[m-2]
 		}
 		shape := kernel.RowProduct{Groups: lead, Rows: rows, Inner: k, Cols: out}
-		return autograd.RowProduct(p.of(x), p.of(y), shape)
+		return autograd.RowProduct(p.value(x), p.value(y), shape)
 	}
-	w := autograd.Reshape(p.of(y), lead*k, out)
+	w := autograd.Reshape(p.value(y), lead*k, out)
 	if lead > 1 {
 		w = autograd.BlockDiagonal(w, lead)
 	}
@@ -418,7 +420,7 @@ func (p *pass) grouped(v *value) *autograd.Var {
 		}
 	}
 	order = append(order, slices.Sorted(slices.Values(dims))...)
-	in := p.of(x)
+	in := p.value(x)
 	sorted := slices.IsSorted(order)
 	if !sorted { // the reduced dimensions must come last
 		in = autograd.MapColumns(in, p.mapOf(columnKey{"last", v.number}, func() *kernel.ColumnMap {

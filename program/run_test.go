@@ -31,9 +31,9 @@ func onModel(t *testing.T, operations string, g *graph.Graph, stages int,
 		"operations":[{"op":"features","shape":[%d]},%s],"output":%d}`, n, operations,
 		strings.Count(operations, `"op"`))))
 	require.NoError(t, err)
-	one := paralleltest.Grid(1, 1, 1)
-	paralleltest.Workers{Mesh: one, Graph: g}.Run(t, func(c engine.Config) {
-		part := axisOf(c, one)
+	single := paralleltest.Grid(1, 1, 1)
+	paralleltest.Workers{Mesh: single, Graph: g}.Run(t, func(c engine.Config) {
+		part := axisOf(c, single)
 		specs, err := p.Blocks(part.Schema(), n, stages)
 		exchange.Must(err)
 		model := gnn.Build(specs, 0, len(specs), gnn.Env{

@@ -41,16 +41,16 @@ func (b *builder) scattered(o Operation, in []*value) *value {
 // factors.
 func (b *builder) productOf(o Operation, x *value) *value {
 	o.Reduce = "sum"
-	of := func(name string, xs ...*value) *value { return b.make(o.op(name), xs...) }
-	is0, no0, no1 := of("eq", x, b.constant(0)), b.constant(0), b.constant(1)
-	logarithms := b.make(o, of("log", of("where", is0, no1, of("abs", x))))
+	op := func(name string, xs ...*value) *value { return b.make(o.op(name), xs...) }
+	is0, no0, no1 := op("eq", x, b.constant(0)), b.constant(0), b.constant(1)
+	logarithms := b.make(o, op("log", op("where", is0, no1, op("abs", x))))
 	// pairs of negative factors, and half a pair for an odd one
-	pairs := of("mul", b.make(o, of("lt", x, no0)), b.constant(.5))
-	sign := of("where", of("eq", pairs, of("floor", pairs)), no1, b.constant(-1))
-	others := of("mul", of("exp", logarithms), sign)
+	pairs := op("mul", b.make(o, op("lt", x, no0)), b.constant(.5))
+	sign := op("where", op("eq", pairs, op("floor", pairs)), no1, b.constant(-1))
+	others := op("mul", op("exp", logarithms), sign)
 	zeros := b.make(o, is0)
-	withOne := of("where", of("eq", zeros, no1), of("mul", others, b.make(o, of("where", is0, x, no0))), no0)
-	return of("where", of("eq", zeros, no0), others, withOne)
+	withOne := op("where", op("eq", zeros, no1), op("mul", others, b.make(o, op("where", is0, x, no0))), no0)
+	return op("where", op("eq", zeros, no0), others, withOne)
 }
 
 // inShape returns a value in another shape of as many elements.
@@ -60,14 +60,16 @@ func (b *builder) inShape(v *value, shape []int) *value {
 
 // ones returns rows of ones for the edges of a set.
 func (b *builder) ones(edges Type) *value {
-	return b.plain(Operation{Op: "ones", Rows: "edges", Of: edges.Of, Loops: edges.Loops})
+	return b.plain(Operation{Op: "ones", Rows: "edges", TypeName: edges.TypeName, Loops: edges.Loops})
 }
 
 // gathered returns ones for the edges of a set, gathered from the end that an aggregation reads.
 func (b *builder) gathered(edges Type, o Operation) *value {
 	end := otherEnd(o.End)
-	return b.plain(Operation{Op: "gather", End: end, Of: edges.Of, Loops: edges.Loops},
-		b.plain(Operation{Op: "ones", Rows: "vertices", Of: b.program.relation(edges.Of).end(end)}))
+	return b.plain(Operation{Op: "gather", End: end, TypeName: edges.TypeName, Loops: edges.Loops},
+		b.plain(Operation{
+			Op: "ones", Rows: "vertices", TypeName: b.program.relation(edges.TypeName).end(end),
+		}))
 }
 
 func otherEnd(end string) string {
@@ -79,7 +81,7 @@ func otherEnd(end string) string {
 
 // aggregate returns the aggregation o of the rows of vertices that x gathers.
 func (b *builder) aggregate(o Operation, x *value) *value {
-	o.Op, o.Of, o.Loops = opAggregate, x.Of, x.Loops
+	o.Op, o.TypeName, o.Loops = opAggregate, x.TypeName, x.Loops
 	return b.plain(o, x.in[0])
 }
 
@@ -91,8 +93,8 @@ const mostFactors = 64
 func (b *builder) factors(x *value) []*value {
 	factors := []*value{x}
 	for i := 0; i < len(factors); {
-		if of := b.factorsOf(factors[i]); of != nil && len(factors) < mostFactors {
-			factors = slices.Replace(factors, i, i+1, of...)
+		if parts := b.factorsOf(factors[i]); parts != nil && len(factors) < mostFactors {
+			factors = slices.Replace(factors, i, i+1, parts...)
 		} else {
 			i++
 		}

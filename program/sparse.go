@@ -22,8 +22,8 @@ func (p *Program) forFeatures(schema gnn.Schema) *Program {
 		return p
 	}
 	sparse := *p
-	sparse.sparse = func(of string) bool {
-		i := schema.TypeOf(of)
+	sparse.sparse = func(vertexType string) bool {
+		i := schema.TypeOf(vertexType)
 		return i >= 0 && schema.Types[i].Sparse
 	}
 	sparse.rebuild(p.every)
@@ -41,7 +41,7 @@ func (b *builder) ofSparse(v *value) ofSparse {
 	is := false
 	switch v.op {
 	case "features":
-		if b.program.sparse(v.Of) && len(v.Shape) == 1 {
+		if b.program.sparse(v.TypeName) && len(v.Shape) == 1 {
 			return inRows
 		}
 	case "dropout":
@@ -92,14 +92,14 @@ func (v *value) readsSparse() bool { return v.op == "linear" && v.in[0].ofSparse
 // first moves products with a weight before linear maps.
 type first struct {
 	*builder
-	of   Operation
-	made map[*value]*value // the products, by first operand
+	operation Operation
+	made      map[*value]*value // the products, by first operand
 }
 
 // product returns x·w.
 func (f first) product(x, w *value) *value {
 	if x.ofSparse != linearMap {
-		return f.make(f.of, x, w)
+		return f.make(f.operation, x, w)
 	}
 	if f.made[x] == nil {
 		f.made[x] = f.mapped(x, w)
@@ -125,14 +125,14 @@ func (f first) mapped(x, w *value) *value {
 func (f first) sideBySide(x, w *value) (z *value) {
 	at := 0
 	for _, y := range x.in {
-		part := f.of.op("slice")
+		part := f.operation.op("slice")
 		part.Start, part.Stop = at, at+y.Shape[0]
-		if f.of.Op == "linear" {
+		if f.operation.Op == "linear" {
 			part.Dim = 1
 		}
 		at = part.Stop
-		of := first{f.builder, f.of, map[*value]*value{}}
-		z = f.plus(f.of, z, of.product(y, f.make(part, w)), 1)
+		nested := first{f.builder, f.operation, map[*value]*value{}}
+		z = f.plus(f.operation, z, nested.product(y, f.make(part, w)), 1)
 	}
 	return z
 }

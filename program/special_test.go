@@ -67,20 +67,20 @@ func TestSpecialPoints(t *testing.T) {
 			if len(alike) < 200 {
 				t.Errorf("%d operations", len(alike))
 			}
-			for _, of := range []struct{ name, columns string }{{"logits", "names"}, {"grad", "inputs"}} {
+			for _, array := range []struct{ name, columns string }{{"logits", "names"}, {"grad", "inputs"}} {
 				var names []string
-				require.NoError(t, json.Unmarshal([]byte(meta[of.columns]), &names))
-				got := map[string][]float32{"logits": logits, "grad": gradient}[of.name]
+				require.NoError(t, json.Unmarshal([]byte(meta[array.columns]), &names))
+				got := map[string][]float32{"logits": logits, "grad": gradient}[array.name]
 				wrong := map[string][]string{}
-				for i, v := range tensors[of.name].Float32 {
-					in32 := tensors[of.name+"32"].Float32[i]
+				for i, v := range tensors[array.name].Float32 {
+					in32 := tensors[array.name+"32"].Float32[i]
 					column, scale := i%len(names), 0.
-					if of.name == "grad" {
+					if array.name == "grad" {
 						scale = 1e-6 * float64(slices.Index(results, names[column])+1)
 					}
 					if !equalNumbers(got[i], v, scale) && !equalNumbers(got[i], in32, scale) {
 						text := fmt.Sprintf("row %d: %g, want %g (%g)", i/len(names), got[i], v, in32)
-						if of.name == "grad" {
+						if array.name == "grad" {
 							text += fmt.Sprintf(" at %g", tensors["x"].Float32[i])
 						}
 						wrong[names[column]] = append(wrong[names[column]], text)
@@ -88,7 +88,7 @@ func TestSpecialPoints(t *testing.T) {
 				}
 				for _, name := range names {
 					if wrong[name] != nil && unlike[name] == "" {
-						t.Errorf("%s of %s:\n\t%s", of.name, name, strings.Join(wrong[name], "\n\t"))
+						t.Errorf("%s of %s:\n\t%s", array.name, name, strings.Join(wrong[name], "\n\t"))
 						delete(wrong, name)
 					}
 				}

@@ -75,7 +75,7 @@ func isInverseRoot(v *value, end string, edges Type, weight *value) bool {
 	if weight != nil && isMerged(weight) {
 		return d.op == "scatter" && d.o.Reduce == "sum" && d.o.End == end && d.in[0] == weight
 	}
-	return d.op == opAggregate && d.o.Reduce == "sum" && d.o.End == end && d.o.Of == edges.Of &&
+	return d.op == opAggregate && d.o.Reduce == "sum" && d.o.End == end && d.o.TypeName == edges.TypeName &&
 		d.o.loops() == edges.Loops && d.o.Weighted == (weight != nil) && d.in[0].op == "ones"
 }
 

@@ -20,27 +20,29 @@ const (
 
 // Type describes a value before the program runs.
 type Type struct {
-	Rows  Rows
-	Of    string // the vertex type, or the relation; empty: the only one
-	Loops string // the set of edges; empty: stored
-	Shape []int  // of one row; empty: a number
+	Rows     Rows
+	TypeName string // the vertex type, or the relation; empty: the only one
+	Loops    string // the set of edges; empty: stored
+	Shape    []int  // of one row; empty: a number
 }
 
 // String describes the type in messages.
 func (t Type) String() string {
-	of := []string{"a tensor", "rows of vertices", "rows of edges"}[t.Rows]
-	if t.Of != "" {
-		of += fmt.Sprintf(" of %q", t.Of)
+	text := []string{"a tensor", "rows of vertices", "rows of edges"}[t.Rows]
+	if t.TypeName != "" {
+		text += fmt.Sprintf(" of %q", t.TypeName)
 	}
 	if t.Rows == Edges {
 		loops := map[string]string{removed: " (no loops)", one: " (one loop each)", added: " (added loops)"}
-		of += loops[t.Loops]
+		text += loops[t.Loops]
 	}
-	return fmt.Sprintf("%s of shape %v", of, t.Shape)
+	return fmt.Sprintf("%s of shape %v", text, t.Shape)
 }
 
 // sameRows reports whether both have the same rows.
-func (t Type) sameRows(x Type) bool { return t.Rows == x.Rows && t.Of == x.Of && t.Loops == x.Loops }
+func (t Type) sameRows(x Type) bool {
+	return t.Rows == x.Rows && t.TypeName == x.TypeName && t.Loops == x.Loops
+}
 
 // equals reports whether the values have the same rows and shapes.
 func (t Type) equals(x Type) bool { return t.sameRows(x) && slices.Equal(t.Shape, x.Shape) }

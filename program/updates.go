@@ -18,7 +18,7 @@ type Update struct {
 
 // checkUpdates checks the updates of buffers, and builds their values.
 func (p *Program) checkUpdates() error {
-	known, of := map[string]bool{}, []int{}
+	known, values := map[string]bool{}, []int{}
 	for _, u := range p.Updates {
 		q := p.Parameter(u.Name)
 		switch {
@@ -34,12 +34,12 @@ func (p *Program) checkUpdates() error {
 		if t := p.types[u.Value]; t.Rows != None || !slices.Equal(t.Shape, q.Shape) {
 			return fmt.Errorf("updates: %q of shape %v becomes %s", u.Name, q.Shape, t)
 		}
-		known[u.Name], of = true, append(of, u.Value)
+		known[u.Name], values = true, append(values, u.Value)
 	}
-	if len(of) == 0 {
+	if len(values) == 0 {
 		return nil
 	}
-	p.updates = p.build(allStates, of...)
+	p.updates = p.build(allStates, values...)
 	for _, v := range reachable(p.updates...) {
 		if v.Rows != None || v.op == "vertices" || v.op == "training" || v.op == opChoose || p.isTrained(v) {
 			return fmt.Errorf("updates: %s: depends on more than buffers and constants", v.describe())
@@ -75,12 +75,12 @@ func (p *Program) moveBuffers(ps *nn.Params) {
 				run.run()
 				var made [][]float32
 				for _, v := range p.updates {
-					made = append(made, slices.Clone(run.of(v).Value().ReadFloats()))
+					made = append(made, slices.Clone(run.value(v).Value().ReadFloats()))
 				}
 				for k, u := range p.Updates {
 					copy(b.frozen[u.Name].Write(), made[k])
 				}
-				return run.of(p.updates[0])
+				return run.value(p.updates[0])
 			})
 			last.Drop()
 		}

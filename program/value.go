@@ -46,10 +46,10 @@ type builder struct {
 	rules   []rule // the rules that it tries
 }
 
-// build returns the results of the operations of as values. It first keeps each softmax over edges as one
+// build returns the results of some operations as values. It first keeps each softmax over edges as one
 // operation, by which attention is found. Then lowering replaces it by the operations that it stands for.
 // every is the number of Keeping.
-func (p *Program) build(every int, of ...int) (outputs []*value) {
+func (p *Program) build(every int, operations ...int) (outputs []*value) {
 	b := &builder{program: p, known: map[string]*value{}, rules: rules}
 	made := make([]*value, len(p.Operations))
 	for i, o := range p.Operations {
@@ -61,7 +61,7 @@ func (p *Program) build(every int, of ...int) (outputs []*value) {
 	}
 	lower := &builder{program: p, known: map[string]*value{}, rules: slices.Concat(rules, lowering)}
 	again := map[*value]*value{}
-	for _, at := range of {
+	for _, at := range operations {
 		outputs = append(outputs, made[at])
 	}
 	for _, v := range reachable(outputs...) {
@@ -144,7 +144,7 @@ func (b *builder) plain(o Operation, in ...*value) *value {
 func (b *builder) typeOf(o *Operation, in []Type) (Type, error) {
 	switch o.Op {
 	case opAggregate:
-		return b.program.aggregated(o.Of, o.End, in[0].Shape), nil
+		return b.program.aggregated(o.TypeName, o.End, in[0].Shape), nil
 	case opLargest:
 		return inferRowSum(b.program, o, in)
 	case opChoose:
@@ -236,10 +236,10 @@ func (v *value) isOne() bool {
 }
 
 // product makes the product of values.
-func (b *builder) product(of Operation, xs ...*value) *value {
+func (b *builder) product(o Operation, xs ...*value) *value {
 	z := xs[0]
 	for _, x := range xs[1:] {
-		z = b.make(of.op("mul"), z, x)
+		z = b.make(o.op("mul"), z, x)
 	}
 	return z
 }
@@ -336,14 +336,14 @@ func infiniteWhere(v *value) (condition *value) {
 		if i != k && !x.infinite {
 			continue
 		}
-		of := x.infiniteWhere
-		if of == nil || condition != nil && of != condition {
+		c := x.infiniteWhere
+		if c == nil || condition != nil && c != condition {
 			return nil
 		}
 		if i == k && (x.op != "where" || !x.in[2].isOne()) {
 			return nil
 		}
-		condition = of
+		condition = c
 	}
 	return condition
 }

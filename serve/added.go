@@ -176,14 +176,14 @@ func fieldOf(value json.RawMessage) (field []byte, err error) {
 
 // edge adds an edge from a new vertex to another one if out, else from the other one.
 func (a *addition) edge(kind int, near id, e *end, out bool) error {
-	of, err := a.server.relationOf(way{kind, out, e.Relation})
+	joint, err := a.server.relationOf(way{kind, out, e.Relation})
 	if err == nil {
-		err = a.server.learned.refuse(a.server.model.Graph, of.relation)
+		err = a.server.learned.refuse(a.server.model.Graph, joint.relation)
 	}
 	if err != nil {
 		return err
 	}
-	far, err := a.find(of.other, e.ID)
+	far, err := a.find(joint.other, e.ID)
 	if err != nil {
 		return err
 	}
@@ -191,7 +191,7 @@ func (a *addition) edge(kind int, near id, e *end, out bool) error {
 	if !out {
 		source, target = target, source
 	}
-	to, r := &a.Edges[of.relation], &a.server.model.Graph.Relations[of.relation]
+	to, r := &a.Edges[joint.relation], &a.server.model.Graph.Relations[joint.relation]
 	to.Source, to.Target = append(to.Source, source), append(to.Target, target)
 	switch {
 	case e.Weight != nil:

@@ -17,18 +17,18 @@ import (
 // Rows and edges that a request adds to the graph.
 
 // grown is a graph with vertices of these features behind its own, and edges.
-func grown(t *testing.T, of *graph.Graph, features []float32, source, target []int32) *graph.Graph {
+func grown(t *testing.T, base *graph.Graph, features []float32, source, target []int32) *graph.Graph {
 	t.Helper()
-	g := *of.Copy()
+	g := *base.Copy()
 	g.Types[0].Count, g.Types[0].Names = g.Types[0].Count+len(features)/g.Types[0].Features.Columns, nil
-	e := of.Relations[0].Edges()
+	e := base.Relations[0].Edges()
 	e.Source, e.Target = slices.Concat(e.Source, source), slices.Concat(e.Target, target)
 	r, err := graph.NewRelation(g.Types[0].Count, e)
 	require.NoError(t, err)
 	g.Relations = []graph.Relation{r}
 	g.Types[0].Features.Dense = slices.Concat(g.Types[0].Features.Dense, features)
 	g.Types[0].Labels.Class = slices.Clone(g.Types[0].Labels.Class)
-	for range g.Types[0].Count - of.Types[0].Count {
+	for range g.Types[0].Count - base.Types[0].Count {
 		g.Types[0].Labels.Class = append(g.Types[0].Labels.Class, -1)
 	}
 	return &g
@@ -41,10 +41,10 @@ func (m *tested) same(t *testing.T, g *graph.Graph, vertices []int, a answered) 
 	require.NoError(t, err)
 	require.Len(t, a.Predictions, len(vertices))
 	for i, v := range vertices {
-		var of predictions.Outcome
-		of.Of(predictions.Logits, all.Logits[v*3:v*3+3])
+		var outcome predictions.Outcome
+		outcome.Read(predictions.Logits, all.Logits[v*3:v*3+3])
 		for k, class := range m.Table.Classes {
-			assert.Equal(t, float32(of.Probabilities[k]), a.Predictions[i].Probabilities[class])
+			assert.Equal(t, float32(outcome.Probabilities[k]), a.Predictions[i].Probabilities[class])
 		}
 	}
 }
@@ -95,14 +95,14 @@ func TestNewWeight(t *testing.T) {
 	})
 	s := New(m.Model, Options{Workers: 1, Queue: 1})
 	start(t, s)
-	of := func(end string) answered {
+	answerFor := func(end string) answered {
 		return predict(t, s, `{"columns": ["probabilities"], "new": [`+of5(end+`, {"id": "v7", "weight": 3}`)+`]}`)
 	}
-	without := of(`{"id": "v2"}`)
-	assert.Equal(t, of(`{"id": "v2", "weight": 1}`), without)
-	assert.Equal(t, of(`{"id": "v2", "weight": null}`), without)
-	assert.Equal(t, of(`"v2"`), without)
-	if other := of(`{"id": "v2", "weight": 2}`); fmt.Sprint(other) == fmt.Sprint(without) {
+	without := answerFor(`{"id": "v2"}`)
+	assert.Equal(t, answerFor(`{"id": "v2", "weight": 1}`), without)
+	assert.Equal(t, answerFor(`{"id": "v2", "weight": null}`), without)
+	assert.Equal(t, answerFor(`"v2"`), without)
+	if other := answerFor(`{"id": "v2", "weight": 2}`); fmt.Sprint(other) == fmt.Sprint(without) {
 		t.Error("weights do not count")
 	}
 }

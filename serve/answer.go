@@ -90,54 +90,54 @@ func (s *Server) respond(asked *asked, a answer, h *holding, gone <-chan struct{
 			return nil, errLeft
 		default:
 		}
-		var one prediction
+		var p prediction
 		bytes := answerBytes
-		var of predictions.Outcome
-		table.Read(&of, row)
+		var outcome predictions.Outcome
+		table.Read(&outcome, row)
 		number := func(what predictions.Answer) *float32 {
-			x := of.Number(what)
+			x := outcome.Number(what)
 			return &x
 		}
 		for _, what := range asked.columns {
 			switch what {
 			case predictions.Class:
-				one.Class = word(table.Classes, of.Top)
+				p.Class = word(table.Classes, outcome.Top)
 				if table.Columns == predictions.LabelLogits {
 					all := []any{}
-					for _, k := range table.Said(&of) {
+					for _, k := range table.Said(&outcome) {
 						all = append(all, word(table.Classes, k))
 					}
-					one.Class = all
+					p.Class = all
 					bytes += names + valueBytes*len(row)
 				}
 			case predictions.Probability:
-				one.Probability = number(what)
+				p.Probability = number(what)
 			case predictions.Margin:
-				one.Margin = number(what)
+				p.Margin = number(what)
 			case predictions.Entropy:
-				one.Entropy = number(what)
+				p.Entropy = number(what)
 			case predictions.AllProbabilities:
-				one.Probabilities = &perClass{table.Classes, of.Probabilities}
+				p.Probabilities = &perClass{table.Classes, outcome.Probabilities}
 				bytes += names + valueBytes*len(row)
 			case predictions.Value:
-				one.Value = &row
+				p.Value = &row
 				bytes += valueBytes * len(row)
 			case predictions.Hidden:
-				one.Embedding = &row
+				p.Embedding = &row
 				if a.embeddings != nil {
-					one.Embedding = &a.embeddings[i]
+					p.Embedding = &a.embeddings[i]
 				}
-				bytes += valueBytes * len(*one.Embedding)
+				bytes += valueBytes * len(*p.Embedding)
 			}
 		}
 		if err := h.take(bytes); err != nil {
 			return nil, err
 		}
 		if asked.edges != nil {
-			r.Predictions = append(r.Predictions, &edgePrediction{asked.edgeIDs[i], s.learned.answer, one})
+			r.Predictions = append(r.Predictions, &edgePrediction{asked.edgeIDs[i], s.learned.answer, p})
 		} else {
-			one.Vertex = asked.ids[i]
-			r.Predictions = append(r.Predictions, &one)
+			p.Vertex = asked.ids[i]
+			r.Predictions = append(r.Predictions, &p)
 		}
 	}
 	s.metrics.unknown(asked.unknown)

@@ -38,7 +38,7 @@ func (e *scoredEdge) UnmarshalJSON(text []byte) error {
 // learned describes the edges that a model predicts, all of one relation.
 type learned struct {
 	relation int
-	of       *graph.Relation
+	edges    *graph.Relation
 	types    [2]int       // vertex types of the ends
 	keys     [2]string    // names of the ends in a request
 	columns  columns.List // columns of their weight and features; nil: the graph came from no list
@@ -51,15 +51,15 @@ type learned struct {
 
 // newLearned describes the edges that a Predictor predicts; nil: it predicts vertices. ids has the vertices'
 // ids by type.
-func newLearned(of *train.Predictor, table *predictions.Table, ids []*ids) *learned {
-	relation, b := of.Learned(), of.Base()
+func newLearned(p *train.Predictor, table *predictions.Table, ids []*ids) *learned {
+	relation, b := p.Learned(), p.Base()
 	if relation < 0 {
 		return nil
 	}
 	r := &b.Relations[relation]
 	l := &learned{
-		known: of.KnowsEdges(), passes: of.NewEdgesPass(), weighted: of.NewEdgesPass() && r.Weights != nil,
-		relation: relation, of: r, types: [2]int{b.Ends[relation].Source, b.Ends[relation].Target},
+		known: p.KnowsEdges(), passes: p.NewEdgesPass(), weighted: p.NewEdgesPass() && r.Weights != nil,
+		relation: relation, edges: r, types: [2]int{b.Ends[relation].Source, b.Ends[relation].Target},
 		keys: r.EndColumns, columns: r.NumberColumns, answer: table.Edges.Columns,
 	}
 	if l.columns != nil && r.Weights != nil && !l.passes {
@@ -84,19 +84,19 @@ const (
 // features returns the features of an edge, after its weight if it needs one.
 func (l *learned) features(e *scoredEdge) (all []float32, err error) {
 	if l.columns == nil {
-		if given := e.columns[featuresKey]; given != nil {
-			if err := json.Unmarshal(given, &all); err != nil {
-				return nil, refusal.Errorf("%s: %.40s is no list of numbers", featuresKey, given)
+		if raw := e.columns[featuresKey]; raw != nil {
+			if err := json.Unmarshal(raw, &all); err != nil {
+				return nil, refusal.Errorf("%s: %.40s is no list of numbers", featuresKey, raw)
 			}
 		}
-		if len(all) != l.of.Features.Columns {
+		if len(all) != l.edges.Features.Columns {
 			return nil, refusal.Errorf("it has %d features, and the graph's edges have %d; give as many", len(all),
-				l.of.Features.Columns)
+				l.edges.Features.Columns)
 		}
 		if l.weighted {
 			weight := float32(1)
-			if given := e.columns[weightKey]; given != nil && json.Unmarshal(given, &weight) != nil {
-				return nil, refusal.Errorf("%s: %.40s is no number", weightKey, given)
+			if raw := e.columns[weightKey]; raw != nil && json.Unmarshal(raw, &weight) != nil {
+				return nil, refusal.Errorf("%s: %.40s is no number", weightKey, raw)
 			}
 			all = slices.Insert(all, 0, weight)
 		}
@@ -145,24 +145,24 @@ func appendOfEdge(to []float32, c *columns.Column, field []byte) ([]float32, err
 
 // exampleOf makes the example.
 func (l *learned) exampleOf(ids []*ids) string {
-	if len(l.of.Sources) == 0 {
+	if len(l.edges.Sources) == 0 {
 		return `{"edges": [{}]}`
 	}
-	source, target := l.of.EndsOf(0)
+	source, target := l.edges.EndsOf(0)
 	entry := func(key string, value any) string {
 		k, _ := json.Marshal(key)
 		v, _ := json.Marshal(value) // a string, a number or a truth value
 		return string(k) + ": " + string(v)
 	}
 	words := []string{
-		entry(l.keys[0], ids[l.types[0]].of(source)), entry(l.keys[1], ids[l.types[1]].of(target)),
+		entry(l.keys[0], ids[l.types[0]].id(source)), entry(l.keys[1], ids[l.types[1]].id(target)),
 	}
-	features := l.of.Features.Dense[:l.of.Features.Columns]
+	features := l.edges.Features.Dense[:l.edges.Features.Columns]
 	if l.columns == nil && len(features) > 0 {
 		words = append(words, entry(featuresKey, features))
 	}
 	if l.weighted && l.columns != nil {
-		features = slices.Concat(l.of.Weights[:1], features)
+		features = slices.Concat(l.edges.Weights[:1], features)
 	}
 	at := 0
 	for i := range l.columns {
@@ -199,11 +199,11 @@ func (s *Server) takeEdges(a *asked, body *request, h *holding) error {
 	if err != nil {
 		return err
 	}
-	a.edges = &graph.Edges{FeatureColumns: l.of.Features.Columns}
-	passing := &graph.Edges{FeatureColumns: l.of.Features.Columns} // the new edges that pass messages
+	a.edges = &graph.Edges{FeatureColumns: l.edges.Features.Columns}
+	passing := &graph.Edges{FeatureColumns: l.edges.Features.Columns} // the new edges that pass messages
 	err = s.model.Graph.Guard(func() error {
 		for k := range body.Edges {
-			err := h.take(edgeBytes + featureBytes*l.of.Features.Columns)
+			err := h.take(edgeBytes + featureBytes*l.edges.Features.Columns)
 			if err == nil {
 				err = s.takeEdge(a, &body.Edges[k], added, passing)
 			}
@@ -242,13 +242,13 @@ func (s *Server) takeEdge(a *asked, e *scoredEdge, added *addition, passing *gra
 	}
 	if e.columns == nil {
 		k, err := strconv.ParseInt(e.number.trimmed(), 10, 64)
-		if err != nil || k < 0 || k >= int64(len(l.of.Sources)) {
+		if err != nil || k < 0 || k >= int64(len(l.edges.Sources)) {
 			return refusal.Errorf("there is no edge %.40q; edges have the numbers 0 to %d, as in the column edge of "+
-				"weft predict", e.number.text, len(l.of.Sources)-1)
+				"weft predict", e.number.text, len(l.edges.Sources)-1)
 		}
-		ends[0], ends[1] = l.of.EndsOf(k)
-		n := int64(l.of.Features.Columns)
-		features = l.of.Features.Dense[k*n : (k+1)*n]
+		ends[0], ends[1] = l.edges.EndsOf(k)
+		n := int64(l.edges.Features.Columns)
+		features = l.edges.Features.Dense[k*n : (k+1)*n]
 		is.number = &k
 		a.numbers = append(a.numbers, k)
 	} else {
@@ -269,7 +269,7 @@ func (s *Server) takeEdge(a *asked, e *scoredEdge, added *addition, passing *gra
 	}
 	for k, v := range ends {
 		if kind := l.types[k]; int(v) < s.types[kind].Count {
-			is.ends[k] = s.ids[kind].of(v)
+			is.ends[k] = s.ids[kind].id(v)
 		} else {
 			is.ends[k] = added.names[kind][int(v)-s.types[kind].Count]
 		}
@@ -306,8 +306,8 @@ func (l *learned) refuse(g *graph.Graph, relation int) error {
 	if l == nil {
 		return nil
 	}
-	if relation == l.relation || g.Relations[relation].Mirrors(l.of) {
-		_, name, _ := l.of.Ends()
+	if relation == l.relation || g.Relations[relation].Mirrors(l.edges) {
+		_, name, _ := l.edges.Ends()
 		return refusal.Errorf("edges of %s are predicted; give it in edges", name)
 	}
 	return nil

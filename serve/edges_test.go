@@ -170,7 +170,7 @@ func TestRefusedReverses(t *testing.T) {
 		{Source: "person", Name: "buys", Target: "person"},
 	}}
 	for learns := range 2 {
-		l := &learned{relation: learns, of: &g.Relations[learns]}
+		l := &learned{relation: learns, edges: &g.Relations[learns]}
 		for relation, refused := range []bool{true, true, false} {
 			assert.Equal(t, refused, l.refuse(g, relation) != nil, "%d of %d", relation, learns)
 		}
@@ -185,10 +185,10 @@ func TestEdgesTogether(t *testing.T) {
 	large := &graph.Edges{Source: []int32{1}, Target: []int32{1}, Features: []float32{3e38, 3e38, 3e38}}
 	var questions []*question
 	for k := range int64(5) {
-		source, target := s.learned.of.EndsOf(k)
+		source, target := s.learned.edges.EndsOf(k)
 		e := &graph.Edges{
 			Source: []int32{source, source}, Target: []int32{target, target},
-			Features: slices.Repeat(s.learned.of.Features.Dense[3*k:3*k+3], 2),
+			Features: slices.Repeat(s.learned.edges.Features.Dense[3*k:3*k+3], 2),
 		}
 		q := &question{edges: e, numbers: []int64{k, -1}, answered: make(chan answer, 1)}
 		questions = append(questions, q)
@@ -314,8 +314,8 @@ func TestEdgesWithGaps(t *testing.T) {
 	require.NoError(t, err)
 	var got struct{ Predictions []struct{ Margin float64 } }
 	require.NoError(t, json.Unmarshal([]byte(text), &got), text)
-	for k, one := range got.Predictions {
-		assert.Near(t, math.Abs(2*yes(want.Logits[2*k:])-1), one.Margin, 1e-6)
+	for k, prediction := range got.Predictions {
+		assert.Near(t, math.Abs(2*yes(want.Logits[2*k:])-1), prediction.Margin, 1e-6)
 	}
 	require.Len(t, got.Predictions, 3)
 }

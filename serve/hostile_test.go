@@ -85,8 +85,8 @@ func TestMemory(t *testing.T) {
 	s := New(m.Model, Options{Workers: 1, Queue: 1})
 	start(t, s)
 	large := `{"vertices": [` + strings.Repeat(`"v1",`, 2000) + `"v2"]}`
-	const held = allMemory + 1
-	s.memory.Store(held)
+	const taken = allMemory + 1
+	s.memory.Store(taken)
 	w := posted(s, "POST", "/predict", strings.NewReader(large))
 	assert.Equal(t, http.StatusServiceUnavailable, w.Code)
 	assert.Equal(t, "1", w.Header().Get("Retry-After"))
@@ -101,7 +101,7 @@ func TestMemory(t *testing.T) {
 	status, _ = ask(s, "POST", "/predict", `{"new": [{"columns": {`+columns+`}}]}`)
 	assert.Equal(t, http.StatusServiceUnavailable, status, "for the memory of keys")
 	predict(t, s, `{"vertices": ["v1"]}`)
-	assert.Equal(t, int64(held), s.memory.Load())
+	assert.Equal(t, int64(taken), s.memory.Load())
 	s.memory.Store(0)
 	predict(t, s, large)
 	s.model.Table.Classes = []string{strings.Repeat("c", 1<<16), "d", "e"}
@@ -155,11 +155,11 @@ func TestSlowBodies(t *testing.T) {
 	const body = `{"vertices": ["v1"]}`
 	synctest.Test(t, func(t *testing.T) {
 		_, l, end := serving(t, m.Model, Options{Workers: 1, Queue: 1})
-		var held []net.Conn
+		var stalled []net.Conn
 		for range 300 {
 			c := l.connect()
 			fmt.Fprintf(c, head+body[:len(body)-1], len(body))
-			held = append(held, c)
+			stalled = append(stalled, c)
 		}
 		steady := l.connect()
 		fmt.Fprintf(steady, head+body[:len(body)-1], len(body)+7*leastASpeed)
@@ -173,7 +173,7 @@ func TestSlowBodies(t *testing.T) {
 			time.Sleep(time.Second)
 			fmt.Fprint(steady, strings.Repeat(" ", leastASpeed))
 		}
-		for _, c := range held {
+		for _, c := range stalled {
 			assert.Equal(t, http.StatusRequestTimeout, answerOn(t, c).StatusCode)
 		}
 		fmt.Fprint(steady, "}")
@@ -322,8 +322,8 @@ func failing(s *Server, with answer) {
 func TestFails(t *testing.T) {
 	m, _ := trained(t, nil)
 	m.Table = predictions.Table{Columns: predictions.Values}
-	var said bytes.Buffer
-	s := New(m.Model, Options{Workers: 1, Queue: 1, Log: log.New(&said, "", 0)})
+	var logged bytes.Buffer
+	s := New(m.Model, Options{Workers: 1, Queue: 1, Log: log.New(&logged, "", 0)})
 	failing(s, answer{results: [][]float32{{float32(math.NaN())}}})
 	status, text := ask(s, "POST", "/predict", `{"vertices": ["v1"]}`)
 	s.queue.close()
@@ -332,14 +332,14 @@ func TestFails(t *testing.T) {
 	_, text = ask(s, "GET", "/metrics", "")
 	assert.Contains(t, text, `weft_requests_total{status="500"} 1`)
 
-	s = New(m.Model, Options{Workers: 1, Queue: 1, Log: log.New(&said, "", 0)})
+	s = New(m.Model, Options{Workers: 1, Queue: 1, Log: log.New(&logged, "", 0)})
 	start(t, s)
 	ids := s.ids
 	s.ids = nil
 	status, text = ask(s, "POST", "/predict", `{"vertices": ["v1"]}`)
 	assert.Equal(t, http.StatusInternalServerError, status)
 	assert.Equal(t, "the request failed; the server's log says where", refused(t, text))
-	assert.Contains(t, said.String(), "index out of range")
+	assert.Contains(t, logged.String(), "index out of range")
 	s.ids, s.model.Predictor = ids, nil
 	status, text = ask(s, "POST", "/predict", `{"vertices": ["v1"]}`)
 	assert.Equal(t, http.StatusInternalServerError, status)

@@ -66,8 +66,8 @@ func (d *ids) find(i id) (int32, error) {
 		d.count-1)
 }
 
-// of returns the id of a vertex as answers have it: its name, or its number.
-func (d *ids) of(v int32) any {
+// id returns the id of a vertex as answers have it: its name, or its number.
+func (d *ids) id(v int32) any {
 	if d.names != nil {
 		return d.names[v]
 	}

@@ -60,8 +60,8 @@ func (l *limits) Read(p []byte) (n int, err error) {
 			return 0, wrong
 		}
 	}
-	if held := l.holds.take(decoded * n); held != nil {
-		return 0, held
+	if exceeded := l.holds.take(decoded * n); exceeded != nil {
+		return 0, exceeded
 	}
 	return n, err
 }

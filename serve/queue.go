@@ -66,14 +66,14 @@ func newQueue(most int) *queue {
 }
 
 // put adds a question. If too many wait, it refuses the largest, and the newest if several are as large.
-func (q *queue) put(one *question) {
+func (q *queue) put(entry *question) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	if q.closed {
-		one.answered <- answer{err: errEnds}
+		entry.answered <- answer{err: errEnds}
 		return
 	}
-	q.waiting = append(q.waiting, one)
+	q.waiting = append(q.waiting, entry)
 	if len(q.waiting) > q.most {
 		largest := 0
 		for i, other := range q.waiting {
@@ -105,15 +105,15 @@ func (q *queue) take() (batch []*question) {
 	}
 	q.smallest = !q.smallest
 	size := first.size()
-	q.waiting = slices.DeleteFunc(q.waiting, func(one *question) bool {
-		takes := one == first
-		if !takes && one.outputs == first.outputs && one.added == nil && first.added == nil &&
-			size+one.size() <= mostTogether {
+	q.waiting = slices.DeleteFunc(q.waiting, func(entry *question) bool {
+		takes := entry == first
+		if !takes && entry.outputs == first.outputs && entry.added == nil && first.added == nil &&
+			size+entry.size() <= mostTogether {
 			takes = true
-			size += one.size()
+			size += entry.size()
 		}
 		if takes {
-			batch = append(batch, one)
+			batch = append(batch, entry)
 		}
 		return takes
 	})
@@ -121,12 +121,12 @@ func (q *queue) take() (batch []*question) {
 }
 
 // drop ends a waiting question whose client has left. A question that is being computed gets its answer.
-func (q *queue) drop(one *question) {
+func (q *queue) drop(entry *question) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	if at := slices.Index(q.waiting, one); at >= 0 {
+	if at := slices.Index(q.waiting, entry); at >= 0 {
 		q.waiting = slices.Delete(q.waiting, at, at+1)
-		one.answered <- answer{err: errLeft}
+		entry.answered <- answer{err: errLeft}
 	}
 }
 

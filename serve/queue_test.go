@@ -75,9 +75,9 @@ func TestQueue(t *testing.T) {
 	var names []string
 	asked := map[*question]string{}
 	put := func(name string, vertices int, added *appended.Graph) {
-		one := &question{vertices: make([]int32, vertices), added: added, answered: make(chan answer, 1)}
-		asked[one] = name
-		q.put(one)
+		entry := &question{vertices: make([]int32, vertices), added: added, answered: make(chan answer, 1)}
+		asked[entry] = name
+		q.put(entry)
 	}
 	put("first", 200, nil)
 	put("second", 300, nil)
@@ -92,9 +92,9 @@ func TestQueue(t *testing.T) {
 	}
 	assert.Equal(t, []string{"first", "small", "second", "edges"}, names)
 	refused := map[string]string{}
-	for one, name := range asked {
+	for entry, name := range asked {
 		select {
-		case a := <-one.answered:
+		case a := <-entry.answered:
 			refused[name] = a.err.Error()
 		default:
 		}

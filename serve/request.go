@@ -136,12 +136,12 @@ func (s *Server) check(body *request, h *holding) (a asked, err error) {
 	if err != nil {
 		return a, err
 	}
-	given := predictions.Given(s.model.Table.Columns)
-	if given == nil {
-		given = []predictions.Answer{predictions.Hidden}
+	valid := predictions.Given(s.model.Table.Columns)
+	if valid == nil {
+		valid = []predictions.Answer{predictions.Hidden}
 	}
 	if s.learned != nil { // only vertices have embeddings
-		given = slices.DeleteFunc(given, func(a predictions.Answer) bool { return a == predictions.Hidden })
+		valid = slices.DeleteFunc(valid, func(a predictions.Answer) bool { return a == predictions.Hidden })
 	}
 	if body.Columns == nil {
 		if a.columns = s.model.Table.Answers; a.columns == nil {
@@ -154,12 +154,12 @@ func (s *Server) check(body *request, h *holding) (a asked, err error) {
 			return a, refusal.Errorf("the column %.100q comes twice; name it once", name)
 		}
 		a.columns = append(a.columns, predictions.Answer(name))
-		if !slices.Contains(given, predictions.Answer(name)) {
-			return a, refusal.Errorf("%.100q is no column of these predictions; give some of %v", name, given)
+		if !slices.Contains(valid, predictions.Answer(name)) {
+			return a, refusal.Errorf("%.100q is no column of these predictions; give some of %v", name, valid)
 		}
 	}
 	if len(a.columns) == 0 {
-		return a, refusal.Errorf("no column is named; give some of %v", given)
+		return a, refusal.Errorf("no column is named; give some of %v", valid)
 	}
 	return a, nil
 }
@@ -172,12 +172,12 @@ func (s *Server) takeVertices(a *asked, body *request, h *holding) error {
 	case len(body.Vertices)+len(body.New) == 0:
 		return refusal.Errorf("no vertex is named; give the ids of some as vertices, or new ones as new")
 	}
-	for _, one := range body.Vertices {
-		v, err := s.ids[0].find(one)
+	for _, vertex := range body.Vertices {
+		v, err := s.ids[0].find(vertex)
 		if err != nil {
 			return err
 		}
-		a.vertices, a.ids = append(a.vertices, v), append(a.ids, s.ids[0].of(v))
+		a.vertices, a.ids = append(a.vertices, v), append(a.ids, s.ids[0].id(v))
 	}
 	added, err := s.add(body.New, h)
 	if err == nil {

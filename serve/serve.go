@@ -182,10 +182,10 @@ func (s *Server) example(most int) string {
 	if s.learned != nil {
 		return s.learned.example
 	}
-	of := s.ids[0]
+	vertices := s.ids[0]
 	var first []string
-	for v := range min(most, of.count) {
-		id, _ := json.Marshal(of.of(int32(v))) // a string or an integer
+	for v := range min(most, vertices.count) {
+		id, _ := json.Marshal(vertices.id(int32(v))) // a string or an integer
 		first = append(first, string(id))
 	}
 	return `{"vertices": [` + strings.Join(first, ", ") + `]}`
@@ -247,7 +247,7 @@ func (o *Options) answersTo(host string) bool {
 	}
 	name := nameIn(host)
 	return !o.OnlyLocal && net.ParseIP(name) != nil ||
-		slices.ContainsFunc(o.Hosts, func(one string) bool { return strings.EqualFold(nameIn(one), name) })
+		slices.ContainsFunc(o.Hosts, func(h string) bool { return strings.EqualFold(nameIn(h), name) })
 }
 
 // nameIn returns the name or address in a host.

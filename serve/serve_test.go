@@ -154,8 +154,8 @@ func TestAnswers(t *testing.T) {
 		assert.Equal(t, all.Embeddings[v*n:(v+1)*n], got.Embedding)
 	}
 	a = predict(t, s, `{"vertices": ["v3"]}`)
-	if one := a.Predictions[0]; one.Embedding != nil || one.Probabilities != nil || one.Class == nil {
-		t.Errorf("by default: %+v", one)
+	if got := a.Predictions[0]; got.Embedding != nil || got.Probabilities != nil || got.Class == nil {
+		t.Errorf("by default: %+v", got)
 	}
 }
 
@@ -177,8 +177,8 @@ func TestOtherTables(t *testing.T) {
 		predictions.Values: predictions.Value, predictions.Embedding: predictions.Hidden,
 	} {
 		s.model.Table.Columns = kind
-		one := predict(t, s, `{"vertices": [5], "columns": ["`+string(column)+`"]}`).Predictions[0]
-		assert.Equal(t, row, append(one.Value, one.Embedding...), column)
+		got := predict(t, s, `{"vertices": [5], "columns": ["`+string(column)+`"]}`).Predictions[0]
+		assert.Equal(t, row, append(got.Value, got.Embedding...), column)
 	}
 	s.model.Table.Columns = predictions.Logits
 	assert.Equal[any](t, float64(slices.Index(row, slices.Max(row))),

@@ -48,14 +48,14 @@ func (o *offload) next() *Matrix {
 	turn := o.turn.Load()
 	for {
 		if len(o.list) == 0 || o.listed != turn {
-			of := o.unused
+			matrices := o.unused
 			if o.listed != turn {
-				of = o.rests
-			} else if len(of) == 0 {
+				matrices = o.rests
+			} else if len(matrices) == 0 {
 				return nil
 			}
 			o.list, o.listed = o.list[:0], turn
-			for _, m := range of {
+			for _, m := range matrices {
 				if c, may := m.mayLeave(turn); may {
 					o.list = append(o.list, c)
 				}

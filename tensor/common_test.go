@@ -33,7 +33,7 @@ func protections(t *testing.T) []string {
 // worker that writes is charged, as in a plan. The last worker that closes gives the memory back.
 func TestCommon(t *testing.T) {
 	made := tensor.NewCommon()
-	beside, err := tensor.OpenCommon(made.Path())
+	second, err := tensor.OpenCommon(made.Path())
 	require.NoError(t, err)
 	// under another name, as for another process
 	_, file, _ := strings.Cut(made.Path(), "/fd/")
@@ -41,7 +41,7 @@ func TestCommon(t *testing.T) {
 	require.NoError(t, err)
 	var meters []*tensor.Meter
 	var all [][2]*tensor.Matrix
-	for k, c := range []*tensor.Common{made, beside, process, nil, nil} {
+	for k, c := range []*tensor.Common{made, second, process, nil, nil} {
 		mem := tensor.NewMeter()
 		if c == nil {
 			mem.Plan()
@@ -90,10 +90,10 @@ func TestCommonWithoutFile(t *testing.T) {
 	require.NoError(t, unix.Setrlimit(unix.RLIMIT_NOFILE, &unix.Rlimit{Max: limit.Max}))
 	made := tensor.NewCommon()
 	require.NoError(t, unix.Setrlimit(unix.RLIMIT_NOFILE, &limit))
-	beside, err := tensor.OpenCommon(made.Path())
+	second, err := tensor.OpenCommon(made.Path())
 	require.NoError(t, err)
 	var all [2][2]*tensor.Matrix
-	for k, c := range []*tensor.Common{made, beside} {
+	for k, c := range []*tensor.Common{made, second} {
 		mem := tensor.NewMeter()
 		defer mem.Close()
 		mem.Share(c, k > 0)

@@ -528,8 +528,8 @@ func (m *Matrix) content() []byte { return unsafe.Slice((*byte)(m.data), m.Len()
 // host makes a matrix valid on the host for an accessor, and with written valid there alone.
 func (m *Matrix) host(written bool) {
 	p := m.extent
-	if m.of != nil {
-		p = m.of.extent
+	if m.base != nil {
+		p = m.base.extent
 	}
 	if p == nil {
 		return

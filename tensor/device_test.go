@@ -138,10 +138,10 @@ func (d *memory) Wait(mark uint64) error {
 }
 
 // onDevice uses matrices as the operands of a kernel. It returns their addresses on the device.
-func onDevice(t *testing.T, m *tensor.Meter, written bool, of ...*tensor.Matrix) []uint64 {
+func onDevice(t *testing.T, m *tensor.Meter, written bool, matrices ...*tensor.Matrix) []uint64 {
 	t.Helper()
 	var operands []tensor.Operand
-	for _, o := range of {
+	for _, o := range matrices {
 		operands = append(operands, tensor.Operand{Address: o.Pointer(), Written: written})
 	}
 	var at []uint64
@@ -267,7 +267,7 @@ func TestBeside(t *testing.T) {
 	mem, d := newOnDevice(t, 3*four/tensor.PageSize)
 	require.NoError(t, mem.OffloadToHost(1<<20, 3*four))
 	mem.BeginTurn(true)
-	of := func(n int, written byte) *tensor.Matrix {
+	filled := func(n int, written byte) *tensor.Matrix {
 		m := mem.NewElement(tensor.Activations, tensor.Byte, n, four)
 		copy(d.at(onDevice(t, mem, true, m)[0], n*four), bytes.Repeat([]byte{written}, n*four))
 		return m
@@ -283,58 +283,58 @@ func TestBeside(t *testing.T) {
 	}
 	next := func() { mem.EndTurn(); mem.BeginTurn(false) }
 
-	a := of(1, 1)
+	a := filled(1, 1)
 	a.SetReadOnly()
 	next()
-	e, b, c := of(1, 2), of(1, 3), of(1, 4) // a leaves to make room for the last
+	e, b, c := filled(1, 2), filled(1, 3), filled(1, 4) // a leaves to make room for the last
 	require.Equal(t, true, a.Rests(), "it rests")
 	e.Release()
 	a.Ahead()
 	b.Release()
 	c.Release()
-	f := of(2, 5) // to make room for it a slides, which is coming
+	f := filled(2, 5) // to make room for it a slides, which is coming
 	holds(a, 1)
 	holds(f, 5)
 	f.Release()
 
 	next()
-	e, b = of(2, 6), of(1, 7) // a leaves
+	e, b = filled(2, 6), filled(1, 7) // a leaves
 	b.Release()
 	a.Ahead()
 	at := d.up
 	a.Release()
-	c = of(1, 8)
+	c = filled(1, 8)
 	assert.Equal(t, at, onDevice(t, mem, true, c)[0], "the address of one that came and was not used")
 	holds(c, 8)
 	c.Release()
 	e.Release()
 
-	c, m := of(1, 9), of(1, 10)
+	c, m := filled(1, 9), filled(1, 10)
 	m.SetReadOnly()
 	d.late = make(chan struct{})
 	next() // m is copied down
 	c.Release()
-	f = of(2, 11) // to make room for it m slides
+	f = filled(2, 11) // to make room for it m slides
 	close(d.late)
 	holds(f, 11)
 	next()
 	f.Release()
-	f = of(3, 12) // m leaves
+	f = filled(3, 12) // m leaves
 	require.Equal(t, true, m.Rests(), "it rests")
 	f.Release()
 	m.SetWritable()
 	next()
-	f = of(3, 13)
+	f = filled(3, 13)
 	f.Release()
 	m.Ahead() // and is not used
 	next()
-	f = of(3, 14)
+	f = filled(3, 14)
 	f.Release()
 	holds(m, 10)
 
 	before := d.marks
 	m.DontNeed()
-	f = of(3, 15) // m leaves in the turn that used it
+	f = filled(3, 15) // m leaves in the turn that used it
 	assert.Equal(t, before+1, d.after[0], "the mark that its copy waits for")
 	assert.Equal(t, byte(15), f.ReadBytes()[0], "what a kernel wrote")
 
@@ -342,7 +342,7 @@ func TestBeside(t *testing.T) {
 	m.Ahead()
 	next()
 	d.fail = errors.New("the card fell off")
-	err := failure(func() { of(3, 16) }) // m leaves while it is still coming
+	err := failure(func() { filled(3, 16) }) // m leaves while it is still coming
 	assert.ErrorIs(t, err, d.fail)
 	assert.Equal(t, true, errors.As(err, &tensor.DeviceFailure{}), "the device failed")
 }

@@ -65,10 +65,10 @@ func TestSpares(t *testing.T) {
 			}
 			all = append(all, filled{m, int32(turn * 1000)})
 		}
-		of := all[random.IntN(len(all))]
-		for i, x := range of.m.Int32s() {
-			if x != of.first+int32(i) {
-				t.Fatalf("turn %d: element %d is %d, want %d", turn, i, x, of.first+int32(i))
+		sample := all[random.IntN(len(all))]
+		for i, x := range sample.m.Int32s() {
+			if x != sample.first+int32(i) {
+				t.Fatalf("turn %d: element %d is %d, want %d", turn, i, x, sample.first+int32(i))
 			}
 		}
 		mem.mu.Lock()
@@ -302,20 +302,20 @@ func TestPlanTakesAddressesAgain(t *testing.T) {
 	mem := NewMeter()
 	mem.Plan()
 	mem.Offload(nil, 12*PageSize)
-	of := func(pages int) *Matrix { return mem.New(Activations, pages, PageSize/4) }
-	first := of(8)
+	alloc := func(pages int) *Matrix { return mem.New(Activations, pages, PageSize/4) }
+	first := alloc(8)
 	at := first.data
 	first.Release()
-	second := of(9) // to make room for it the first one's memory is given back
+	second := alloc(9) // to make room for it the first one's memory is given back
 	assert.Equal(t, int64(8*PageSize), mem.addresses.bytes, "addresses that a plan keeps")
 	mem.BeginTurn(true)
-	third := of(8) // the second one leaves to make room for it
+	third := alloc(8) // the second one leaves to make room for it
 	if third.data != at || !second.Rests() || mem.charged() != 8*PageSize || mem.peak != 9*PageSize {
 		t.Errorf("at %p, want %p; %d bytes, at most %d", third.data, at, mem.charged(), mem.peak)
 	}
 	rested := second.data
 	second.Release()
-	if fourth := of(4); fourth.data != rested {
+	if fourth := alloc(4); fourth.data != rested {
 		t.Errorf("at %p, want %p", fourth.data, rested)
 	}
 	mem.Close()
@@ -369,7 +369,7 @@ func TestLeavesInTheSameTurn(t *testing.T) {
 	defer mem.Close()
 	const room = 3
 	mem.Offload(nil, room*LeastResting)
-	of := func() *Matrix { return mem.NewElement(Activations, Byte, 1, LeastResting) }
+	alloc := func() *Matrix { return mem.NewElement(Activations, Byte, 1, LeastResting) }
 	rest := func(want ...bool) func(ms ...*Matrix) {
 		return func(ms ...*Matrix) {
 			t.Helper()
@@ -379,18 +379,18 @@ func TestLeavesInTheSameTurn(t *testing.T) {
 		}
 	}
 	mem.BeginTurn(true)
-	a := of()
+	a := alloc()
 	mem.BeginTurn(false)
-	b, c, d := of(), of(), of()
+	b, c, d := alloc(), alloc(), alloc()
 	rest(true, false, false, false)(a, b, c, d)
 	c.DontNeed()
 	d.WillNeed()
 	d.Pointer() // all the same
-	e := of()
+	e := alloc()
 	rest(true, false, true, false, false)(a, b, c, d, e)
-	of()
+	alloc()
 	assert.Equal(t, int64(4*LeastResting), mem.Peak(), "of what the turn uses")
 	mem.ResetResidency()
-	g := of()
+	g := alloc()
 	rest(false, false, true, true, true, false)(a, b, c, d, e, g)
 }

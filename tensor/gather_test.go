@@ -26,7 +26,7 @@ func TestGatherAtRest(t *testing.T) {
 		{[]int32{}, 0},
 	} {
 		for k, tier := range tiers {
-			mem := tier.of(t, pages*tensor.PageSize)
+			mem := tier.newMeter(t, pages*tensor.PageSize)
 			bytes := c.want * tensor.PageSize
 			if k >= 2 { // below a device
 				bytes = int64(len(c.rows)) * columns * 4

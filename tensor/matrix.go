@@ -63,7 +63,7 @@ type Matrix struct {
 	others   bool    // another worker writes its elements
 	data     unsafe.Pointer
 	meter    *Meter  // nil for a view
-	of       *Matrix // the matrix of a view, if that matrix may rest or is on a device
+	base     *Matrix // the matrix of a view, if that matrix may rest or is on a device
 	held     *Matrix // the matrix that a view holds (Hold)
 	rest     *rest   // nil: the matrix does not rest
 	extent   *extent // nil: the matrix is on the host
@@ -84,8 +84,8 @@ func (m *Matrix) Pointer() unsafe.Pointer {
 	}
 	if m.rest != nil {
 		m.touch()
-	} else if m.of != nil && m.of.rest != nil {
-		m.of.touch()
+	} else if m.base != nil && m.base.rest != nil {
+		m.base.touch()
 	}
 	return m.data
 }
@@ -111,10 +111,10 @@ func (m *Matrix) Bytes() []byte { return elements[byte](m, Byte, true) }
 
 // ReadFloats returns the elements of a Float32 matrix for reading only, valid until Release. In a plan, and
 // for nil, the slice is empty.
-func (m *Matrix) ReadFloats() []float32 { return held[float32](m, Float32) }
+func (m *Matrix) ReadFloats() []float32 { return readable[float32](m, Float32) }
 
 // ReadDoubles is ReadFloats for a Float64 matrix.
-func (m *Matrix) ReadDoubles() []float64 { return held[float64](m, Float64) }
+func (m *Matrix) ReadDoubles() []float64 { return readable[float64](m, Float64) }
 
 // ReadInt32s is ReadFloats for an Int32 matrix. In a plan it returns the elements of Known.
 func (m *Matrix) ReadInt32s() []int32 {
@@ -122,7 +122,7 @@ func (m *Matrix) ReadInt32s() []int32 {
 		m.Pointer()
 		return m.known
 	}
-	return held[int32](m, Int32)
+	return readable[int32](m, Int32)
 }
 
 // Known gives ReadInt32s elements that it returns in a plan, because later steps of the plan depend on them.
@@ -134,13 +134,13 @@ func (m *Matrix) Known(elements []int32) {
 }
 
 // ReadInt64s is ReadFloats for an Int64 matrix.
-func (m *Matrix) ReadInt64s() []int64 { return held[int64](m, Int64) }
+func (m *Matrix) ReadInt64s() []int64 { return readable[int64](m, Int64) }
 
 // ReadBFloat16s is ReadFloats for a BFloat16 matrix: the bits of its elements.
-func (m *Matrix) ReadBFloat16s() []uint16 { return held[uint16](m, BFloat16) }
+func (m *Matrix) ReadBFloat16s() []uint16 { return readable[uint16](m, BFloat16) }
 
 // ReadBytes is ReadFloats for a matrix of any type: the bytes of its elements.
-func (m *Matrix) ReadBytes() []byte { return held[byte](m, Byte) }
+func (m *Matrix) ReadBytes() []byte { return readable[byte](m, Byte) }
 
 // WriteFloats returns the elements of a Float32 matrix, which the caller sets or changes, valid until
 // Release. The slice is empty in a plan, for a matrix of NewCommon that another worker writes, and for nil.
@@ -161,9 +161,9 @@ func (m *Matrix) WriteBFloat16s() []uint16 { return ours[uint16](m, BFloat16) }
 // WriteBytes is WriteFloats for a matrix of any type: the bytes of its elements.
 func (m *Matrix) WriteBytes() []byte { return ours[byte](m, Byte) }
 
-// held returns the elements of a matrix for reading, and ours those that this worker writes. In a plan, too,
-// a matrix at rest comes back.
-func held[T any](m *Matrix, want Element) []T {
+// readable returns the elements of a matrix for reading, and ours those that this worker writes. In a plan,
+// too, a matrix at rest comes back.
+func readable[T any](m *Matrix, want Element) []T {
 	if m == nil {
 		return nil
 	}
@@ -223,10 +223,10 @@ func (m *Matrix) Reshape(rows, cols int) *Matrix {
 func (m *Matrix) view() *Matrix {
 	v := &Matrix{
 		Rows: m.Rows, Cols: m.Cols, Element: m.Element,
-		planned: m.planned, others: m.others, data: m.Pointer(), of: m.of,
+		planned: m.planned, others: m.others, data: m.Pointer(), base: m.base,
 	}
 	if m.rest != nil || m.meter != nil && m.meter.device != nil {
-		v.of = m
+		v.base = m
 	}
 	return v
 }

@@ -83,9 +83,10 @@ func TestElements(t *testing.T) {
 			len(m.ReadBytes()) != all || len(m.WriteBytes()) != all {
 			t.Errorf("element type %d: %d bytes of %d elements", element, n, m.Len())
 		}
-		for _, of := range []*tensor.Matrix{planned, planned.RowRange(1, 5)} {
-			if n := bytes(of); n != [3]int{of.Len() * element.Size()} || len(of.ReadBytes()) != 0 ||
-				len(of.WriteBytes()) != 0 {
+		for _, matrix := range []*tensor.Matrix{planned, planned.RowRange(1, 5)} {
+			if n := bytes(matrix); n != [3]int{matrix.Len() * element.Size()} ||
+				len(matrix.ReadBytes()) != 0 ||
+				len(matrix.WriteBytes()) != 0 {
 				t.Errorf("element type %d: a plan gives %d bytes", element, n)
 			}
 		}
@@ -99,11 +100,11 @@ func TestElements(t *testing.T) {
 	if len(none.ReadFloats())+len(none.WriteInt32s())+len(none.ReadBytes())+len(none.WriteBytes()) > 0 {
 		t.Error("nil has elements")
 	}
-	for _, of := range []*tensor.Meter{meter, plan} {
-		m := of.NewElement(tensor.Buffers, tensor.Int32, 1, 2)
+	for _, mem := range []*tensor.Meter{meter, plan} {
+		m := mem.NewElement(tensor.Buffers, tensor.Int32, 1, 2)
 		m.Known([]int32{3, 4})
 		known := []int32{0, 0}
-		if of == plan {
+		if mem == plan {
 			known = []int32{3, 4}
 		}
 		if got := m.ReadInt32s(); !slices.Equal(got, known) {

@@ -61,7 +61,7 @@ func (m *Matrix) SendBuffer(by MessageUser) (data []byte, made func() error) {
 	}
 	x.mu.Lock()
 	defer x.mu.Unlock()
-	d, p := x.device, x.of.extent
+	d, p := x.device, x.base.extent
 	direct := x.stages(by) // called wherever the elements are, because a plan does not know
 	if p == nil || p.valid.Load() != onTheDevice {
 		return x.onHost(by), nil
@@ -73,7 +73,7 @@ func (m *Matrix) SendBuffer(by MessageUser) (data []byte, made func() error) {
 		return x.there(), func() error { return d.wait(mark) }
 	}
 	end := d.begin(Moving{Matrix: m, Bytes: len(x.host), Message: true})
-	mark, err = d.copyDown(x.staged(), x.address(), mark, x.of.staged.mark)
+	mark, err = d.copyDown(x.staged(), x.address(), mark, x.base.staged.mark)
 	d.check(err)
 	return x.staged(), func() error {
 		defer end()
@@ -91,7 +91,7 @@ func (m *Matrix) ReceiveBuffer(by MessageUser) (data []byte, free func() error) 
 	}
 	x.mu.Lock()
 	defer x.mu.Unlock()
-	d, p := x.device, x.of.extent
+	d, p := x.device, x.base.extent
 	direct := x.stages(by)
 	if p == nil || by == Host && p.valid.Load()&onTheHost != 0 {
 		return x.onHost(by), nil
@@ -105,21 +105,21 @@ func (m *Matrix) ReceiveBuffer(by MessageUser) (data []byte, free func() error) 
 	if direct {
 		return x.there(), func() error { return d.wait(mark) }
 	}
-	mark = x.of.staged.mark
+	mark = x.base.staged.mark
 	return x.staged(), func() error { return d.wait(mark) }
 }
 
 // Arrived makes the bytes in the memory of ReceiveBuffer the elements. The user must be the same.
 func (m *Matrix) Arrived(by MessageUser) {
 	x := m.exchanged()
-	if x.account == nil || x.of.extent == nil || x.direct(by) || x.of.extent.valid.Load() == onTheHost {
+	if x.account == nil || x.base.extent == nil || x.direct(by) || x.base.extent.valid.Load() == onTheHost {
 		return
 	}
 	x.mu.Lock()
-	d, s := x.device, x.of.staged
+	d, s := x.device, x.base.staged
 	end := d.begin(Moving{Matrix: m, Bytes: len(x.host), ToDevice: true, Message: true})
-	err := d.copyUp(x.of.extent, x.address(), x.staged())
-	s.mark = x.of.extent.coming
+	err := d.copyUp(x.base.extent, x.address(), x.staged())
+	s.mark = x.base.extent.coming
 	mark, watched := s.mark, d.watch != nil
 	x.mu.Unlock()
 	if err == nil && watched { // so that the watcher sees the time of the copy
@@ -132,18 +132,18 @@ func (m *Matrix) Arrived(by MessageUser) {
 // exchanged is a matrix, or a view, whose elements are a message.
 type exchanged struct {
 	*account         // nil: the elements are on the host, and are the message
-	of       *Matrix // the matrix that has the memory
+	base     *Matrix // the matrix that has the memory
 	host     []byte  // the message's bytes there
 	offset   uintptr // where they begin in the matrix
 }
 
 func (m *Matrix) exchanged() (x exchanged) {
 	x.host = unsafe.Slice((*byte)(m.Pointer()), m.Len()*m.Element.Size())
-	if x.of = m; m.of != nil {
-		x.of = m.of
+	if x.base = m; m.base != nil {
+		x.base = m.base
 	}
-	if of := x.of.meter; of != nil && of.device != nil && len(x.host) > 0 {
-		x.account, x.offset = of.account, uintptr(m.data)-uintptr(x.of.data)
+	if meter := x.base.meter; meter != nil && meter.device != nil && len(x.host) > 0 {
+		x.account, x.offset = meter.account, uintptr(m.data)-uintptr(x.base.data)
 	}
 	return x
 }
@@ -151,10 +151,10 @@ func (m *Matrix) exchanged() (x exchanged) {
 // onHost returns the message's bytes on the host.
 func (x *exchanged) onHost(by MessageUser) []byte {
 	switch {
-	case by == Host && x.of.planned:
+	case by == Host && x.base.planned:
 		return nil
 	case by == Host && x.account != nil:
-		x.device.toHost(x.of.extent, true)
+		x.device.toHost(x.base.extent, true)
 	}
 	return x.host
 }
@@ -162,7 +162,7 @@ func (x *exchanged) onHost(by MessageUser) []byte {
 // stages gives the matrix pinned memory if it has none, unless the user takes the device's addresses. The
 // caller holds mu.
 func (x *exchanged) stages(by MessageUser) (direct bool) {
-	d, m := x.device, x.of
+	d, m := x.device, x.base
 	switch {
 	case x.direct(by):
 		if m.extent != nil {
@@ -203,9 +203,9 @@ func (d *onDevice) unstage(m *Matrix) {
 // direct reports whether the user takes addresses of the device.
 func (x *exchanged) direct(by MessageUser) bool { return x.device.direct && by == Transport }
 
-func (x *exchanged) address() uint64 { return x.device.addressOf(x.of.extent) + uint64(x.offset) }
+func (x *exchanged) address() uint64 { return x.device.addressOf(x.base.extent) + uint64(x.offset) }
 
-func (x *exchanged) staged() []byte { return x.of.staged.memory[x.offset:][:len(x.host)] }
+func (x *exchanged) staged() []byte { return x.base.staged.memory[x.offset:][:len(x.host)] }
 
 // there returns the message at its addresses on the device.
 func (x *exchanged) there() []byte {

@@ -18,18 +18,18 @@ func TestMessages(t *testing.T) {
 	mem, d := newOnDevice(t, 8)
 	buffer, other := mem.NewElement(tensor.Buffers, tensor.Byte, 2, n), mem.New(tensor.Buffers, 1, 1)
 	x := buffer.RowRange(1, 2)
-	launch := func(of *tensor.Matrix) (at uint64) {
+	launch := func(m *tensor.Matrix) (at uint64) {
 		d.kernels++
-		return onDevice(t, mem, true, of)[0]
+		return onDevice(t, mem, true, m)[0]
 	}
-	of := func(b byte) []byte { return bytes.Repeat([]byte{b}, n) }
+	repeated := func(b byte) []byte { return bytes.Repeat([]byte{b}, n) }
 	for k, by := range []tensor.MessageUser{tensor.Transport, tensor.Host} {
-		copy(d.at(launch(x), n), of(1))
+		copy(d.at(launch(x), n), repeated(1))
 		before := d.kernels
 		data, made := x.SendBuffer(by)
 		launch(other)
 		require.NoError(t, made())
-		assert.Equal(t, of(1), data)
+		assert.Equal(t, repeated(1), data)
 		assert.Equal(t, before, d.reached, "the last kernel that the sender waits for")
 
 		at := launch(x)
@@ -37,22 +37,22 @@ func TestMessages(t *testing.T) {
 		into, free := x.ReceiveBuffer(by)
 		launch(other)
 		require.NoError(t, free())
-		copy(into, of(2))
+		copy(into, repeated(2))
 		x.Arrived(by)
 		assert.Equal(t, before, d.before[d.after[0]-1], "the last kernel that the copy waits for")
 		assert.Equal(t, true, d.at(at, 1)[0] != 2, "the copy goes on beside the host")
 		onDevice(t, mem, false, x)
-		assert.Equal(t, of(2), d.at(at, n))
+		assert.Equal(t, repeated(2), d.at(at, n))
 		use := mem.DeviceUse()
 		assert.Equal(t, []int64{int64(k+1) * n, int64(k+1) * n}, []int64{use.ToHost, use.ToDevice})
 		assert.Equal(t, 0, use.Waits)
 	}
 	into, _ := x.ReceiveBuffer(tensor.Transport) // a message that no kernel reads is sent on
-	copy(into, of(3))
+	copy(into, repeated(3))
 	x.Arrived(tensor.Transport)
 	data, made := x.SendBuffer(tensor.Transport)
 	require.NoError(t, made())
-	assert.Equal(t, of(3), data)
+	assert.Equal(t, repeated(3), data)
 }
 
 // TestMessagesOnHost: elements that are valid on the host are the message, and a received message replaces

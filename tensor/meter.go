@@ -120,9 +120,9 @@ func (t *Meter) Owner(p unsafe.Pointer) (first unsafe.Pointer, bytes int) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	for _, m := range t.meters {
-		for first, of := range m.used {
-			if at := uintptr(p) - uintptr(first); at < uintptr(of.bytes) {
-				return first, of.bytes
+		for first, c := range m.used {
+			if at := uintptr(p) - uintptr(first); at < uintptr(c.bytes) {
+				return first, c.bytes
 			}
 		}
 	}
@@ -431,8 +431,8 @@ func (t *Meter) Clear(most int64) {
 func (t *Meter) Retire() {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	for _, of := range t.used {
-		t.live[of.kind] -= int64(of.bytes)
+	for _, c := range t.used {
+		t.live[c.kind] -= int64(c.bytes)
 	}
 	t.idleAll()
 	t.meters = slices.DeleteFunc(t.meters, func(m *Meter) bool { return m == t })
@@ -442,8 +442,8 @@ func (t *Meter) Retire() {
 // idleAll makes the memory of all matrices of this Meter idle.
 func (t *Meter) idleAll() {
 	t.leaveExtents()
-	for p, of := range t.used {
-		t.idle.put(span{p, of.bytes})
+	for p, c := range t.used {
+		t.idle.put(span{p, c.bytes})
 	}
 	clear(t.used)
 }

@@ -112,9 +112,9 @@ func TestPeakIsLargestLive(t *testing.T) {
 		}
 		var live []made
 		var peak int64
-		of := map[tensor.Kind]int64{}
+		byKind := map[tensor.Kind]int64{}
 		sum := func() (s int64) {
-			for kind, bytes := range of {
+			for kind, bytes := range byKind {
 				if kind != tensor.Graph {
 					s += bytes
 				}
@@ -129,7 +129,7 @@ func TestPeakIsLargestLive(t *testing.T) {
 					}
 				}
 				live[at].m.Release()
-				of[live[at].kind] -= live[at].bytes
+				byKind[live[at].kind] -= live[at].bytes
 				live = append(live[:at], live[at+1:]...)
 				continue
 			}
@@ -140,12 +140,12 @@ func TestPeakIsLargestLive(t *testing.T) {
 				m.m.Floats()[i] = m.content
 			}
 			live = append(live, m)
-			of[kind] += m.bytes
+			byKind[kind] += m.bytes
 			peak = max(peak, sum())
 		}
 		for _, kind := range kinds {
-			if got := meter.Live(kind); got != of[kind] {
-				t.Errorf("%d bytes of %v are live, want %d", got, kind, of[kind])
+			if got := meter.Live(kind); got != byKind[kind] {
+				t.Errorf("%d bytes of %v are live, want %d", got, kind, byKind[kind])
 			}
 		}
 		if got := meter.LiveTensors(); got != sum() {
@@ -311,14 +311,14 @@ func TestContinue(t *testing.T) {
 	meter := tensor.NewMeter()
 	defer meter.Close()
 	meter.New(tensor.Features, 4*page/4, 1)
-	want := func(total int64, of map[tensor.Kind]int64) {
+	want := func(total int64, pages map[tensor.Kind]int64) {
 		t.Helper()
 		if meter.Peak() != total*page {
 			t.Errorf("a peak of %d bytes, want %d pages", meter.Peak(), total)
 		}
 		for _, k := range kinds {
-			if got := meter.PeakOf(k); got != of[k]*page {
-				t.Errorf("the peak has %d bytes of %v, want %d pages", got, k, of[k])
+			if got := meter.PeakOf(k); got != pages[k]*page {
+				t.Errorf("the peak has %d bytes of %v, want %d pages", got, k, pages[k])
 			}
 		}
 	}

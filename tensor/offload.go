@@ -266,9 +266,9 @@ func (t *Meter) DiskBytes() int64 {
 	return t.offload.slots.end
 }
 
-// beside calls end, which ends a move, in a goroutine of its own, and then done. If end is nil it calls done
-// at once. The caller holds mu, and done is called with mu held.
-func (t *account) beside(what string, m *Matrix, end func() error, done func(error)) {
+// finishAsync calls end, which ends a move, in a goroutine of its own, and then done. If end is nil it calls
+// done at once. The caller holds mu, and done is called with mu held.
+func (t *account) finishAsync(what string, m *Matrix, end func() error, done func(error)) {
 	if end == nil {
 		done(nil)
 		return

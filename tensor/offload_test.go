@@ -18,7 +18,7 @@ import (
 // drum is a Disk in Go's memory. It fails after a number of calls; 0: never.
 type drum struct {
 	mu    sync.Mutex
-	held  map[int64][]byte // the pages, by their offset
+	pages map[int64][]byte // the pages, by their offset
 	calls int
 	fails int
 	slow  time.Duration // the time that a read takes, by the clock of synctest
@@ -40,7 +40,7 @@ func (d *drum) Write(data []byte, offset int64) (sums []uint32, err error) {
 	}
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	d.held[offset] = bytes.Clone(data)
+	d.pages[offset] = bytes.Clone(data)
 	for i := range len(data) / tensor.PageSize {
 		sums = append(sums, uint32(offset)+uint32(i))
 	}
@@ -51,7 +51,7 @@ func (d *drum) Read(into []byte, offset int64, sums []uint32) error {
 	time.Sleep(d.slow)
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	for at, data := range d.held { // one of them has the pages
+	for at, data := range d.pages { // one of them has the pages
 		first := (offset - at) / tensor.PageSize
 		if first >= 0 && offset < at+int64(len(data)) && copy(into, data[offset-at:]) == len(into) &&
 			sums[0] == uint32(at)+uint32(first) {
@@ -67,9 +67,9 @@ func unitOf(m *tensor.Meter, k tensor.Kind) *tensor.Matrix { return m.New(k, uni
 
 // tiers are Meters whose matrices rest beyond a limit, in each tier, and plans of these.
 var tiers = []struct {
-	name string
-	plan bool
-	of   func(t *testing.T, limit int64) *tensor.Meter
+	name     string
+	plan     bool
+	newMeter func(t *testing.T, limit int64) *tensor.Meter
 }{
 	{"a disk", false, func(t *testing.T, limit int64) *tensor.Meter {
 		return offloaded(t, newDrum(), limit)
@@ -98,7 +98,7 @@ var tiers = []struct {
 // onTiers runs a test on a Meter of each tier, in its first turn.
 func onTiers(t *testing.T, limit int64, f func(t *testing.T, mem *tensor.Meter, plan bool)) {
 	for _, tier := range tiers {
-		t.Run(tier.name, func(t *testing.T) { f(t, tier.of(t, limit), tier.plan) })
+		t.Run(tier.name, func(t *testing.T) { f(t, tier.newMeter(t, limit), tier.plan) })
 	}
 }
 
@@ -113,7 +113,7 @@ func offloaded(t *testing.T, d tensor.Disk, limit int64) *tensor.Meter {
 }
 
 // newDrum returns an empty drum.
-func newDrum() *drum { return &drum{held: map[int64][]byte{}} }
+func newDrum() *drum { return &drum{pages: map[int64][]byte{}} }
 
 // TestEqualPeaks: of two moments at which memory is equally full, the peak is the one with the most tensors.
 func TestEqualPeaks(t *testing.T) { onTiers(t, 4*unit, equalPeaks) }
@@ -345,7 +345,7 @@ func TestEndTurn(t *testing.T) {
 // TestSplit: memory that is reserved for messages counts in the limit, unless the limit is a device's.
 func TestSplit(t *testing.T) {
 	for k, tier := range tiers {
-		mem := tier.of(t, 4*unit)
+		mem := tier.newMeter(t, 4*unit)
 		mem.Split(nil, unit)
 		unitOf(mem, tensor.Activations)
 		assert.Equal(t, []int64{2 * unit, unit}[k/2], mem.Peak(), tier.name)
@@ -369,7 +369,7 @@ func TestReserveWithinLimit(t *testing.T) {
 func TestReadAheadOfALateWrite(t *testing.T) { synctest.Test(t, readAheadOfALateWrite) }
 
 func readAheadOfALateWrite(t *testing.T) {
-	for _, d := range []tensor.Disk{&drum{held: map[int64][]byte{}, lazy: time.Second}, nil} {
+	for _, d := range []tensor.Disk{&drum{pages: map[int64][]byte{}, lazy: time.Second}, nil} {
 		mem := offloaded(t, d, 3*unit)
 		mem.New(tensor.Activations, 2*unit/4, 1)
 		mem.BeginTurn(false)
@@ -388,7 +388,7 @@ func readAheadOfALateWrite(t *testing.T) {
 func TestPeakOfALateWrite(t *testing.T) { synctest.Test(t, peakOfALateWrite) }
 
 func peakOfALateWrite(t *testing.T) {
-	for _, d := range []tensor.Disk{&drum{held: map[int64][]byte{}, lazy: time.Second}, nil} {
+	for _, d := range []tensor.Disk{&drum{pages: map[int64][]byte{}, lazy: time.Second}, nil} {
 		mem := offloaded(t, d, 4*unit)
 		mem.New(tensor.Gradients, unit/4/2, 1)
 		mem.New(tensor.Features, 2*unit/4, 1)
@@ -406,7 +406,7 @@ func TestLateReadAhead(t *testing.T) { synctest.Test(t, lateReadAhead) }
 
 func lateReadAhead(t *testing.T) {
 	var moved [2]tensor.Moved
-	for i, d := range []tensor.Disk{&drum{held: map[int64][]byte{}, slow: time.Second}, nil} {
+	for i, d := range []tensor.Disk{&drum{pages: map[int64][]byte{}, slow: time.Second}, nil} {
 		mem := offloaded(t, d, 2*unit)
 		late := unitOf(mem, tensor.Activations)
 		mem.BeginTurn(false)
@@ -506,10 +506,10 @@ func usedElsewhere(t *testing.T, mem *tensor.Meter) {
 		own = append(own, unitOf(mem, tensor.Activations))
 		clear(own[len(own)-1].Floats())
 	}
-	var beside sync.WaitGroup
+	var group sync.WaitGroup
 	ended := make(chan struct{})
 	for range 2 {
-		beside.Go(func() {
+		group.Go(func() {
 			for i := 0; ; i++ {
 				select {
 				case <-ended:
@@ -526,7 +526,7 @@ func usedElsewhere(t *testing.T, mem *tensor.Meter) {
 			}
 		})
 	}
-	defer beside.Wait()
+	defer group.Wait()
 	defer close(ended)
 	for i := range rounds {
 		for _, m := range own {

@@ -124,7 +124,7 @@ func (r *ram) read(m *Matrix) (end func() error) {
 		return failing(err)
 	}
 	if mark := p.coming; r.offload.watch.Load() != nil {
-		r.beside("read", m, func() error { return r.device.wait(mark) }, r.offload.failed)
+		r.finishAsync("read", m, func() error { return r.device.wait(mark) }, r.offload.failed)
 	}
 	return nil
 }

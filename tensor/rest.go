@@ -208,7 +208,7 @@ func (m *Matrix) Ahead() {
 	r.used.Store(o.turn.Load())
 	if t.come(m) == nil {
 		r.ahead = true
-		t.beside("read", m, o.read(m), func(err error) { t.came(m, err) })
+		t.finishAsync("read", m, o.read(m), func(err error) { t.came(m, err) })
 	}
 }
 
@@ -263,7 +263,7 @@ func (t *account) write(m *Matrix) {
 	if o.below != nil {
 		end = o.below.write(m)
 	}
-	t.beside("write", m, end, func(err error) {
+	t.finishAsync("write", m, end, func(err error) {
 		r.saved = true
 		o.failed(err)
 		if r.state == leaving {

@@ -25,7 +25,7 @@ import (
 // spare is memory with pages that nobody needs the elements of.
 type spare struct {
 	span
-	of *Matrix // the matrix that is away and keeps these addresses; nil: none does
+	owner *Matrix // the matrix that is away and keeps these addresses; nil: none does
 }
 
 // spares are in the order in which they came.
@@ -103,7 +103,7 @@ func (t *account) keepSpares(most int64) {
 		over := int(t.charged() + s.bytes - most)
 		first := &s.list[0]
 		keep := max(0, first.size-over) / hugePage * hugePage
-		t.giveSpareBack(first.of, span{unsafe.Add(first.start, keep), first.size - keep})
+		t.giveSpareBack(first.owner, span{unsafe.Add(first.start, keep), first.size - keep})
 		s.cut(0, 0, keep)
 	}
 }
@@ -120,8 +120,8 @@ func (s *spares) cut(at, lo, hi int) {
 }
 
 // giveSpareBack gives the pages of a spare back, and also the addresses if no matrix keeps them.
-func (t *account) giveSpareBack(of *Matrix, p span) {
-	if of == nil {
+func (t *account) giveSpareBack(owner *Matrix, p span) {
+	if owner == nil {
 		unmap(p.start, p.size)
 		return
 	}
@@ -149,9 +149,9 @@ func renew(s span, protection int) error {
 
 // dropSpares takes the spares at a matrix's addresses from the list, and returns them in the order of
 // addresses.
-func (t *account) dropSpares(of *Matrix) (dropped []span) {
+func (t *account) dropSpares(owner *Matrix) (dropped []span) {
 	t.spares.list = slices.DeleteFunc(t.spares.list, func(p spare) bool {
-		if p.of != of {
+		if p.owner != owner {
 			return false
 		}
 		dropped = append(dropped, p.span)
@@ -197,14 +197,14 @@ func (t *account) fill(to span) (moved bool) {
 		}
 		for k := 0; k < n; k += hugePage {
 			size := min(hugePage, n-k)
-			t.move(span{unsafe.Add(to.start, k), size}, span{unsafe.Add(from.start, k), size}, from.of)
+			t.move(span{unsafe.Add(to.start, k), size}, span{unsafe.Add(from.start, k), size}, from.owner)
 		}
 		next := min(from.size, (n+hugePage-1)/hugePage*hugePage)
 		if rest := from.size - next; rest < hugePage {
 			next = from.size
 		}
 		if next > n {
-			t.giveSpareBack(from.of, span{unsafe.Add(from.start, n), next - n})
+			t.giveSpareBack(from.owner, span{unsafe.Add(from.start, n), next - n})
 		}
 		s.cut(at, next, from.size)
 		to = span{unsafe.Add(to.start, n), to.size - n}
@@ -226,14 +226,14 @@ func (s *spares) best(size int) (at int) {
 }
 
 // move moves pages to addresses without any.
-func (t *account) move(to, from span, of *Matrix) {
+func (t *account) move(to, from span, owner *Matrix) {
 	flags := unix.MREMAP_MAYMOVE | unix.MREMAP_FIXED
-	if of != nil {
+	if owner != nil {
 		flags |= unix.MREMAP_DONTUNMAP
 	}
 	_, err := unix.MremapPtr(from.start, uintptr(from.size), to.start, uintptr(to.size), flags)
-	if err != nil || of != nil {
-		t.giveSpareBack(of, from)
+	if err != nil || owner != nil {
+		t.giveSpareBack(owner, from)
 	}
 	if err != nil {
 		// A Linux before 5.7, or several areas in a huge page. It may have freed the addresses.

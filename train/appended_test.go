@@ -30,11 +30,11 @@ func parted(t *testing.T, g *graph.Graph, seed uint64, keep func(graph.VertexTyp
 		if keep(types[i]) {
 			continue
 		}
-		of, n := &types[i], 1+random.IntN(types[i].Count/10)
-		of.Count -= n
-		f := of.Features
-		at := of.Count * f.Columns
-		of.Features.Dense = f.Dense[:at]
+		vertexType, n := &types[i], 1+random.IntN(types[i].Count/10)
+		vertexType.Count -= n
+		f := vertexType.Features
+		at := vertexType.Count * f.Columns
+		vertexType.Features.Dense = f.Dense[:at]
 		added.Types[i] = appended.Rows{
 			Count: n, Features: graph.Features{Columns: f.Columns, Dense: f.Dense[at:]},
 		}
@@ -76,10 +76,10 @@ func parted(t *testing.T, g *graph.Graph, seed uint64, keep func(graph.VertexTyp
 		}
 		for _, made := range []struct {
 			to    *graph.Relation
-			of    graph.Edges
+			edges graph.Edges
 			types []graph.VertexType
 		}{{&first.Relations[i], old, types}, {&all.Relations[i], together, was}} {
-			*made.to, err = graph.NewBipartite(made.types[source].Count, made.types[target].Count, made.of)
+			*made.to, err = graph.NewBipartite(made.types[source].Count, made.types[target].Count, made.edges)
 			require.NoError(t, err)
 			made.to.Source, made.to.Name, made.to.Target = r.Source, r.Name, r.Target
 		}
@@ -93,13 +93,13 @@ func parted(t *testing.T, g *graph.Graph, seed uint64, keep func(graph.VertexTyp
 func extendable() map[string]Options {
 	all := networks()
 	maps.DeleteFunc(all, func(_ string, o Options) bool { return gnn.OverAll(o.Norm) })
-	more := func(name, of, words string) { all[name] = given(all[of], words) }
+	more := func(name, base, words string) { all[name] = apply(all[base], words) }
 	more("both-gcn", "gcn", "direction both")
 	more("both-gatv2", "gat", "model gatv2, direction both, drop-edge 0")
 	more("decoupled", "gcn", "decoupled, residual false, norm none, rounds 2, teleport .2")
 	more("labels", "gcn", "label-input .5")
-	all["rgcn"] = given(networks()["gcn"], "model rgcn, residual false, norm batch")
-	all["rgcn-decoupled"] = given(all["rgcn"], "decoupled")
+	all["rgcn"] = apply(networks()["gcn"], "model rgcn, residual false, norm batch")
+	all["rgcn-decoupled"] = apply(all["rgcn"], "decoupled")
 	for _, name := range []string{"sage-max", "gat"} {
 		all["typed-"+name] = networks()[name]
 	}

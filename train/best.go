@@ -71,12 +71,12 @@ func (b *best) measure(e *Epoch) float64 {
 // if no epoch is evaluated with finite numbers.
 func BestOf(curve []Epoch, o *setting.Options, name string) (e Epoch) {
 	b := best{byLoss: o.Select == setting.SelectLoss, smaller: metric.SmallerIsBetter(name)}
-	for _, one := range curve {
-		if !one.Evaluated || math.IsNaN(one.Train) && math.IsNaN(one.Val) && math.IsNaN(one.Test) {
+	for _, epoch := range curve {
+		if !epoch.Evaluated || math.IsNaN(epoch.Train) && math.IsNaN(epoch.Val) && math.IsNaN(epoch.Test) {
 			continue
 		}
-		if b.better(one.Epoch, one.Scores) {
-			e = one
+		if b.better(epoch.Epoch, epoch.Scores) {
+			e = epoch
 		}
 	}
 	return e

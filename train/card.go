@@ -48,11 +48,11 @@ func (j *Job) findCards(r *setting.Resolved) (c *worker.Cards, err error) {
 		return AboutDevice(r.Device, err)
 	})
 	var failed error
-	var mine []found
+	var own []found
 	for _, d := range devices { // each takes memory of the card, and all are open now
 		free, _, err := d.Memory()
 		failed = cmp.Or(failed, err, d.Close())
-		mine = append(mine, found{d.Number(), d.ID(), d.Name(), d.Driver(), allowed(&r.Options, free), free})
+		own = append(own, found{d.Number(), d.ID(), d.Name(), d.Driver(), allowed(&r.Options, free), free})
 	}
 	if err == nil {
 		err = ranks.Together(AboutDevice(r.Device, failed))
@@ -60,7 +60,7 @@ func (j *Job) findCards(r *setting.Resolved) (c *worker.Cards, err error) {
 	if err != nil {
 		return nil, err
 	}
-	all, err := worker.ToFirst(ranks.Comm, mine)
+	all, err := worker.ToFirst(ranks.Comm, own)
 	if err != nil {
 		return nil, err
 	}
@@ -71,8 +71,8 @@ func (j *Job) findCards(r *setting.Resolved) (c *worker.Cards, err error) {
 }
 
 // OpenCards opens the cards of so many workers of this machine, from the first on.
-func OpenCards(of setting.Device, first, workers int) (devices []*device.Device, err error) {
-	listed, _ := of.Cards()
+func OpenCards(dev setting.Device, first, workers int) (devices []*device.Device, err error) {
+	listed, _ := dev.Cards()
 	numbers, err := device.Numbers(listed)
 	for k := 0; k < workers && err == nil; k++ {
 		var d *device.Device
@@ -98,8 +98,8 @@ func CardOf(o *setting.Options, name, driver string, free int64, workers int) *w
 
 // mergeCards joins the cards that all workers found, by worker. All workers get equally much memory: the
 // least that one of them may have.
-func mergeCards(of setting.Device, all []found) *worker.Cards {
-	c := &worker.Cards{Device: of, Driver: all[0].Driver, Bytes: math.MaxInt64, Free: math.MaxInt64}
+func mergeCards(dev setting.Device, all []found) *worker.Cards {
+	c := &worker.Cards{Device: dev, Driver: all[0].Driver, Bytes: math.MaxInt64, Free: math.MaxInt64}
 	sharers := map[string]int64{}
 	var names []string
 	for _, w := range all {
@@ -117,15 +117,15 @@ func mergeCards(of setting.Device, all []found) *worker.Cards {
 }
 
 // AboutDevice prefixes an error of a card with the setting that named the card. A nil error stays nil.
-func AboutDevice(of setting.Device, err error) error {
+func AboutDevice(dev setting.Device, err error) error {
 	if err == nil {
 		return nil
 	}
-	text := strings.TrimPrefix(err.Error(), string(of)+": ")
+	text := strings.TrimPrefix(err.Error(), string(dev)+": ")
 	if refusal.Is(err) {
-		return refusal.Errorf("--device %s: %s, or take --device %s", of, text, setting.CPU)
+		return refusal.Errorf("--device %s: %s, or take --device %s", dev, text, setting.CPU)
 	}
-	return fmt.Errorf("--device %s: %s", of, text)
+	return fmt.Errorf("--device %s: %s", dev, text)
 }
 
 // ChooseDevice decides --device auto, and says why: cards, if there is one and it computes what the options
@@ -203,8 +203,8 @@ func (at *seat) settle() {
 	}
 }
 
-// beside is a second place with memory of its own: on a card, in the same part of the card's memory.
-func (at *seat) beside() *seat {
+// sibling is a second place with memory of its own: on a card, in the same part of the card's memory.
+func (at *seat) sibling() *seat {
 	if at.card == nil {
 		return &seat{memory: tensor.NewMeter()}
 	}

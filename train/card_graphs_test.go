@@ -40,20 +40,20 @@ func TestGraphsOnCard(t *testing.T) {
 		{coraGAT, "/3", tensor.Graphs{}, EndedEpochs},
 		{"model gcnii, layers 4, norm layer", "pipeline=2", tensor.Graphs{}, EndedEpochs},
 	} {
-		j := onMesh(g, given(given(Defaults(), "epochs 9, hidden 16, device cuda, lr .001, select loss"), c.words), c.mesh)
-		run := func(graphs string) (r *Result, said string) {
+		j := onMesh(g, apply(apply(Defaults(), "epochs 9, hidden 16, device cuda, lr .001, select loss"), c.words), c.mesh)
+		run := func(graphs string) (r *Result, reported string) {
 			t.Setenv("WEFT_DEVICE_GRAPHS", graphs)
 			j.OnEpoch = func(e Epoch) {
 				e.Seconds = 0
-				said += fmt.Sprintf("%+v\n", e)
+				reported += fmt.Sprintf("%+v\n", e)
 			}
 			r = mustRun(t, j)
-			return r, said
+			return r, reported
 		}
 		want, wantSaid := run("0")
-		got, said := run("1")
+		got, reported := run("1")
 		what := c.words + " " + c.mesh
-		assert.Equal(t, wantSaid, said, what)
+		assert.Equal(t, wantSaid, reported, what)
 		assert.Equal(t, want.Weights, got.Weights, what)
 		assert.Equal(t, want.Logits, got.Logits, what)
 		assert.Equal(t, c.ended, got.Ended, what)

@@ -18,7 +18,7 @@ func TestLinksOnCard(t *testing.T) {
 	for _, words := range []string{
 		"decoder dot", "decoder distmult, parallel graph=2", "decoder distmult, metric mrr, parallel tensor=2",
 	} {
-		o := given(Defaults(), "task link, model sage, layers 2, hidden 16, epochs 3, threads 1, "+words)
+		o := apply(Defaults(), "task link, model sage, layers 2, hidden 16, epochs 3, threads 1, "+words)
 		j := onMesh(g, o, "")
 		j.Options.Parallel = o.Parallel
 		want := mustRun(t, j)

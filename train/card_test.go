@@ -65,7 +65,7 @@ func TestOnCards(t *testing.T) {
 		"graph=4": "model gat, heads 4", "tensor=4": "model sage, norm batch",
 		"graph=2,tensor=2": "model gcn", "graph=2/3": "model gcn", "pipeline=2": "model gcnii, layers 4, chunk-order fixed",
 	} {
-		j := onMesh(g, given(Defaults(), settings+", epochs 2, hidden 16"), mesh)
+		j := onMesh(g, apply(Defaults(), settings+", epochs 2, hidden 16"), mesh)
 		var first *Result
 		for _, on := range []setting.Device{"cuda:2", "cuda:1,0", "cuda:0,3", setting.AllCards} {
 			j.Options.Device = on
@@ -84,10 +84,10 @@ func TestOnCards(t *testing.T) {
 			assert.Len(t, r.Device.Cards, r.Workers)
 		}
 	}
-	_, err := onMesh(g, given(Defaults(), "model gcn, device cuda:3,1,0"), "graph=2").Run(t.Context())
+	_, err := onMesh(g, apply(Defaults(), "model gcn, device cuda:3,1,0"), "graph=2").Run(t.Context())
 	assert.Refused(t, err, "--device cuda:3,1,0: 3 cards, and each worker takes one; name no more than workers, ")
 	t.Setenv("ON_CPU_FAIL", "cuLaunchKernel 20 1 2")
-	_, err = onMesh(g, given(Defaults(), "model gcn, device cuda"), "graph=4").Run(t.Context())
+	_, err = onMesh(g, apply(Defaults(), "model gcn, device cuda"), "graph=4").Run(t.Context())
 	assert.ErrorContains(t, err, "--device cuda: cuda:2: ")
 	assert.ErrorContains(t, err, "CUDA_ERROR_INVALID_VALUE")
 }
@@ -117,9 +117,9 @@ func TestRestsBelowCard(t *testing.T) {
 	devicetest.Library(t)
 	models, types, g := networks(), severalTypes(t), tangle(t, 600, 100)
 	models["rgcn"] = typesInTurns(types)["rgcn"]
-	deep, five := given(models["rgcn"], "layers 3"), []float64{0, .1, .3, .6, inMemory}
+	deep, five := apply(models["rgcn"], "layers 3"), []float64{0, .1, .3, .6, inMemory}
 	stages := func(words string) Options {
-		return given(Defaults(), "layers 3, chunk-order fixed, lr .001, "+words)
+		return apply(Defaults(), "layers 3, chunk-order fixed, lr .001, "+words)
 	}
 	for k, c := range []resting{
 		{g: g, Options: models["gcn"], limits: five},
@@ -158,7 +158,7 @@ func TestRestsBelowCard(t *testing.T) {
 // waits for another.
 func TestCardFailsWhileRanksRest(t *testing.T) {
 	devicetest.Library(t)
-	j := onMesh(tangle(t, 600, 100), given(Defaults(), "model gcn, hidden 32, epochs 2"), "graph=1/4")
+	j := onMesh(tangle(t, 600, 100), apply(Defaults(), "model gcn, hidden 32, epochs 2"), "graph=1/4")
 	j.Options.Device, j.Options.Offload = setting.AllCards, setting.RAM
 	p, err := j.PlanWith(t.Context(), plan.Asks{Range: true})
 	require.NoError(t, err)
@@ -189,8 +189,8 @@ func failCalls(t *testing.T, j *Job, calls ...string) {
 		t.Setenv("WEFT_CUDA", another)
 		t.Setenv("ON_CPU_FAIL", call+" 1")
 		_, err := j.Run(context.Background())
-		text, says := fmt.Sprint(err), "CUDA_ERROR_INVALID_VALUE"
-		if !strings.HasPrefix(text, "--device cuda: ") || !strings.Contains(text, says) {
+		text, message := fmt.Sprint(err), "CUDA_ERROR_INVALID_VALUE"
+		if !strings.HasPrefix(text, "--device cuda: ") || !strings.Contains(text, message) {
 			t.Errorf("%s: %s", call, text)
 		}
 	}
@@ -210,7 +210,7 @@ func TestCardFailsInMessages(t *testing.T) {
 		"tensor=2":   {"cuEventSynchronize 9", "cuMemcpyDtoHAsync_v2 5"},
 		"pipeline=2": {"cuEventSynchronize 3", "cuEventRecord 20"},
 	} {
-		o := given(Defaults(), "model sage, layers 3, hidden 8, epochs 3")
+		o := apply(Defaults(), "model sage, layers 3, hidden 8, epochs 3")
 		j := onMesh(tangle(t, 120, 100), o, mesh)
 		j.Options.Device, j.Options.CommTimeout = setting.AllCards, 0
 		failCalls(t, j, calls...)
@@ -243,7 +243,7 @@ func TestMessagesOnCard(t *testing.T) {
 		"/3":      {"wire int8", "halo cover, wire int4"},
 	} {
 		for _, words := range settings {
-			j := onMesh(g, given(given(Defaults(), "model sage, layers 3, epochs 4"), words), mesh)
+			j := onMesh(g, apply(apply(Defaults(), "model sage, layers 3, epochs 4"), words), mesh)
 			j.Options.LR = .001
 			want := mustRun(t, j)
 			j.Options.Device = setting.AllCards
@@ -271,7 +271,7 @@ func TestTF32OnCard(t *testing.T) {
 		"": "model gat, heads 2", "graph=2": "model sage, norm batch", "tensor=2": "model gcn",
 		"/3": "model gin",
 	} {
-		o := given(Defaults(), words+", epochs 6, hidden 40, device cuda")
+		o := apply(Defaults(), words+", epochs 6, hidden 40, device cuda")
 		o.LR = .001
 		j := onMesh(g, o, mesh)
 		want := mustRun(t, j)
@@ -284,7 +284,7 @@ func TestTF32OnCard(t *testing.T) {
 			t.Errorf("%s: losses have the bits of f32", mesh)
 		}
 	}
-	j := &Job{Graph: g, Options: given(Defaults(), "model sage, epochs 2, hidden 4, precision tf32x3, device auto")}
+	j := &Job{Graph: g, Options: apply(Defaults(), "model sage, epochs 2, hidden 4, precision tf32x3, device auto")}
 	mustRun(t, j)
 	t.Setenv("WEFT_CUDA", "/nowhere")
 	_, err := j.Run(context.Background())
@@ -297,7 +297,7 @@ func TestChunksOnCard(t *testing.T) {
 	g := tangle(t, 60, 90)
 	var want []float64
 	for _, chunks := range []string{"1", "2", "5"} {
-		r := mustRun(t, &Job{Graph: g, Options: given(Defaults(), "model gcn, layers 2, hidden 4, epochs 3, "+
+		r := mustRun(t, &Job{Graph: g, Options: apply(Defaults(), "model gcn, layers 2, hidden 4, epochs 3, "+
 			"threads 1, device cuda, parallel tensor=2, aggregation-chunks "+chunks)})
 		if want == nil {
 			want = r.Losses
@@ -309,7 +309,7 @@ func TestChunksOnCard(t *testing.T) {
 // TestBestOnCard: predictions are of the best weights, which come back after an epoch without a step.
 func TestBestOnCard(t *testing.T) {
 	devicetest.Library(t)
-	o := given(Defaults(), "model sage, dropout 0, epochs 60, patience 4")
+	o := apply(Defaults(), "model sage, dropout 0, epochs 60, patience 4")
 	o.LR = .1
 	j := onMesh(tangle(t, 300, 100), o, "")
 	j.Options.Device = setting.AllCards
@@ -359,7 +359,7 @@ func TestModuleOnCard(t *testing.T) {
 // compute it.
 func TestOwnOnCard(t *testing.T) {
 	devicetest.Library(t)
-	o := given(Defaults(), "epochs 1, hidden 4, device cuda")
+	o := apply(Defaults(), "epochs 1, hidden 4, device cuda")
 	loss := func(*autograd.Var, nn.Labels) *autograd.Var { panic("called") }
 	model := func(features, classes int) []gnn.BlockSpec {
 		blocks, err := o.Blocks(gnn.OneType(features, 1), classes)
@@ -387,22 +387,22 @@ func TestOwnOnCard(t *testing.T) {
 func TestStepIsInSeconds(t *testing.T) {
 	devicetest.Library(t)
 	g := tangle(t, 300, 100)
-	of := func(g *graph.Graph, settings string) int {
-		o := given(Defaults(), "epochs 3, hidden 16, device cuda, select loss, "+settings)
+	waits := func(g *graph.Graph, settings string) int {
+		o := apply(Defaults(), "epochs 3, hidden 16, device cuda, select loss, "+settings)
 		return mustRun(t, &Job{Graph: g, Options: o}).Device.Waits
 	}
-	assert.Equal(t, 2, of(g, "model gcn"), "cross-entropy")
-	assert.Equal(t, 6, of(withValues(g), "model gcn"), "values")
+	assert.Equal(t, 2, waits(g, "model gcn"), "cross-entropy")
+	assert.Equal(t, 6, waits(withValues(g), "model gcn"), "values")
 }
 
 // launchesOf lists how many launches of an epoch belong to which of its phases. The rest of all is of the
 // evaluation before it, and copies the values of the best epoch.
 func launchesOf(events []trace.Event, all int) (lines string) {
 	phases := []string{"forward", "loss", "backward", "optimizer step"}
-	of, count := map[string]trace.Event{}, map[string]int{}
+	spans, count := map[string]trace.Event{}, map[string]int{}
 	for _, e := range events {
 		if e.Category == trace.Phase && slices.Contains(phases, e.Name) {
-			of[e.Name] = e
+			spans[e.Name] = e
 		}
 	}
 	for _, e := range events {
@@ -410,7 +410,7 @@ func launchesOf(events []trace.Event, all int) (lines string) {
 		if e.Name == "weight" {
 			launches++ // of its merge
 		}
-		for name, phase := range of {
+		for name, phase := range spans {
 			if e.Category == trace.Compute && phase.Start <= e.Start && e.End <= phase.End {
 				count[name] += launches
 				all -= launches
@@ -439,7 +439,7 @@ func TestCopies(t *testing.T) {
 		"model mlp, norm layer", "model appnp", "model sage, norm batch, parallel graph=4",
 		coraGCN, coraGAT,
 	} {
-		o := given(Defaults(), strings.Split(settings, ", parallel")[0]+", epochs 2, hidden 32, device cuda")
+		o := apply(Defaults(), strings.Split(settings, ", parallel")[0]+", epochs 2, hidden 32, device cuda")
 		_, mesh, _ := strings.Cut(settings, ", parallel ")
 		j := onMesh(g, o, mesh)
 		j.Trace = true

@@ -62,8 +62,8 @@ func TestMovedBelowCard(t *testing.T) {
 			if strings.Contains(c.words, "rgcn") {
 				g, o = several, typed
 			}
-			o = given(o, fmt.Sprintf("epochs 2, hidden 32, device cuda, offload %s, seed %d", setting.RAM, k))
-			j := onMesh(g, given(o, c.words), c.mesh)
+			o = apply(o, fmt.Sprintf("epochs 2, hidden 32, device cuda, offload %s, seed %d", setting.RAM, k))
+			j := onMesh(g, apply(o, c.words), c.mesh)
 			bounds, err := j.PlanWith(t.Context(), plan.Asks{Range: true})
 			require.NoError(t, err)
 			limit := bounds.Least + int64(c.share*float64(bounds.All-bounds.Least))
@@ -101,7 +101,7 @@ func TestWindowsBelowCard(t *testing.T) {
 				message *= 2
 			}
 			for _, prefetch := range []int{0, 1, 3} {
-				o := given(Defaults(), "heads 1, output-heads 1, device cuda, offload ram")
+				o := apply(Defaults(), "heads 1, output-heads 1, device cuda, offload ram")
 				o.Model, o.Hidden, o.Partition, o.Prefetch = model, columns, partition.Random, prefetch
 				p, err := onMesh(g, o, fmt.Sprint("graph=2/", partitions)).PlanWith(t.Context(), plan.Asks{})
 				require.NoError(t, err)
@@ -134,7 +134,7 @@ func TestLeastOfAStage(t *testing.T) {
 			Seed: 3,
 		})
 		require.NoError(t, err)
-		o := given(Defaults(), "model sage, norm layer, chunks 12, chunk-order fixed, recompute none, "+
+		o := apply(Defaults(), "model sage, norm layer, chunks 12, chunk-order fixed, recompute none, "+
 			"device cuda, offload ram, "+c.words)
 		p, err := onMesh(g, o, "pipeline=2").PlanWith(t.Context(), plan.Asks{Range: true})
 		require.NoError(t, err)

@@ -24,7 +24,7 @@ func TestOverdueCheckpoint(t *testing.T) {
 		Checkpoints: &Checkpoints{}, w: w, last: time.Now(),
 		writing: &writing{epoch: 10, done: make(chan struct{})},
 	}
-	of := newState(&o, time.Time{}, "accuracy")
+	current := newState(&o, time.Time{}, "accuracy")
 	for _, c := range []struct {
 		epoch   int
 		written bool
@@ -38,13 +38,13 @@ func TestOverdueCheckpoint(t *testing.T) {
 		if c.written {
 			close(s.writing.done)
 		}
-		of.epoch = c.epoch
-		asks := s.asks(of.epoch)
+		current.epoch = c.epoch
+		asks := s.asks(current.epoch)
 		assert.Equal(t, c.want, asks, "epoch %d asks", c.epoch)
 		if c.written {
 			break // what follows writes it
 		}
-		require.NoError(t, s.save(&of.progress, asks, false))
+		require.NoError(t, s.save(&current.progress, asks, false))
 	}
 }
 

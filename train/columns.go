@@ -14,8 +14,8 @@ func (j *Job) Counts() partition.Whole {
 	if j.arrangements != nil {
 		whole = whole.ArrangedBy(j.arrangements)
 	}
-	if j.given != nil {
-		whole = whole.Given(j.given)
+	if j.inputColumns != nil {
+		whole = whole.Given(j.inputColumns)
 	}
 	return whole
 }
@@ -38,7 +38,6 @@ func (j *Job) Columns() columns.ByType {
 	return whole.ColumnsByType()
 }
 
-// Like has the job bring the features of its graph into the form of columns, by vertex type, that weights
 // Like has the job bring the features of its graph into the columns on which weights were trained, by vertex
 // type. Each note is a line. It says what is new in the graph, or which features have no names, so that their
 // order counts. Like refuses a graph that lacks a column. nil changes nothing. All processes call it together
@@ -48,30 +47,30 @@ func (j *Job) Like(trained columns.ByType) (notes []string, err error) {
 	types := whole.Types
 	arrangements := make([]*columns.Arrangement, len(types))
 	for i, t := range types {
-		of := ""
+		prefix := ""
 		if len(types) > 1 {
-			of = "vertex type " + t.Type + ": "
+			prefix = "vertex type " + t.Type + ": "
 		}
 		switch asked := trained[t.Type]; {
 		case asked == nil:
 		case t.Columns == nil:
 			if t.FeatureColumns == asked.Width() {
-				notes = append(notes, of+"the features have no names, and are taken for those of the "+
+				notes = append(notes, prefix+"the features have no names, and are taken for those of the "+
 					"model in their order")
 			}
 		default:
 			var more []string
 			if arrangements[i], more, err = columns.Arrange(asked, t.Columns); err != nil {
-				return nil, fmt.Errorf("%s%w", of, err)
+				return nil, fmt.Errorf("%s%w", prefix, err)
 			}
 			// vertices that were appended come from other tables
 			if j.Graph != nil && j.Graph.Types[i].Table != nil && len(j.Graph.Earlier) == 0 {
 				if path := j.Graph.Types[i].Table.Path; path != "" {
-					of += path + ": "
+					prefix += path + ": "
 				}
 			}
 			for _, note := range more {
-				notes = append(notes, of+note)
+				notes = append(notes, prefix+note)
 			}
 		}
 	}
@@ -87,7 +86,7 @@ func (j *Job) arrange(share *partition.Share) {
 	if j.arrangements != nil {
 		share.Arrange(j.arrangements)
 	}
-	if j.given != nil {
-		share.Given(j.given)
+	if j.inputColumns != nil {
+		share.Given(j.inputColumns)
 	}
 }

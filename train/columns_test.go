@@ -81,7 +81,7 @@ var likeNotes = []string{
 func TestLike(t *testing.T) {
 	g := fromTable(t)
 	other, asked := inOtherOrder(g), (&Job{Graph: g}).Columns()
-	o := given(Defaults(), "model sage, hidden 8, epochs 2, threads 1")
+	o := apply(Defaults(), "model sage, hidden 8, epochs 2, threads 1")
 	weights := mustRun(t, &Job{Graph: g, Options: o}).Weights
 	predict := func(j *Job) []float32 {
 		p, err := j.Predict(context.Background(), weights, Logits)
@@ -106,13 +106,13 @@ func TestLike(t *testing.T) {
 			if name != "training" && words == "normalize-features row" {
 				continue // the weights are those of standardised features
 			}
-			j := &Job{Graph: other, Options: given(o, words)}
+			j := &Job{Graph: other, Options: apply(o, words)}
 			notes, err := j.Like(asked)
 			require.NoError(t, err)
 			assert.Equal(t, likeNotes, notes)
 			whole := j.Counts()
 			assert.Equal(t, g.Types[0].Features.Columns, whole.Types[0].FeatureColumns, "features")
-			want := results(&Job{Graph: g, Options: given(o, words)})
+			want := results(&Job{Graph: g, Options: apply(o, words)})
 			assert.Equal(t, true, slices.Equal(want, results(j)), "%s: other bits in %s", words, name)
 		}
 	}
@@ -150,7 +150,7 @@ func TestLikeRefuses(t *testing.T) {
 // own means. Features without a table stay.
 func TestAutoFeatures(t *testing.T) {
 	g := fromTable(t)
-	o := given(Defaults(), "model sage, hidden 8, epochs 3, lr .001, threads 1")
+	o := apply(Defaults(), "model sage, hidden 8, epochs 3, lr .001, threads 1")
 	r := mustRun(t, &Job{Graph: g, Options: o})
 	scaled, n := *g.Copy(), float64(g.Types[0].Count)
 	scaled.Types[0].Table, scaled.Types[0].Features.Dense = nil, slices.Clone(g.Types[0].Features.Dense)
@@ -204,7 +204,7 @@ func TestAutoFeatures(t *testing.T) {
 // also when it continues without their file.
 func TestStartedStandards(t *testing.T) {
 	g := fromTable(t)
-	o := given(Defaults(), "model sage, hidden 8, epochs 3, threads 1")
+	o := apply(Defaults(), "model sage, hidden 8, epochs 3, threads 1")
 	weights := mustRun(t, &Job{Graph: g, Options: o}).Weights
 	other := inOtherOrder(g)
 	for v := range other.Types[0].Count { // another mean of the column d
@@ -216,7 +216,7 @@ func TestStartedStandards(t *testing.T) {
 		o.Init = filepath.Join(t.TempDir(), "init.safetensors")
 		require.NoError(t, os.WriteFile(o.Init, file.Bytes(), 0o600))
 		job := func() *Job {
-			j := &Job{Graph: other, Options: given(o, mesh)}
+			j := &Job{Graph: other, Options: apply(o, mesh)}
 			_, err := j.Like((&Job{Graph: g}).Columns())
 			require.NoError(t, err)
 			return j

@@ -44,7 +44,7 @@ func TestEdgesInCommon(t *testing.T) {
 		{"model gcn, halo cover", "graph=2,tensor=2", []int{0, 0, 0, 0}, 0, false},
 	} {
 		t.Run(fmt.Sprint(c.words, c.mesh, c.machines), func(t *testing.T) {
-			o := given(Defaults(), c.words)
+			o := apply(Defaults(), c.words)
 			o.Layers, o.Hidden, o.Epochs, o.Threads = 3, 12, 2, 1
 			on := func(machines []int) *Result {
 				j := onMesh(g, o, c.mesh)

@@ -23,18 +23,18 @@ func (j *Job) MakeParts(ctx context.Context) (*Parts, error) {
 	if err != nil {
 		return nil, err
 	}
-	of, err := j.drawn()
+	drawn, err := j.drawn()
 	if err != nil {
 		return nil, err
 	}
-	if err := of.Graph.CheckMade(); err != nil {
+	if err := drawn.Graph.CheckMade(); err != nil {
 		return nil, err
 	}
-	a, err := partition.Assign(ctx, of.Graph, j.Options.Assignment(of.Graph, r.Mesh.Partitions))
+	a, err := partition.Assign(ctx, drawn.Graph, j.Options.Assignment(drawn.Graph, r.Mesh.Partitions))
 	if err != nil {
 		return nil, err
 	}
-	shares, err := partition.Split(of.Graph, a)
+	shares, err := partition.Split(drawn.Graph, a)
 	if err != nil {
 		return nil, err
 	}
@@ -46,8 +46,8 @@ func (j *Job) MakeParts(ctx context.Context) (*Parts, error) {
 
 // chunks are the chunks that the workers of a job share.
 type chunks struct {
-	made division
-	of   []int32 // the chunk of each vertex, in the order of the partitions
+	made     division
+	byVertex []int32 // the chunk of each vertex, in the order of the partitions
 }
 
 // division is everything that the chunks depend on.
@@ -72,9 +72,9 @@ func (j *Job) divide(ctx context.Context, s *shared, alike bool) ([]int32, error
 		made.edges = &j.Graph.Relations[0].Indptr[0]
 	}
 	if known := made.edges != nil || made.parts != nil; known && made == j.chunks.made {
-		return j.chunks.of, nil
+		return j.chunks.byVertex, nil
 	}
-	of := make([]int32, 0, s.whole.Vertices)
+	byVertex := make([]int32, 0, s.whole.Vertices)
 	ranks := j.ranks()
 	err := ranks.OnFirst(func() error {
 		for p := range s.Mesh.Partitions {
@@ -82,7 +82,7 @@ func (j *Job) divide(ctx context.Context, s *shared, alike bool) ([]int32, error
 				k, _ := s.ChunksOfPartition(share.Edges.Types[0].Starts, len(share.Edges.Types))
 				if rows := share.Edges.Types[0].Rows; alike {
 					for row := range rows {
-						of = append(of, int32(row*k/rows))
+						byVertex = append(byVertex, int32(row*k/rows))
 					}
 					return nil
 				}
@@ -90,7 +90,7 @@ func (j *Job) divide(ctx context.Context, s *shared, alike bool) ([]int32, error
 					K: k, Method: s.ChunkMethod,
 					Seed: s.Seed, Timeout: s.CommTimeout,
 				})
-				of = append(of, part...)
+				byVertex = append(byVertex, part...)
 				return err
 			})
 			if err != nil {
@@ -102,10 +102,10 @@ func (j *Job) divide(ctx context.Context, s *shared, alike bool) ([]int32, error
 	if err != nil {
 		return nil, err
 	}
-	of = of[:s.whole.Vertices]
-	if err := ranks.Comm.Broadcast(comm.Setup, comm.Bytes(of), 0); err != nil {
+	byVertex = byVertex[:s.whole.Vertices]
+	if err := ranks.Comm.Broadcast(comm.Setup, comm.Bytes(byVertex), 0); err != nil {
 		return nil, err
 	}
-	j.chunks = chunks{made, of}
-	return of, nil
+	j.chunks = chunks{made, byVertex}
+	return byVertex, nil
 }

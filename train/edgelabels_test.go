@@ -64,7 +64,7 @@ func labelEdges(t *testing.T, g *graph.Graph, relation int, kind string) *graph.
 
 // edgeLabelOptions are of a run that learns them.
 func edgeLabelOptions(words string) Options {
-	return given(Defaults(), "edge-label label, hidden 6, epochs 1, dropout 0, threads 1, "+words)
+	return apply(Defaults(), "edge-label label, hidden 6, epochs 1, dropout 0, threads 1, "+words)
 }
 
 // TestEdgeLabels: logits are those of an MLP of [h_u, h_v, h_u ⊙ h_v, standard scores of the edge's
@@ -79,12 +79,12 @@ func TestEdgeLabels(t *testing.T) {
 			c := &labelledEdges{Job: &Job{Graph: g, Options: o}}
 			first := mustRun(t, c.Job)
 			o.Init = filepath.Join(t.TempDir(), "weights.safetensors")
-			for name, of := range first.Weights {
-				before := nn.Tensor{Shape: of.Shape, Float32: make([]float32, len(of.Float32))}
+			for name, w := range first.Weights {
+				before := nn.Tensor{Shape: w.Shape, Float32: make([]float32, len(w.Float32))}
 				for k := range before.Float32 {
 					before.Float32[k] = float32((k*7+len(name))%16-8) / 24
 					if strings.HasPrefix(name, "edge_features") || strings.HasPrefix(name, "target") {
-						before.Float32[k] = of.Float32[k]
+						before.Float32[k] = w.Float32[k]
 					}
 				}
 				first.Weights[name] = before
@@ -94,12 +94,12 @@ func TestEdgeLabels(t *testing.T) {
 			assert.Near(t, loss, r.Losses[0], 1e-6, "loss")
 			c.unitsByHand(t)
 			before := first.Weights
-			for name, of := range r.Weights {
+			for name, w := range r.Weights {
 				if strings.HasPrefix(name, "edge_features") || strings.HasPrefix(name, "target") {
 					continue
 				}
-				for k := 0; k < len(of.Float32); k += 1 + len(of.Float32)/3 {
-					gradient := float64(before[name].Float32[k]-of.Float32[k]) / .5
+				for k := 0; k < len(w.Float32); k += 1 + len(w.Float32)/3 {
+					gradient := float64(before[name].Float32[k]-w.Float32[k]) / .5
 					at, losses := &c.weights[name].Float32[k], [2]float64{}
 					was := *at
 					for i, step := range []float32{.02, -.02} {
@@ -149,8 +149,8 @@ func (c *labelledEdges) run(t *testing.T, rate float64) (*Result, float64) {
 // byHand compares logits with those of the decoder, and returns the loss of the training edges.
 func (c *labelledEdges) byHand(t *testing.T, r *Result, rows []float32, columns int) (loss float64) {
 	t.Helper()
-	of := &c.Graph.Relations[0]
-	l, e := &of.Frame, of.Edges()
+	rel := &c.Graph.Relations[0]
+	l, e := &rel.Frame, rel.Edges()
 	split := l.Splits[1]
 	train := map[int64]bool{}
 	for _, k := range split.Train {
@@ -168,9 +168,9 @@ func (c *labelledEdges) byHand(t *testing.T, r *Result, rows []float32, columns 
 		for i := range u {
 			x = append(x, float64(u[i])*float64(v[i]))
 		}
-		for i := range of.Features.Columns {
-			x = append(x, (float64(of.Features.Dense[k*of.Features.Columns+i])-c.weight("edge_features.mean",
-				i))/
+		for i := range rel.Features.Columns {
+			value := float64(rel.Features.Dense[k*rel.Features.Columns+i])
+			x = append(x, (value-c.weight("edge_features.mean", i))/
 				c.weight("edge_features.deviation", i))
 		}
 		for layer := range 3 {
@@ -333,7 +333,7 @@ func TestEdgeLabelsOfPrograms(t *testing.T) {
 	for _, mesh := range []string{
 		"graph=1", "graph=3", "tensor=2", "pipeline=2", "graph=2,tensor=2,pipeline=2",
 	} {
-		o := given(lastStatesOptions(t, 3), "edge-label label, lr .01, eval-every 1")
+		o := apply(lastStatesOptions(t, 3), "edge-label label, lr .01, eval-every 1")
 		switch o.Parallel = mesh; mesh {
 		case "pipeline=2": // a chunk for each partition, which is exact
 			o.Chunks = 1
@@ -366,12 +366,12 @@ func TestRefusesEdgeLabels(t *testing.T) {
 		"edge-label label, split 3":                    "the number of splits that the graph has is 2",
 		"edge-label label, split per-class=9999999,99": "has",
 	} {
-		o := given(Defaults(), words)
+		o := apply(Defaults(), words)
 		_, err := (&Job{Graph: g, Options: o}).Run(t.Context())
 		assert.Refused(t, err, want)
 	}
 	_, err := (&Job{
-		Graph: tangle(t, 60, 40), Options: given(Defaults(), "edge-label label"),
+		Graph: tangle(t, 60, 40), Options: apply(Defaults(), "edge-label label"),
 	}).Run(t.Context())
 	assert.Refused(t, err, "its edges have no labels")
 }

@@ -53,9 +53,9 @@ func testEdgeOutputs(t *testing.T, end string) {
 	from := g.Relations[0].Edges()
 	sameOnMeshes(t, g, edgeOutputsOptions(t, end), edgeOutputsShapes(end),
 		[]string{"graph=1", "graph=3", "tensor=2", "graph=2,tensor=2"},
-		func(c *edgesCall, given worker.Forward) {
-			c.likeByHand(t, g, from, given.Edges, end)
-			c.gradientsLikeDifferences(t, given)
+		func(c *edgesCall, forward worker.Forward) {
+			c.likeByHand(t, g, from, forward.Edges, end)
+			c.gradientsLikeDifferences(t, forward)
 		})
 }
 
@@ -63,7 +63,7 @@ func testEdgeOutputs(t *testing.T, end string) {
 // pass leaves memory behind, and the plan of one is exact to the byte. check, if there is one, gets those on
 // the first.
 func sameOnMeshes(t *testing.T, g *graph.Graph, o Options, shapes map[string][]int, meshes []string,
-	check func(c *edgesCall, given worker.Forward),
+	check func(c *edgesCall, forward worker.Forward),
 ) {
 	t.Helper()
 	r := &g.Relations[0]
@@ -85,11 +85,11 @@ func sameOnMeshes(t *testing.T, g *graph.Graph, o Options, shapes map[string][]i
 		require.NoError(t, err)
 		assert.Equal(t, []Output{{Columns: 4}, {Edges: true, Columns: 4}}, p.Outputs)
 		before := live(t, p)
-		for some, given := range []worker.Forward{{}, {Edges: []worker.Edges{{Relation: r, Kept: kept}}}} {
+		for some, forward := range []worker.Forward{{}, {Edges: []worker.Edges{{Relation: r, Kept: kept}}}} {
 			c := &edgesCall{Passes: p, values: values, relation: r}
-			c.forward(t, given)
+			c.forward(t, forward)
 			c.backward(t)
-			if given.Edges == nil { // else the pass takes less
+			if forward.Edges == nil { // else the pass takes less
 				planned, err := job.PlanPasses(t.Context(), plan.Loop{Passes: 1})
 				require.NoError(t, err)
 				took, err := p.Totals()
@@ -98,7 +98,7 @@ func sameOnMeshes(t *testing.T, g *graph.Graph, o Options, shapes map[string][]i
 			}
 			if mesh == 0 {
 				if check != nil {
-					check(c, given)
+					check(c, forward)
 				}
 				first[some] = *c
 			}
@@ -136,8 +136,8 @@ func (c *edgesCall) like(t *testing.T, first *edgesCall, parallel string) {
 	for k, x := range first.edges {
 		assert.Near(t, float64(x), float64(c.edges[k]), 1e-6, "%s: number %d", parallel, k)
 	}
-	for name, of := range first.gradients {
-		for k, x := range of.Float32 {
+	for name, gradient := range first.gradients {
+		for k, x := range gradient.Float32 {
 			got := c.gradients[name].Float32[k]
 			assert.Near(t, float64(x), float64(got), 1e-4, "%s: %s %d", parallel, name, k)
 		}
@@ -182,14 +182,14 @@ func (c *edgesCall) backward(t *testing.T) {
 	t.Helper()
 	n := len(c.relation.Sources)
 	grads := [][]float32{make([]float32, len(c.vertices)), make([]float32, len(c.edges))}
-	for _, of := range grads {
-		for k := range of {
-			of[k] = float32(weight(k))
+	for _, grad := range grads {
+		for k := range grad {
+			grad[k] = float32(weight(k))
 		}
 	}
 	c.gradients = nn.State{}
-	for name, of := range c.values {
-		c.gradients[name] = nn.Tensor{Shape: of.Shape, Float32: make([]float32, len(of.Float32))}
+	for name, value := range c.values {
+		c.gradients[name] = nn.Tensor{Shape: value.Shape, Float32: make([]float32, len(value.Float32))}
 	}
 	require.NoError(t, c.Backward(worker.Backward{
 		Pass: c.number, Gradients: c.gradients, Outputs: [][]worker.Block{
@@ -200,8 +200,8 @@ func (c *edgesCall) backward(t *testing.T) {
 }
 
 func (c *edgesCall) loss() (sum float64) {
-	for _, of := range [][]float32{c.vertices, c.edges} {
-		for k, x := range of {
+	for _, values := range [][]float32{c.vertices, c.edges} {
+		for k, x := range values {
 			if x != untouched {
 				sum += weight(k) * float64(x)
 			}
@@ -211,12 +211,12 @@ func (c *edgesCall) loss() (sum float64) {
 }
 
 // likeByHand compares the outputs with the equations of edgeOutputsOptions.
-func (c *edgesCall) likeByHand(t *testing.T, g *graph.Graph, of graph.Edges, given []worker.Edges,
+func (c *edgesCall) likeByHand(t *testing.T, g *graph.Graph, edges graph.Edges, requested []worker.Edges,
 	end string,
 ) {
 	t.Helper()
 	rows := g.Types[0].Features
-	n := len(of.Source)
+	n := len(edges.Source)
 	product := func(x []float64, name string) (z [4]float64) {
 		w := c.values[name]
 		for i := range z {
@@ -235,19 +235,19 @@ func (c *edgesCall) likeByHand(t *testing.T, g *graph.Graph, of graph.Edges, giv
 		h[v] = product(x, "v")
 	}
 	e, sums, counts := make([][4]float64, n), make([][4]float64, len(h)), make([]float64, len(h))
-	there := func(k int) bool { return given == nil || given[0].Kept[k] != 0 }
+	there := func(k int) bool { return requested == nil || requested[0].Kept[k] != 0 }
 	for k := range n {
 		a := []float64{}
 		for i := range 3 {
 			a = append(a, float64(c.relation.Features.Dense[3*k+i]))
 		}
-		at := of.Target[k]
+		at := edges.Target[k]
 		if end == "source" {
-			a, at = h[of.Target[k]][:], of.Source[k]
+			a, at = h[edges.Target[k]][:], edges.Source[k]
 		}
 		z := product(a, "u")
 		for i := range z {
-			z[i] = math.Tanh(z[i] + h[of.Source[k]][i])
+			z[i] = math.Tanh(z[i] + h[edges.Source[k]][i])
 		}
 		if e[k] = z; there(k) {
 			counts[at]++
@@ -259,7 +259,7 @@ func (c *edgesCall) likeByHand(t *testing.T, g *graph.Graph, of graph.Edges, giv
 	for k := range n {
 		z := product(e[k][:], "w")
 		for i := range z {
-			want, at := z[i]+sums[of.Target[k]][i]/max(1, counts[of.Target[k]]), k
+			want, at := z[i]+sums[edges.Target[k]][i]/max(1, counts[edges.Target[k]]), k
 			if i > 0 {
 				at = n + 3*k + i - 1
 			}
@@ -274,8 +274,8 @@ func (c *edgesCall) likeByHand(t *testing.T, g *graph.Graph, of graph.Edges, giv
 // gradientsLikeDifferences compares gradients with quotients of differences.
 func (c *edgesCall) gradientsLikeDifferences(t *testing.T, f worker.Forward) {
 	t.Helper()
-	for name, of := range c.gradients {
-		for k := 0; k < len(of.Float32); k += 3 {
+	for name, gradient := range c.gradients {
+		for k := 0; k < len(gradient.Float32); k += 3 {
 			at, losses := &c.values[name].Float32[k], [2]float64{}
 			was := *at
 			for i, step := range []float32{.01, -.01} {
@@ -286,7 +286,7 @@ func (c *edgesCall) gradientsLikeDifferences(t *testing.T, f worker.Forward) {
 				require.NoError(t, c.Drop(other.number))
 			}
 			*at = was
-			assert.Near(t, (losses[0]-losses[1])/.02, float64(of.Float32[k]), 2e-2, "%s %d", name, k)
+			assert.Near(t, (losses[0]-losses[1])/.02, float64(gradient.Float32[k]), 2e-2, "%s %d", name, k)
 		}
 	}
 }

@@ -70,11 +70,11 @@ func TestEdgeStatesInLimit(t *testing.T) {
 			return setting.Bytes(most), got
 		}
 		all, want := need(setting.AllEdgeStates)
-		second, of := need(2)
+		second, partial := need(2)
 		if second >= all {
 			t.Fatalf("%s: every second needs %d bytes, and all %d", parallel, second, all)
 		}
-		others := []*Result{of}
+		others := []*Result{partial}
 		if parallel != "pipeline=2" { // whose stages would read parameters of each other
 			_, none := need(setting.NoEdgeStates)
 			others = append(others, none)
@@ -90,7 +90,7 @@ func TestEdgeStatesInLimit(t *testing.T) {
 			assert.Refused(t, err, "would need", parallel)
 			continue
 		}
-		for limit, same := range map[setting.Bytes]*Result{all: want, all - 1: of} {
+		for limit, same := range map[setting.Bytes]*Result{all: want, all - 1: partial} {
 			o.MemoryLimit = limit
 			got, _ := planAndRun(t, &Job{Graph: g, Options: o})
 			assert.Equal(t, same.Losses, got.Losses, "%s, limit %d", parallel, limit)
@@ -151,11 +151,11 @@ func TestNormsOfEdges(t *testing.T) {
 	}
 	values := nn.State{"w": {Shape: []int{2, 2}, Float32: []float32{1, 2, 0, -1}}}
 	const relations = `"relations":[{"name":"b__y__a","source":"b","target":"a"}],`
-	operations := func(columns int, of string) string {
+	operations := func(columns int, key string) string {
 		return fmt.Sprintf(`"operations":[{"op":"features","shape":[%d]%s},{"op":"parameter","name":"w"},
 			{"op":"linear","in":[0,1]},{"op":"gather","in":[2],"end":"source"%s},
 			{"op":"batch_norm","in":[3],"eps":1},{"op":"scatter","in":[4],"reduce":"sum"}],"output":5`,
-			columns, strings.ReplaceAll(of, "RELATION", "b"), strings.ReplaceAll(of, "RELATION", "b__y__a"))
+			columns, strings.ReplaceAll(key, "RELATION", "b"), strings.ReplaceAll(key, "RELATION", "b__y__a"))
 	}
 	for _, parallel := range []string{"graph=1", "graph=3", "tensor=2", "graph=2,tensor=2"} {
 		o := programOptions(t, map[string][]int{"w": {2, 2}}, relations+operations(2, `,"of":"RELATION"`))

@@ -107,7 +107,7 @@ func TestReadsInTurns(t *testing.T) {
 		"values": {withValues(g), "model gin, activation gelu", "graph=1/3"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			o := given(Defaults(), "layers 3, hidden 24, epochs 3, dropout 0, select loss, "+c.words)
+			o := apply(Defaults(), "layers 3, hidden 24, epochs 3, dropout 0, select loss, "+c.words)
 			inMemory, _ := sameScores(t, onMesh(c.g, o, c.mesh))
 			o.Offload = t.TempDir()
 			j := onMesh(c.g, o, c.mesh)
@@ -137,7 +137,7 @@ func TestReadsTheEnd(t *testing.T) {
 		"plateau":  {"schedule plateau, plateau-patience 0, lr .3", EndedEpochs},
 	} {
 		t.Run(name, func(t *testing.T) {
-			o := given(Defaults(), "model gcn, epochs 12, dropout 0, parallel graph=2, "+c.words)
+			o := apply(Defaults(), "model gcn, epochs 12, dropout 0, parallel graph=2, "+c.words)
 			var (
 				results [2]*Result
 				curves  [2]*[]Epoch
@@ -169,7 +169,7 @@ func TestReadsTheEnd(t *testing.T) {
 // to the bit: also after patience has run out, and of another graph by a pass of its own.
 func TestReadsAfterACheckpoint(t *testing.T) {
 	g := tangle(t, 400, 200)
-	o := given(Defaults(), "model gcn, epochs 9, dropout 0, optimizer sgd, lr 5, select loss")
+	o := apply(Defaults(), "model gcn, epochs 9, dropout 0, optimizer sgd, lr 5, select loss")
 	o.Parallel = "graph=2"
 	whole := &Job{Graph: g, Options: o}
 	wantCurve := follow(whole, filepath.Join(t.TempDir(), "whole"), nil)
@@ -224,7 +224,7 @@ func TestPassesOfTheirOwn(t *testing.T) {
 		"model gcnii, layers 4, parallel pipeline=2, chunks 2, chunk-order fixed",
 		"hidden 9, layers 2, parallel tensor=2,pipeline=2, chunks 1", // 13 columns of features: above 9, below 18
 	} {
-		o := given(Defaults(), "dropout 0, epochs 3, model gcn, "+words)
+		o := apply(Defaults(), "dropout 0, epochs 3, model gcn, "+words)
 		own, ownCurve, ownCalls := evaluated(t, Job{Graph: g, Options: o}, 1)
 		auto, curve, calls := evaluated(t, Job{Graph: g, Options: o}, setting.AutoEvery)
 		sameCurves(t, curve, ownCurve)

@@ -21,11 +21,11 @@ import (
 // vertices, as worker.Explanation says. It reads only the part of the graph on which the prediction depends.
 // Of Appended it reads only which edges pass messages. The mesh has one worker. The errors are those of
 // Predict.
-func (j *Job) Explain(ctx context.Context, weights nn.State, of worker.Explained) (x *worker.Explanation,
+func (j *Job) Explain(ctx context.Context, weights nn.State, target worker.Explained) (x *worker.Explanation,
 	err error,
 ) {
 	job := *j
-	job.Query = Query{Vertices: []int32{of.Vertex}}
+	job.Query = Query{Vertices: []int32{target.Vertex}}
 	var passes appended.Rule
 	if j.Appended != nil && j.Appended.Passes != nil {
 		passes = j.Appended.Passes
@@ -34,8 +34,8 @@ func (j *Job) Explain(ctx context.Context, weights nn.State, of worker.Explained
 		}
 		job.Appended.Passes = passes
 	}
-	if of.Edge != nil {
-		if err := job.endsAlone(of.Edge); err != nil {
+	if target.Edge != nil {
+		if err := job.endsAlone(target.Edge); err != nil {
 			return nil, err
 		}
 	}
@@ -57,7 +57,7 @@ func (j *Job) Explain(ctx context.Context, weights nn.State, of worker.Explained
 		}
 	}
 	err = job.eachWorker(s, func(team *kernel.Team, _ *comm.Comm, share *partition.Share) error {
-		x, err = worker.Explain(ctx, s.Config, team, share, weights, of)
+		x, err = worker.Explain(ctx, s.Config, team, share, weights, target)
 		return err
 	})
 	if err != nil || passes == nil {
@@ -82,12 +82,12 @@ func number(x *worker.Explanation, g *appended.Graph) {
 }
 
 // endsAlone has the job compute only the rows of an edge's ends, as an EdgeScorer reads them.
-func (j *Job) endsAlone(of *worker.ExplainedEdge) error {
+func (j *Job) endsAlone(edge *worker.ExplainedEdge) error {
 	r, err := j.resolve()
 	if err != nil {
 		return err
 	}
-	at, err := j.rowsOfEnds(r, &graph.Edges{Source: []int32{of.Source}, Target: []int32{of.Target}}, true)
+	at, err := j.rowsOfEnds(r, &graph.Edges{Source: []int32{edge.Source}, Target: []int32{edge.Target}}, true)
 	if err != nil {
 		return err
 	}
@@ -143,20 +143,20 @@ func (j *Job) left(without [][]appended.Edge, passes appended.Rule, vertices []i
 	if err != nil {
 		return nil, err
 	}
-	job, of := *j, *g
-	of.Removed, of.Passes = without, passes
-	job.Appended, job.Vertices = &of, vertices
+	job, reduced := *j, *g
+	reduced.Removed, reduced.Passes = without, passes
+	job.Appended, job.Vertices = &reduced, vertices
 	return &job, nil
 }
 
 // scoring says over which graphs the edges of the job's graph are scored.
 func (j *Job) scoring(r *setting.Resolved) (s *task.Scoring, err error) {
-	of, err := j.drawn()
+	drawn, err := j.drawn()
 	if err != nil {
 		return nil, err
 	}
-	err = of.Graph.Guard(func() error {
-		s, err = task.ScoringOf(r.Kind, of.Graph)
+	err = drawn.Graph.Guard(func() error {
+		s, err = task.ScoringOf(r.Kind, drawn.Graph)
 		return err
 	})
 	return s, err

@@ -31,13 +31,13 @@ func without(t *testing.T, g *graph.Graph, gone []appended.Edge) *graph.Graph {
 	keep := graph.Edges{FeatureColumns: e.FeatureColumns}
 	before := map[[2]int32]int{}
 	for k := range e.Source {
-		of := [2]int32{e.Source[k], e.Target[k]}
-		number := before[of]
-		before[of]++
-		if slices.Contains(gone, appended.Edge{Source: of[0], Target: of[1], Before: number}) {
+		ends := [2]int32{e.Source[k], e.Target[k]}
+		number := before[ends]
+		before[ends]++
+		if slices.Contains(gone, appended.Edge{Source: ends[0], Target: ends[1], Before: number}) {
 			continue
 		}
-		keep.Source, keep.Target = append(keep.Source, of[0]), append(keep.Target, of[1])
+		keep.Source, keep.Target = append(keep.Source, ends[0]), append(keep.Target, ends[1])
 		if e.Weights != nil {
 			keep.Weights = append(keep.Weights, e.Weights[k])
 		}
@@ -87,7 +87,7 @@ func TestExplainEachNetwork(t *testing.T) {
 			}
 			place := int(f.IDs[at/f.Columns])*f.Columns + at%f.Columns
 			assert.Equal(t, g.Types[0].Features.Dense[place], f.Inputs[at])
-			beside := func(step float32) float64 {
+			logit := func(step float32) float64 {
 				moved := *g.Copy()
 				moved.Types = slices.Clone(g.Types)
 				moved.Types[0].Features.Dense = slices.Clone(g.Types[0].Features.Dense)
@@ -95,7 +95,7 @@ func TestExplainEachNetwork(t *testing.T) {
 				return float64(logitsOf(t, &Job{Graph: &moved, Options: o}, weights, v)[class])
 			}
 			const step = .01
-			slope := (beside(step) - beside(-step)) / (2 * step)
+			slope := (logit(step) - logit(-step)) / (2 * step)
 			if got := float64(f.Gradients[at]); math.Abs(got-slope) > .02*math.Abs(slope) {
 				t.Errorf("the gradient is %v, and two predictions give %v", got, slope)
 			}

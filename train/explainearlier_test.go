@@ -83,7 +83,7 @@ func TestExplainEarlier(t *testing.T) {
 					at := by[slices.Index(first, e)]
 					return part.from <= at && at < part.to && e.Target == 17 && e.Source != 17
 				})
-				of := &worker.ExplainedEdge{
+				edge := &worker.ExplainedEdge{
 					Source: e.Source[k], Target: e.Target[k],
 					Features: relation.Features.Dense[k*columns : (k+1)*columns],
 				}
@@ -97,16 +97,16 @@ func TestExplainEarlier(t *testing.T) {
 						assert.Equal(t, want, got)
 					}
 				}
-				same(r.Logits[k*n:(k+1)*n], logitsOfEdge(t, job, r.Weights, of))
-				x, err := job.Explain(t.Context(), r.Weights, worker.Explained{Edge: of})
+				same(r.Logits[k*n:(k+1)*n], logitsOfEdge(t, job, r.Weights, edge))
+				x, err := job.Explain(t.Context(), r.Weights, worker.Explained{Edge: edge})
 				require.NoError(t, err)
 
 				// The graph needs labels of the name, which are not read.
 				less := until(t, g, 0, part.graph)
 				kept := &less.Relations[0]
 				kept.Labels = relation.OfRows(make([]int64, len(kept.Sources)))
-				beside := &Job{Graph: less, Options: o}
-				want, err := beside.Explain(t.Context(), r.Weights, worker.Explained{Edge: of})
+				reference := &Job{Graph: less, Options: o}
+				want, err := reference.Explain(t.Context(), r.Weights, worker.Explained{Edge: edge})
 				require.NoError(t, err)
 				for kind, f := range want.Features {
 					assert.Equal(t, f.IDs, x.Features[kind].IDs)
@@ -121,8 +121,8 @@ func TestExplainEarlier(t *testing.T) {
 						continue
 					}
 					passes := func(before int) bool {
-						of := appended.Edge{Source: w.Source, Target: w.Target, Before: before}
-						return by[slices.Index(first, of)] < part.graph
+						key := appended.Edge{Source: w.Source, Target: w.Target, Before: before}
+						return by[slices.Index(first, key)] < part.graph
 					}
 					passing := 0 // of the edges before it
 					for before := range got.Before {
@@ -141,8 +141,8 @@ func TestExplainEarlier(t *testing.T) {
 					alone, name := *x, partition.All(g).Edges.Relations[i].Name
 					alone.Edges = nil
 					for _, e := range x.Edges {
-						of := appended.Edge{Source: e.Source, Target: e.Target, Before: e.Before}
-						if e.Relation == name && of != first[k] {
+						key := appended.Edge{Source: e.Source, Target: e.Target, Before: e.Before}
+						if e.Relation == name && key != first[k] {
 							alone.Edges = append(alone.Edges, e)
 						}
 					}
@@ -155,7 +155,7 @@ func TestExplainEarlier(t *testing.T) {
 				row := slices.Index(numbers, int64(k))
 				removed, err := j.Over(int64(k), gone)
 				require.NoError(t, err)
-				logits := logitsOfEdge(t, removed, r.Weights, of)
+				logits := logitsOfEdge(t, removed, r.Weights, edge)
 				same(p.Logits[row*n:(row+1)*n], logits)
 				counts := slices.ContainsFunc(x.Edges, func(e edges.MaskGradient) bool {
 					return e.Gradient != 0

@@ -14,11 +14,11 @@ import (
 )
 
 // logitsOfEdge are those of an edge that need not be of the graph.
-func logitsOfEdge(t *testing.T, j *Job, weights nn.State, of *worker.ExplainedEdge) []float32 {
+func logitsOfEdge(t *testing.T, j *Job, weights nn.State, edge *worker.ExplainedEdge) []float32 {
 	t.Helper()
 	p, err := j.PredictEdges(t.Context(), weights, &graph.Edges{
-		Source: []int32{of.Source}, Target: []int32{of.Target}, Features: of.Features,
-		FeatureColumns: len(of.Features),
+		Source: []int32{edge.Source}, Target: []int32{edge.Target}, Features: edge.Features,
+		FeatureColumns: len(edge.Features),
 	})
 	require.NoError(t, err)
 	return p.Logits
@@ -46,7 +46,7 @@ func TestExplainEdge(t *testing.T) {
 			weights := mustRun(t, &Job{Graph: c.g, Options: o}).Weights
 			r := &c.g.Relations[c.relation]
 			e := r.Edges()
-			of := &worker.ExplainedEdge{
+			edge := &worker.ExplainedEdge{
 				Source: e.Source[3], Target: e.Target[3],
 				Features: r.Features.Dense[3*r.Features.Columns : 4*r.Features.Columns],
 			}
@@ -54,15 +54,15 @@ func TestExplainEdge(t *testing.T) {
 			// Alone computes the rows of the ends and no others.
 			alone, err := j.Over(-1, nil)
 			require.NoError(t, err)
-			assert.Equal(t, logitsOfEdge(t, j, weights, of), logitsOfEdge(t, alone, weights, of))
-			x, err := j.Explain(t.Context(), weights, worker.Explained{Edge: of})
+			assert.Equal(t, logitsOfEdge(t, j, weights, edge), logitsOfEdge(t, alone, weights, edge))
+			x, err := j.Explain(t.Context(), weights, worker.Explained{Edge: edge})
 			require.NoError(t, err)
-			slope := func(of func(step float32) float64) float64 {
+			slope := func(f func(step float32) float64) float64 {
 				const step = .01
-				return (of(step) - of(-step)) / (2 * step)
+				return (f(step) - f(-step)) / (2 * step)
 			}
-			score := func(g *graph.Graph, of *worker.ExplainedEdge) float64 {
-				return float64(logitsOfEdge(t, &Job{Graph: g, Options: o}, weights, of)[0])
+			score := func(g *graph.Graph, edge *worker.ExplainedEdge) float64 {
+				return float64(logitsOfEdge(t, &Job{Graph: g, Options: o}, weights, edge)[0])
 			}
 			for kind, f := range x.Features {
 				at := 0
@@ -81,7 +81,7 @@ func TestExplainEdge(t *testing.T) {
 					moved.Types = slices.Clone(c.g.Types)
 					moved.Types[kind].Features.Dense = slices.Clone(c.g.Types[kind].Features.Dense)
 					moved.Types[kind].Features.Dense[place] += step
-					return score(&moved, of)
+					return score(&moved, edge)
 				})
 				assert.Near(t, want, float64(f.Gradients[at]), .02*math.Abs(want)+1e-4)
 			}
@@ -89,27 +89,27 @@ func TestExplainEdge(t *testing.T) {
 			for k := range r.Features.Columns {
 				deviation := float64(weights["edge_features.deviation"].Float32[k])
 				want := slope(func(step float32) float64 {
-					moved := *of
-					moved.Features = slices.Clone(of.Features)
+					moved := *edge
+					moved.Features = slices.Clone(edge.Features)
 					moved.Features[k] += step
 					return score(c.g, &moved)
 				})
 				want *= deviation
 				assert.Near(t, want, float64(x.Edge.Gradients[k]), .02*math.Abs(want)+1e-4)
 				mean := float64(weights["edge_features.mean"].Float32[k])
-				assert.Near(t, (float64(of.Features[k])-mean)/deviation, float64(x.Edge.Inputs[k]), 1e-5)
+				assert.Near(t, (float64(edge.Features[k])-mean)/deviation, float64(x.Edge.Inputs[k]), 1e-5)
 			}
 			if len(c.g.Relations) > 1 {
 				return
 			}
 			gone := strongest(x, 3)
-			gone = append(gone, appended.Edge{Source: of.Source, Target: of.Target})
+			gone = append(gone, appended.Edge{Source: edge.Source, Target: edge.Target})
 			removed, err := j.Over(-1, [][]appended.Edge{gone})
 			require.NoError(t, err)
 			thin := labelEdges(t, without(t, c.g, gone), 0, c.kind)
-			assert.Equal(t, logitsOfEdge(t, &Job{Graph: thin, Options: o}, weights, of),
-				logitsOfEdge(t, removed, weights, of))
-			if slices.Equal(logitsOfEdge(t, removed, weights, of), logitsOfEdge(t, j, weights, of)) {
+			assert.Equal(t, logitsOfEdge(t, &Job{Graph: thin, Options: o}, weights, edge),
+				logitsOfEdge(t, removed, weights, edge))
+			if slices.Equal(logitsOfEdge(t, removed, weights, edge), logitsOfEdge(t, j, weights, edge)) {
 				t.Error("without the edges the logits are the same")
 			}
 		})

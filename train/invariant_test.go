@@ -20,8 +20,8 @@ import (
 	"weft/train/worker"
 )
 
-// given are options in which words as of the command line, "model gat, heads 4, residual", set some.
-func given(o Options, words string) Options {
+// apply returns options in which words as of the command line, "model gat, heads 4, residual", set some.
+func apply(o Options, words string) Options {
 	if words == "" {
 		return o
 	}
@@ -45,8 +45,8 @@ func given(o Options, words string) Options {
 // networks are settings that together use every operation.
 func networks() map[string]Options {
 	with := func(words string) Options {
-		o := given(Defaults(), "layers 3, hidden 24, epochs 2, seed 7, lr 0.01")
-		return given(o, words)
+		o := apply(Defaults(), "layers 3, hidden 24, epochs 2, seed 7, lr 0.01")
+		return apply(o, words)
 	}
 	all := map[string]Options{
 		"mlp":      with("model mlp, norm batch, input-dropout .2"),
@@ -149,15 +149,15 @@ func TestEachNetwork(t *testing.T) {
 	permuted := graphtest.Permuted(t, g, newID)
 	for name, o := range networks() {
 		t.Run(name, func(t *testing.T) {
-			one := map[string]*Result{}
+			oneThread := map[string]*Result{}
 			o.Epochs = 1 // after which the logits are those of other weights
 			for threads, precision := range map[int]string{2: "f32", 3: "bf16"} {
 				o.Precision, o.Threads = precision, 1
-				one[precision] = run(t, g, o)
+				oneThread[precision] = run(t, g, o)
 				o.Threads = threads
 				many := run(t, g, o)
-				assert.Equal(t, one[precision].Losses, many.Losses, "%d threads", threads)
-				assert.Equal(t, one[precision].Logits, many.Logits, "%d threads", threads)
+				assert.Equal(t, oneThread[precision].Losses, many.Losses, "%d threads", threads)
+				assert.Equal(t, oneThread[precision].Logits, many.Logits, "%d threads", threads)
 			}
 			o.Precision, o.Threads = "f32", 1
 			columns := 24
@@ -170,10 +170,10 @@ func TestEachNetwork(t *testing.T) {
 				columns = o.Layers * o.Hidden
 			}
 			predicts := &Job{Graph: &bare, Options: o}
-			p, err := predicts.Predict(t.Context(), one["f32"].Weights, WithEmbeddings)
+			p, err := predicts.Predict(t.Context(), oneThread["f32"].Weights, WithEmbeddings)
 			require.NoError(t, err)
 			assert.Equal(t, g.Types[0].Labels.Classes, p.Classes)
-			assert.Equal(t, one["f32"].Logits, p.Logits)
+			assert.Equal(t, oneThread["f32"].Logits, p.Logits)
 			assert.Equal(t, columns, p.EmbeddingColumns)
 			assert.Len(t, p.Embeddings, columns*g.Vertices())
 			o.Dropout, o.InputDropout, o.TransformDropout, o.AttentionDropout, o.DropEdge = 0, 0, 0, 0, 0
@@ -267,7 +267,7 @@ func TestNoStepsOnRounding(t *testing.T) {
 		"model pna, norm pair",
 	} {
 		for _, mesh := range []string{"", "graph=2", "tensor=2"} {
-			job := onMesh(g, given(Defaults(), "layers 3, hidden 8, epochs 3, seed 7, "+model), mesh)
+			job := onMesh(g, apply(Defaults(), "layers 3, hidden 8, epochs 3, seed 7, "+model), mesh)
 			after := mustRun(t, job).Weights
 			job.Options.Epochs, job.Options.Optimizer, job.Options.LR = 1, "sgd", 1e-30
 			steps, before := 0, mustRun(t, job).Weights

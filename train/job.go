@@ -124,9 +124,9 @@ type Job struct {
 
 	chunks chunks    // the chunks that divide made last
 	kind   task.Kind // replaces the task that the options name, unless nil
-	// given counts the feature columns that passes are given, by the number of a vertex type that has none of
-	// its own; nil: none.
-	given map[int]int
+	// inputColumns counts the feature columns that passes are given, by the number of a vertex type that has
+	// none of its own; nil: none.
+	inputColumns map[int]int
 
 	// columns are the columns into which Like brings the features, and the following fields say how, by the
 	// number of the vertex type.
@@ -177,10 +177,10 @@ func (j *Job) resolve() (*setting.Resolved, error) {
 	r.Undecoded = j.undecoded
 	if j.kind != nil {
 		r.Kind = j.kind
-	} else if of := r.Program.Program; of != nil && len(of.Others) > 0 {
+	} else if p := r.Program.Program; p != nil && len(p.Others) > 0 {
 		return nil, refusal.Errorf("--program %s: it has outputs of several vertex types, which are of passes in a "+
 			"loop of one's own: leave out others, or take weft.compile", r.Program.Path)
-	} else if of != nil && len(of.EdgeOutputs) > 0 && r.Task != task.Edge {
+	} else if p != nil && len(p.EdgeOutputs) > 0 && r.Task != task.Edge {
 		return nil, refusal.Errorf("--program %s: it has outputs of edges, which are of --task %s, or of passes in a "+
 			"loop of one's own: leave out edge_outputs, or take weft.compile", r.Program.Path, task.Edge)
 	}
@@ -197,12 +197,12 @@ func (j *Job) resolve() (*setting.Resolved, error) {
 
 // drawn is the job with the split that the options draw on its graph. It does not change the caller's graph.
 func (j *Job) drawn() (*Job, error) {
-	of := *j
+	job := *j
 	if j.Graph != nil && j.Options.Split.Rule != "" {
-		of.Graph = j.Graph.Copy()
-		if err := j.Options.Divide(of.Graph); err != nil {
+		job.Graph = j.Graph.Copy()
+		if err := j.Options.Divide(job.Graph); err != nil {
 			return nil, err
 		}
 	}
-	return &of, nil
+	return &job, nil
 }

@@ -67,7 +67,7 @@ func TestCancelledBeforeTheFirstEpoch(t *testing.T) {
 // TestIdentityBlock: a block may return its input. Attention over features without gradients leaks no memory.
 func TestIdentityBlock(t *testing.T) {
 	g := tangled(t)
-	o := given(Defaults(), "epochs 3")
+	o := apply(Defaults(), "epochs 3")
 	var live []int64
 	j := Job{Graph: g, Options: o, OnEpoch: func(e Epoch) {
 		live = append(live, e.LiveBytes)
@@ -103,7 +103,7 @@ func TestIdentityBlock(t *testing.T) {
 
 // TestPatienceBelowEvalEvery: patience may run out before the first evaluation.
 func TestPatienceBelowEvalEvery(t *testing.T) {
-	o := given(networks()["gcn"], "epochs 9, eval-every 5, patience 2")
+	o := apply(networks()["gcn"], "epochs 9, eval-every 5, patience 2")
 	r, err := (&Job{Graph: tangled(t), Options: o}).Run(context.Background())
 	if err != nil || r.Epochs != 2 || r.BestEpoch != 2 || r.Ended != EndedPatience {
 		t.Fatalf("%+v, %v", r, err)
@@ -145,7 +145,7 @@ func TestSplitSetting(t *testing.T) {
 	bare := *g.Copy()
 	bare.Types[0].Splits = nil
 	for _, engine := range []string{"", "graph=2"} {
-		o := given(networks()["gcn"], "epochs 3")
+		o := apply(networks()["gcn"], "epochs 3")
 		o.Parallel = engine
 		want := run(t, &stored, o).Losses
 		o.Split, o.SplitSeed = task.Split{Rule: "random:40/30/30"}, 7
@@ -183,19 +183,19 @@ func TestRunTwice(t *testing.T) {
 		{"another graph", func(j *Job) { j.Graph = tangle(t, 200, 100) }},
 	}
 	for _, engine := range []string{"tensor=1", "graph=2", "pipeline=2"} {
-		o := given(networks()["gcn"], "split random:40/30/30, split-seed 7, threads 1")
+		o := apply(networks()["gcn"], "split random:40/30/30, split-seed 7, threads 1")
 		o.Parallel = engine
 		type outcome struct {
 			losses []float64
 			counts partition.Statistics
 		}
-		of := func(j *Job) outcome {
+		runOnce := func(j *Job) outcome {
 			r := mustRun(t, j)
 			r.Whole.Statistics.Seconds = 0
 			return outcome{r.Losses, r.Whole.Statistics}
 		}
 		j := &Job{Graph: tangle(t, 300, 500), Options: o}
-		before := of(j)
+		before := runOnce(j)
 		for i, c := range changes {
 			if strings.HasSuffix(c.name, "partitions") && engine != "graph=2" {
 				continue
@@ -203,8 +203,8 @@ func TestRunTwice(t *testing.T) {
 			c.change(j)
 			_, err := j.Plan(t.Context())
 			require.NoError(t, err)
-			got := of(j)
-			assert.Equal(t, of(&Job{Graph: j.Graph, Options: j.Options}), got, "%s: %s", engine, c.name)
+			got := runOnce(j)
+			assert.Equal(t, runOnce(&Job{Graph: j.Graph, Options: j.Options}), got, "%s: %s", engine, c.name)
 			if same := reflect.DeepEqual(before, got); same != (i == 0) {
 				t.Errorf("%s: the same outcome as before: %v", c.name, same)
 			}
@@ -256,7 +256,7 @@ func TestMistakeInShapes(t *testing.T) {
 		},
 	} {
 		for _, mesh := range []string{"", "graph=2", "tensor=2", "pipeline=2", "graph=2/4"} {
-			o := given(Defaults(), "epochs 1")
+			o := apply(Defaults(), "epochs 1")
 			j := onMesh(g, o, mesh)
 			j.Model, j.Loss = c.model, c.loss
 			_, planned := j.Plan(t.Context())

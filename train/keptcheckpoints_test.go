@@ -138,8 +138,8 @@ func TestMissingFile(t *testing.T) {
 	file := filepath.Join(c.Path, "worker-1.safetensors")
 	require.NoError(t, os.Remove(file))
 	var passed []error
-	err := launch.Workers(2, 0, func(of *comm.Comm) error {
-		from, err := OpenLast(launch.Ranks{Comm: of}, folder,
+	err := launch.Workers(2, 0, func(peers *comm.Comm) error {
+		from, err := OpenLast(launch.Ranks{Comm: peers}, folder,
 			func(err error) { passed = append(passed, err) })
 		if from != nil {
 			t.Errorf("opened %s", from.Path)
@@ -160,12 +160,12 @@ func TestCheckpointsOfOneMachine(t *testing.T) {
 	c, folder := stopped(t, g, o, 2)
 	file := filepath.Join(c.Path, "worker-1.safetensors")
 	for _, shared := range []bool{false, true} {
-		err := launch.Workers(2, 0, func(of *comm.Comm) error {
-			r, mine := launch.Ranks{Comm: of}, folder
+		err := launch.Workers(2, 0, func(peers *comm.Comm) error {
+			r, local := launch.Ranks{Comm: peers}, folder
 			if r.Rank() == 1 && !shared {
-				mine = t.TempDir()
+				local = t.TempDir()
 			}
-			from, err := OpenLast(r, mine, func(err error) {
+			from, err := OpenLast(r, local, func(err error) {
 				if !shared || !strings.Contains(err.Error(), "rank 1: "+file+": damaged: ") {
 					t.Errorf("passed over: %v", err)
 				}

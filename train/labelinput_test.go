@@ -57,10 +57,10 @@ func widened(g *graph.Graph, shows func(v int64) bool) *graph.Graph {
 func labelled(t *testing.T) map[string]*graph.Graph {
 	dense := tangle(t, 700, 3000)
 	sparse, multi := *dense.Copy(), *dense.Copy()
-	f, of := &sparse.Types[0].Features, &dense.Types[0].Features
-	*f = graph.Features{Columns: of.Columns, Indptr: []int64{0}}
+	f, source := &sparse.Types[0].Features, &dense.Types[0].Features
+	*f = graph.Features{Columns: source.Columns, Indptr: []int64{0}}
 	for v := range dense.Types[0].Count {
-		for k, x := range of.Row(v) {
+		for k, x := range source.Row(v) {
 			if (v+k)%3 == 0 && v%5 > 0 { // some rows are empty
 				f.Indices, f.Data = append(f.Indices, int32(k)), append(f.Data, x)
 			}
@@ -85,7 +85,7 @@ func labelled(t *testing.T) map[string]*graph.Graph {
 func TestLabelInput(t *testing.T) {
 	for name, g := range labelled(t) {
 		t.Run(name, func(t *testing.T) {
-			o := given(Defaults(), "model sage, hidden 12, dropout 0, epochs 1, threads 1, seed 5, "+
+			o := apply(Defaults(), "model sage, hidden 12, dropout 0, epochs 1, threads 1, seed 5, "+
 				"normalize-features none")
 			if name == "weighted" {
 				o.ClassWeights = filepath.Join(t.TempDir(), "weights")
@@ -94,12 +94,12 @@ func TestLabelInput(t *testing.T) {
 			with := o
 			with.LabelInput = .4
 			draw := nn.LabelInput{Probability: .4, Seed: 5}
-			of := widened(g, draw.Shows(1))
-			if n, all := len(of.Types[0].Splits[0].Train), len(g.Types[0].Splits[0].Train); n < all/2 ||
+			wide := widened(g, draw.Shows(1))
+			if n, all := len(wide.Types[0].Splits[0].Train), len(g.Types[0].Splits[0].Train); n < all/2 ||
 				n > 3*all/4 {
 				t.Fatalf("%d of %d training vertices train", n, all)
 			}
-			got, want := run(t, g, with), run(t, of, o)
+			got, want := run(t, g, with), run(t, wide, o)
 			if d := away(want.Losses, got.Losses); d > 1e-6 {
 				t.Errorf("loss %v, of the widened graph %v", got.Losses, want.Losses)
 			}
@@ -152,7 +152,7 @@ func TestLabelInputRefused(t *testing.T) {
 	for name, c := range map[string]struct {
 		g      *graph.Graph
 		change string
-		says   string
+		want   string
 	}{
 		"pipeline": {g, "parallel pipeline=2", "take --parallel graph=2"},
 		"values":   {withValues(g), "", "the labels of the graph are values"},
@@ -160,21 +160,21 @@ func TestLabelInputRefused(t *testing.T) {
 		"bare":     {&bare, "node-embedding 8", "the graph has no features"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			o := given(Defaults(), "label-input .5, epochs 1")
-			o = given(o, c.change)
+			o := apply(Defaults(), "label-input .5, epochs 1")
+			o = apply(o, c.change)
 			if _, err := (&Job{Graph: c.g, Options: o}).Run(context.Background()); err == nil ||
-				!strings.Contains(fmt.Sprint(err), c.says) {
+				!strings.Contains(fmt.Sprint(err), c.want) {
 				t.Errorf("%v", err)
 			}
 		})
 	}
-	o := given(Defaults(), "label-input .5, epochs 1")
+	o := apply(Defaults(), "label-input .5, epochs 1")
 	weights := run(t, g, o).Weights
-	for says, g := range map[string]*graph.Graph{
+	for want, g := range map[string]*graph.Graph{
 		"the graph has no labels":  &unlabelled,
 		"the graph has no split 0": &split,
 	} {
 		_, err := (&Job{Graph: g, Options: o}).Predict(context.Background(), weights, Logits)
-		assert.ErrorContains(t, err, says)
+		assert.ErrorContains(t, err, want)
 	}
 }

@@ -14,9 +14,9 @@ import (
 
 // linked are options of link prediction.
 func linked(words string) Options {
-	o := given(Defaults(), "task link, model gcn, hidden 24, out-features 8, lr .001, epochs 5, "+
+	o := apply(Defaults(), "task link, model gcn, hidden 24, out-features 8, lr .001, epochs 5, "+
 		"negatives 2, threads 1")
-	return given(o, words)
+	return apply(o, words)
 }
 
 // severalTypes has two vertex types, and relations within the first and between both, each with its reverse.
@@ -56,9 +56,9 @@ func TestLinksOfAnotherType(t *testing.T) {
 	g.Relations = append(g.Relations, follows)
 	first := *g.Copy()
 	first.Types = []graph.VertexType{g.Types[1], g.Types[0], g.Types[2]}
-	beside := *g.Copy()
-	beside.Types[0].Labels, beside.Types[0].Splits = graph.Labels{}, nil
-	beside.Types = append([]graph.VertexType{
+	shifted := *g.Copy()
+	shifted.Types[0].Labels, shifted.Types[0].Splits = graph.Labels{}, nil
+	shifted.Types = append([]graph.VertexType{
 		{
 			Type:  "aside",
 			Frame: graph.Frame{Count: 4, Features: graph.Features{Columns: 1, Dense: make([]float32, 4)}},
@@ -68,7 +68,7 @@ func TestLinksOfAnotherType(t *testing.T) {
 		want := mustRun(t, &Job{Graph: &first, Options: linked("model " + model)})
 		asked := linked("link-relation user,follows,user, model " + model)
 		for _, mesh := range []string{"", "graph=3", "tensor=2"} {
-			for _, g := range []*graph.Graph{g, &beside} {
+			for _, g := range []*graph.Graph{g, &shifted} {
 				got := mustRun(t, onMesh(g, asked, mesh))
 				if d := away(got.Losses, want.Losses); d > 1e-5 || len(got.Logits) != len(want.Logits) ||
 					got.Links.TestEdges != want.Links.TestEdges {

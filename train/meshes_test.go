@@ -21,12 +21,12 @@ type feature struct {
 	g *graph.Graph
 	Options
 	meshes []string
-	of     []int32 // each vertex's partition; nil: partitions are random
+	parts  []int32 // each vertex's partition; nil: partitions are random
 	// Unless nil, on is what is set on the mesh alone, and job what else a job has. right asserts what one
 	// worker gives by definition, and also more of a run on a mesh.
 	on    func(o *Options, mesh string)
 	job   func(j *Job)
-	right func(t *testing.T, one *Result)
+	right func(t *testing.T, single *Result)
 	also  func(t *testing.T, mesh string, many *Result)
 	bounds
 }
@@ -85,8 +85,8 @@ func TestMeshes(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			job := func(mesh string) *Job {
 				j := onMesh(f.g, f.Options, mesh)
-				if k := 1 + int(slices.Max(append(f.of, -1))); mesh == fmt.Sprint("graph=", k) {
-					j = divided(t, f.g, f.Options, k, f.of)
+				if k := 1 + int(slices.Max(append(f.parts, -1))); mesh == fmt.Sprint("graph=", k) {
+					j = divided(t, f.g, f.Options, k, f.parts)
 				}
 				if strings.HasPrefix(mesh, "pipeline") {
 					j.Options.Chunks = 1 // with several chunks the embeddings of others are stale
@@ -103,13 +103,13 @@ func TestMeshes(t *testing.T) {
 			if f.job != nil {
 				f.job(alone)
 			}
-			one, _ := planAndRun(t, alone)
+			single, _ := planAndRun(t, alone)
 			if f.right != nil {
-				f.right(t, one)
+				f.right(t, single)
 			}
 			for _, mesh := range f.meshes {
 				many, _ := planAndRun(t, job(mesh))
-				alike(t, mesh, many, one, f.bounds)
+				alike(t, mesh, many, single, f.bounds)
 				silent := many.Links != nil && many.Workers > 1 && many.Communication.Links.Bytes == 0
 				if silent || len(many.SentBytes) != many.Workers {
 					t.Errorf("%s: workers sent %d bytes, %+v", mesh, many.SentBytes, many.Communication)
@@ -117,7 +117,7 @@ func TestMeshes(t *testing.T) {
 				if f.also != nil {
 					f.also(t, mesh, many)
 				}
-				if held, partitions, turns := strings.Cut(mesh, "/"); turns && held == "graph=1" {
+				if workers, partitions, turns := strings.Cut(mesh, "/"); turns && workers == "graph=1" {
 					sameResults(t, many, mustRun(t, job(fmt.Sprintf("graph=%s/%s", partitions, partitions))))
 				}
 			}
@@ -180,8 +180,8 @@ func networkFeatures(t *testing.T, all map[string]feature) {
 func labelFeatures(t *testing.T, all map[string]feature) {
 	g := tangle(t, 1100, 3000)
 	with := func(g *graph.Graph, words string, meshes ...string) feature {
-		o := given(Defaults(), "model gcn, lr .001, epochs 3, threads 1")
-		o = given(o, words)
+		o := apply(Defaults(), "model gcn, lr .001, epochs 3, threads 1")
+		o = apply(o, words)
 		return feature{g: g, Options: o, meshes: meshes, bounds: bounds{scores: .005}}
 	}
 	all["label smoothing"] = with(g, "label-smoothing .2", "graph=3")
@@ -191,7 +191,7 @@ func labelFeatures(t *testing.T, all map[string]feature) {
 	all["a loss of one's own"] = feature{
 		g: small, Options: ownOptions("sage", "graph=1"), meshes: []string{"graph=2", "graph=4", "tensor=2"},
 		job: func(j *Job) { j.Loss, j.Options.Norm = weighted, "layer" }, bounds: bounds{scores: .02},
-		right: func(t *testing.T, one *Result) { weightedByHand(t, small, one) },
+		right: func(t *testing.T, single *Result) { weightedByHand(t, small, single) },
 		also:  func(t *testing.T, _ string, many *Result) { weightedByHand(t, small, many) },
 	}
 
@@ -200,8 +200,8 @@ func labelFeatures(t *testing.T, all map[string]feature) {
 		"graph=2,tensor=2", "tensor=2", "graph=1/4",
 	)
 	values.scores = .1 // of years
-	values.right = func(t *testing.T, one *Result) {
-		assert.Equal(t, metric.RMSE, one.Metric, "the metric")
+	values.right = func(t *testing.T, single *Result) {
+		assert.Equal(t, metric.RMSE, single.Metric, "the metric")
 	}
 	all["values"] = values
 	staged := with(withValues(g), "model gcnii, layers 4", "pipeline=2")
@@ -264,7 +264,7 @@ func oddFeatures(g *graph.Graph, all map[string]feature) {
 			o := Defaults()
 			o.Model, o.Norm, o.InputDropout, o.LR, o.Epochs = model, "batch", .3, .001, 6
 			all[fmt.Sprintf("odd partitions, %s, %s", name, model)] = feature{
-				g: g, Options: o, meshes: []string{"graph=4"}, of: trains, bounds: bounds{scores: .005},
+				g: g, Options: o, meshes: []string{"graph=4"}, parts: trains, bounds: bounds{scores: .005},
 			}
 		}
 	}
@@ -274,38 +274,38 @@ func oddFeatures(g *graph.Graph, all map[string]feature) {
 // types. One graph is directed, with isolated vertices, parallel edges and an empty partition.
 func linkFeatures(t *testing.T, all map[string]feature) {
 	g := tangle(t, 1100, 3000)
-	of := func(g *graph.Graph) []int32 { // nothing on worker 1
-		of := make([]int32, g.Vertices())
-		for v := range of {
-			of[v] = 2 * int32(v%2)
+	split := func(g *graph.Graph) []int32 { // nothing on worker 1
+		parts := make([]int32, g.Vertices())
+		for v := range parts {
+			parts[v] = 2 * int32(v%2)
 		}
-		return of
+		return parts
 	}
-	held := func(t *testing.T, one *Result) {
-		n := one.Links
-		if min(n.TrainEdges, n.ValEdges, n.TestEdges) == 0 || one.Val != float64(n.Val[one.Metric]) {
-			t.Errorf("%+v, validation %v", n, one.Val)
+	checkLinks := func(t *testing.T, single *Result) {
+		n := single.Links
+		if min(n.TrainEdges, n.ValEdges, n.TestEdges) == 0 || single.Val != float64(n.Val[single.Metric]) {
+			t.Errorf("%+v, validation %v", n, single.Val)
 		}
 		ranked := len(n.Test) == len(metric.LinkNamesOf(graph.NoNegatives))
-		if ranked != (one.Metric != metric.ROCAUC) {
-			t.Errorf("measured by %s: %v", one.Metric, one.Links.Test)
+		if ranked != (single.Metric != metric.ROCAUC) {
+			t.Errorf("measured by %s: %v", single.Metric, single.Links.Test)
 		}
 	}
 	add := func(
-		name string, g *graph.Graph, of []int32, b bounds, words string, meshes ...string,
+		name string, g *graph.Graph, parts []int32, b bounds, words string, meshes ...string,
 	) {
 		all["links, "+name] = feature{
-			g: g, Options: linked(words), meshes: meshes, of: of, right: held, bounds: b,
+			g: g, Options: linked(words), meshes: meshes, parts: parts, right: checkLinks, bounds: b,
 		}
 	}
 	near := bounds{scores: .002, logits: 1e-4}
-	add("dot", g, of(g), near, "", "graph=3", "tensor=3")
+	add("dot", g, split(g), near, "", "graph=3", "tensor=3")
 	add(
 		"distmult", g, nil, near,
 		"model sage, decoder distmult, norm batch, clip .1", "graph=4",
 		"graph=2,tensor=2",
 	)
-	add("among", g, of(g), near, "eval-negatives 50, metric hits@10, direction out", "graph=3", "tensor=2")
+	add("among", g, split(g), near, "eval-negatives 50, metric hits@10, direction out", "graph=3", "tensor=2")
 	add("area", g, nil, near, "metric roc-auc, dropout .3", "graph=4", "graph=2,tensor=2/3")
 	add("area by attention", g, nil, near, "metric roc-auc, model gat", "graph=3", "tensor=3")
 
@@ -314,29 +314,29 @@ func linkFeatures(t *testing.T, all map[string]feature) {
 	bought, _, _, _ := shop(t, 1)
 	bought = withKnows(t, bought)
 	for name, c := range map[string]struct {
-		of     []int32
+		parts  []int32
 		change string
 	}{
 		"first at one end": {nil, "model sage, link-relation user,buys,item, decoder distmult, dropout .2"},
-		"several": {of(bought), "model rgcn, link-relation user,buys,item;item,has,tag, " +
+		"several": {split(bought), "model rgcn, link-relation user,buys,item;item,has,tag, " +
 			"eval-negatives 20"},
 		"first at no end": {nil, "model gat, link-relation user,knows,tag, layers 3, metric roc-auc"},
 	} {
 		// Roundings decide about one edge of some 60
 		add(
-			name, bought, c.of, bounds{scores: .03, logits: 1e-4}, c.change, "graph=3", "graph=2,tensor=2",
+			name, bought, c.parts, bounds{scores: .03, logits: 1e-4}, c.change, "graph=3", "graph=2,tensor=2",
 			"graph=1/3",
 		)
 	}
 
-	given := func(
+	addBenchmark := func(
 		name string, g *graph.Graph, words string,
-		right func(t *testing.T, o *Options, one *Result), meshes ...string,
+		right func(t *testing.T, o *Options, single *Result), meshes ...string,
 	) {
 		f := feature{
 			g: g, Options: linked(words), meshes: meshes, bounds: bounds{scores: .011},
 		} // an edge of 102
-		f.right = func(t *testing.T, one *Result) { right(t, &f.Options, one) }
+		f.right = func(t *testing.T, single *Result) { right(t, &f.Options, single) }
 		all["links, given, "+name] = f
 	}
 	for form, change := range map[graph.NegativeForm]string{
@@ -345,12 +345,12 @@ func linkFeatures(t *testing.T, all map[string]feature) {
 		graph.NoNegatives:     "model rgcn, eval-negatives 40",
 	} {
 		g := benchmarked(t, form)
-		given(string(form), g, change, func(t *testing.T, o *Options, one *Result) {
-			if l := one.Links; l.TrainEdges != 300 || l.ValEdges != 71 || l.TestEdges != 102 {
+		addBenchmark(string(form), g, change, func(t *testing.T, o *Options, single *Result) {
+			if l := single.Links; l.TrainEdges != 300 || l.ValEdges != 71 || l.TestEdges != 102 {
 				t.Errorf("%+v", l)
 			}
 			if form != graph.NoNegatives {
-				asOGB(t, g, one, o, nil)
+				asOGB(t, g, single, o, nil)
 			}
 		}, "graph=4", "graph=2,tensor=2", "graph=2/4")
 		if form == graph.NoNegatives {
@@ -361,15 +361,15 @@ func linkFeatures(t *testing.T, all map[string]feature) {
 		alone.Relations = slices.Clone(both.Relations)
 		alone.Relations[1].EdgeSplit = nil
 		// By relation, whose splits are learned
-		for relation, of := range map[string]*graph.Graph{"": both, "user,buys,item": &alone} {
+		for relation, learned := range map[string]*graph.Graph{"": both, "user,buys,item": &alone} {
 			first := map[string]int32{"user": 70, "tag": 160}
 			change := "model sage, decoder distmult, epochs 3"
 			if relation != "" {
 				change += ", link-relation " + relation
 			}
-			right := func(t *testing.T, o *Options, one *Result) { asOGB(t, of, one, o, first) }
+			right := func(t *testing.T, o *Options, single *Result) { asOGB(t, learned, single, o, first) }
 			name := fmt.Sprintf("%s between types %s", form, relation)
-			given(name, both, change, right, "graph=3", "graph=2,tensor=2")
+			addBenchmark(name, both, change, right, "graph=3", "graph=2,tensor=2")
 		}
 	}
 }

@@ -38,11 +38,11 @@ func modeLayers(t *testing.T, training, evaluation bool) Options {
 		return add(`{"op":"linear","in":[%d,%d]}`, x, add(`{"op":"parameter","name":%q}`, w))
 	}
 	plus := func(x, y int) int { return add(`{"op":"add","in":[%d,%d]}`, x, y) }
-	one := func(op string, x int) int { return add(`{"op":%q,"in":[%d]}`, op, x) }
+	unary := func(op string, x int) int { return add(`{"op":%q,"in":[%d]}`, op, x) }
 	times := func(x, y int) int { return add(`{"op":"mul","in":[%d,%d]}`, x, y) }
 	infinite := func(x int) int { // 0, of which the gradient is not finite
 		if x = times(zero, x); training {
-			return one("sqrt", x)
+			return unary("sqrt", x)
 		}
 		return x
 	}
@@ -56,16 +56,16 @@ func modeLayers(t *testing.T, training, evaluation bool) Options {
 	x := add(`{"op":"features","shape":[13]}`)
 	first := linear(x, "v")
 	skip := choose(same(first), func() int { // a layer of its own
-		own := dropped(one("relu", linear(first, "w0")), "own")
-		return plus(infinite(mean(gather(own, "source"))), one("tanh", first))
+		own := dropped(unary("relu", linear(first, "w0")), "own")
+		return plus(infinite(mean(gather(own, "source"))), unary("tanh", first))
 	})
 	h := first
 	for layer := range 3 {
 		from, to := gather(h, "source"), gather(h, "target")
-		z := one("tanh", linear(add(`{"op":"sub","in":[%d,%d]}`, from, to), fmt.Sprintf("w%d", layer)))
-		z = choose(same(z), func() int { return plus(times(z, one("sigmoid", to)), infinite(from)) })
-		h = one("tanh", plus(mean(z), h))
-		other := func() int { return plus(one("exp", h), infinite(h)) }
+		z := unary("tanh", linear(add(`{"op":"sub","in":[%d,%d]}`, from, to), fmt.Sprintf("w%d", layer)))
+		z = choose(same(z), func() int { return plus(times(z, unary("sigmoid", to)), infinite(from)) })
+		h = unary("tanh", plus(mean(z), h))
+		other := func() int { return plus(unary("exp", h), infinite(h)) }
 		h = choose(func() int { return dropped(h, "h") }, other)
 	}
 	output := linear(plus(h, skip), "o")

@@ -33,7 +33,7 @@ func TestMovedByFormula(t *testing.T) {
 		job := &Job{Graph: g, Options: o}
 		a, err := partition.Assign(t.Context(), g, o.Assignment(g, partitions))
 		require.NoError(t, err)
-		for p, n := range count(a.Of, partitions) {
+		for p, n := range count(a.Parts, partitions) {
 			require.Equal(t, rows, n, "partition %d", p)
 		}
 		all := func(columns int) int64 {
@@ -105,15 +105,15 @@ func rests(rows, columns int) int64 {
 type halos map[[2]int32][]int
 
 func halosOf(g *graph.Graph, a *partition.Assignment) halos {
-	row, next := make([]int, len(a.Of)), map[int32]int{}
-	for v, p := range a.Of {
+	row, next := make([]int, len(a.Parts)), map[int32]int{}
+	for v, p := range a.Parts {
 		row[v] = next[p]
 		next[p]++
 	}
 	all := halos{}
 	e := g.Relations[0].Edges()
 	for k, u := range e.Source {
-		if from, to := a.Of[u], a.Of[e.Target[k]]; from != to {
+		if from, to := a.Parts[u], a.Parts[e.Target[k]]; from != to {
 			all[[2]int32{from, to}] = append(all[[2]int32{from, to}], row[u])
 		}
 	}
@@ -147,9 +147,9 @@ func (h halos) rows(columns int) (bytes int64) {
 }
 
 // count counts the vertices of each partition.
-func count(of []int32, partitions int) []int {
+func count(parts []int32, partitions int) []int {
 	n := make([]int, partitions)
-	for _, p := range of {
+	for _, p := range parts {
 		n[p]++
 	}
 	return n

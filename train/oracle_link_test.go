@@ -32,8 +32,8 @@ func linksByHand(relations []graph.Relation, ends []links.Ends, o *Options, r *R
 	l := &linkOracle{
 		draw: links.Draw{Seed: o.Seed, Shares: o.LinkSplit}, known: map[links.Edge]bool{}, ends: ends,
 	}
-	for relation, one := range relations {
-		all := one.Edges()
+	for relation, rel := range relations {
+		all := rel.Edges()
 		for i, u := range all.Source {
 			e := links.Edge{
 				Relation: int32(relation), Source: ends[relation].Sources.Low + u,
@@ -163,9 +163,9 @@ func shop(t *testing.T, times int) (g *graph.Graph, items, users, tags links.Ran
 	n := int32(times)
 	items, users, tags = links.Range{Low: 0, High: 70 * n}, links.Range{Low: 70 * n, High: 160 * n},
 		links.Range{Low: 160 * n, High: 190 * n}
-	features := func(of links.Range, columns int) (f graph.Features) {
+	features := func(ids links.Range, columns int) (f graph.Features) {
 		f.Columns = columns
-		for range int(of.High-of.Low) * columns {
+		for range int(ids.High-ids.Low) * columns {
 			f.Dense = append(f.Dense, float32(r.NormFloat64()))
 		}
 		return f
@@ -177,7 +177,7 @@ func shop(t *testing.T, times int) (g *graph.Graph, items, users, tags links.Ran
 			{Type: "tag", Frame: graph.Frame{Count: 30 * times, Features: features(tags, 4)}},
 		},
 	}
-	for _, of := range []struct {
+	for _, spec := range []struct {
 		source, name, target string
 		sources, targets     links.Range
 		edges                int
@@ -186,15 +186,15 @@ func shop(t *testing.T, times int) (g *graph.Graph, items, users, tags links.Ran
 		{"item", "has", "tag", items, tags, 260},
 		{"item", "like", "item", items, items, 200},
 	} {
-		n, m := int(of.sources.High-of.sources.Low), int(of.targets.High-of.targets.Low)
+		n, m := int(spec.sources.High-spec.sources.Low), int(spec.targets.High-spec.targets.Low)
 		var e graph.Edges
-		for range of.edges * times { // some several times, and some vertices have none
+		for range spec.edges * times { // some several times, and some vertices have none
 			u := r.IntN(n - 4)
 			e.Source, e.Target = append(e.Source, int32(u)), append(e.Target, int32((u/2+r.IntN(9))%(m-2)))
 		}
 		relation, err := graph.NewBipartite(n, m, e)
 		require.NoError(t, err)
-		relation.Source, relation.Name, relation.Target = of.source, of.name, of.target
+		relation.Source, relation.Name, relation.Target = spec.source, spec.name, spec.target
 		g.Relations = append(g.Relations, relation)
 	}
 	g, err := g.ReverseRelations()

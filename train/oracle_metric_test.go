@@ -22,18 +22,18 @@ import (
 // one worker and on three.
 func TestMetricsOfScikitLearn(t *testing.T) {
 	for who, c := range readOracle(t).Measures {
-		logits, labels := slices.Concat(c.Logits...), c.Labels.of(c.Classes)
+		logits, labels := slices.Concat(c.Logits...), c.Labels.graphLabels(c.Classes)
 		for name, want := range c.Metrics {
 			for _, workers := range []int{1, 3} {
 				var mu sync.Mutex
 				err := launch.Workers(workers, time.Minute, func(k *comm.Comm) error {
-					var mine []int64
+					var local []int64
 					for i, v := range c.Vertices {
 						if i%workers == k.Rank() {
-							mine = append(mine, v)
+							local = append(local, v)
 						}
 					}
-					got, err := metric.Vertices(name, &labels)(logits, &labels, mine, k)
+					got, err := metric.Vertices(name, &labels)(logits, &labels, local, k)
 					mu.Lock()
 					defer mu.Unlock()
 					closeTo(t, fmt.Sprintf("%s: %s on %d workers", who, name, workers), got, want, 1e-12)
@@ -74,21 +74,21 @@ func TestMissingLabelsByHand(t *testing.T) {
 // learning rate is so small that the weights do not change, and there is no dropout. So the run's final
 // logits are those of its loss.
 func TestLossesByHand(t *testing.T) {
-	one := tangled(t)
-	several := *one.Copy()
+	single := tangled(t)
+	several := *single.Copy()
 	several.Types[0].Labels, several.Metric = graph.Labels{Classes: 3}, ""
-	for v := range one.Vertices() {
+	for v := range single.Vertices() {
 		for c := range 3 {
-			label := float32((int(one.Types[0].Labels.Class[v]) >> c) & 1)
+			label := float32((int(single.Types[0].Labels.Class[v]) >> c) & 1)
 			if (v+c)%4 == 0 {
 				label = float32(math.NaN())
 			}
 			several.Types[0].Labels.Multi = append(several.Types[0].Labels.Multi, label)
 		}
 	}
-	for name, g := range map[string]*graph.Graph{"a class each": one, "several labels": &several} {
+	for name, g := range map[string]*graph.Graph{"a class each": single, "several labels": &several} {
 		for _, mesh := range []string{"", "graph=3", "tensor=2"} {
-			o := given(Defaults(), "model gcn, lr 1e-30, dropout 0, epochs 1")
+			o := apply(Defaults(), "model gcn, lr 1e-30, dropout 0, epochs 1")
 			r, err := onMesh(g, o, mesh).Run(context.Background())
 			require.NoError(t, err)
 			mean := func(vertices []int64) float64 {

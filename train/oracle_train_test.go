@@ -93,7 +93,7 @@ func (l *labels) UnmarshalJSON(text []byte) error {
 	return nil
 }
 
-func (l labels) of(classes int) graph.Labels {
+func (l labels) graphLabels(classes int) graph.Labels {
 	return graph.Labels{Classes: classes, Class: l.class, Multi: l.multi}
 }
 
@@ -118,7 +118,7 @@ func (c *training) job(t *testing.T, features [][]float32, metric, selects, mesh
 			Frame: graph.Frame{
 				Count:    len(relation.Indptr) - 1,
 				Features: graph.Features{Columns: len(features[0]), Dense: slices.Concat(features...)},
-				Labels:   c.Labels.of(classes), Splits: []graph.Split{c.Split},
+				Labels:   c.Labels.graphLabels(classes), Splits: []graph.Split{c.Split},
 			},
 		}},
 		Relations: []graph.Relation{relation},
@@ -138,14 +138,14 @@ func (c *training) job(t *testing.T, features [][]float32, metric, selects, mesh
 	o.Init = filepath.Join(t.TempDir(), "init.safetensors")
 	tensors := map[string]safetensors.Tensor{}
 	for name, s := range c.Init {
-		one := safetensors.Tensor{Shape: s.Shape}
+		array := safetensors.Tensor{Shape: s.Shape}
 		for _, x := range s.Values {
-			one.Float32 = append(one.Float32, float32(x))
+			array.Float32 = append(array.Float32, float32(x))
 		}
 		if len(s.Shape) == 0 {
-			one = safetensors.Tensor{Shape: s.Shape, Int64: []int64{int64(s.Values[0])}}
+			array = safetensors.Tensor{Shape: s.Shape, Int64: []int64{int64(s.Values[0])}}
 		}
-		tensors[name] = one
+		tensors[name] = array
 	}
 	file, err := os.Create(o.Init)
 	require.NoError(t, err)

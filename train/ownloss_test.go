@@ -86,14 +86,14 @@ func TestOwnCrossEntropy(t *testing.T) {
 		t.Run(fmt.Sprint(c.model, " ", c.parallel, " ", c.words, c.builtin), func(t *testing.T) {
 			job := func(loss nn.LossFunc, words string) *Job {
 				j := &Job{Graph: tangle(t, 700, 3000), Options: ownOptions(c.model, c.parallel), Loss: loss}
-				j.Options = given(j.Options, words)
+				j.Options = apply(j.Options, words)
 				switch c.words {
 				case "several labels":
 					j.Graph = severalLabels(j.Graph)
 				case "another graph":
 					j.Validate = &Job{Graph: elsewhereGraph(t, 300), Dataset: "other"}
 				default:
-					j.Options = given(j.Options, c.words)
+					j.Options = apply(j.Options, c.words)
 				}
 				return j
 			}
@@ -214,7 +214,7 @@ func TestLossFile(t *testing.T) {
 				case "another graph":
 					j.Validate = &Job{Graph: elsewhereGraph(t, 300), Dataset: "other"}
 				default:
-					j.Options = given(j.Options, c.words)
+					j.Options = apply(j.Options, c.words)
 				}
 				return j
 			}
@@ -245,7 +245,7 @@ func TestLossFileRefuses(t *testing.T) {
 		{"none.json", "", "--loss none.json: no such file or directory; it names the loss.json of a run"},
 	} {
 		o := ownOptions("sage", "graph=1")
-		o = given(o, c.words)
+		o = apply(o, c.words)
 		o.Loss = c.file
 		_, err := (&Job{Graph: tangle(t, 300, 10), Options: o}).Run(context.Background())
 		assert.Refused(t, err, strings.ReplaceAll(c.want, "%s", c.file), c.words)
@@ -269,7 +269,7 @@ func TestOwnLossRefuses(t *testing.T) {
 		"--label-smoothing 0.1: ":    "label-smoothing .1",
 	} {
 		o := ownOptions("sage", "graph=1")
-		o = given(o, change)
+		o = apply(o, change)
 		_, err := (&Job{Graph: g, Options: o, Loss: weighted}).Run(context.Background())
 		if !refusal.Is(err) || !strings.HasPrefix(fmt.Sprint(err), want) {
 			t.Errorf("%v, want %s", err, want)

@@ -164,22 +164,22 @@ func TestNothingLeaksFromLater(t *testing.T) {
 }
 
 // timedAndReversed are a graph of edges x with labels, divided by time, and that with their reverse relation.
-func timedAndReversed(t *testing.T) (one, both *graph.Graph) {
+func timedAndReversed(t *testing.T) (forward, both *graph.Graph) {
 	t.Helper()
-	one = timed(t, labelEdges(t, tangle(t, 60, 40), 0, "classes"), 0)
-	one.Types[0].Type = "a"
-	r := &one.Relations[0]
+	forward = timed(t, labelEdges(t, tangle(t, 60, 40), 0, "classes"), 0)
+	forward.Types[0].Type = "a"
+	r := &forward.Relations[0]
 	r.Source, r.Name, r.Target = "a", "x", "a"
-	both, err := one.ReverseRelations()
+	both, err := forward.ReverseRelations()
 	require.NoError(t, err)
-	return one, both
+	return forward, both
 }
 
 // TestReverseEdgesByTime: an edge of the reverse relation goes with its edge, whichever of the two relations
 // is called the reverse of the other. Those without an edge pass no messages.
 func TestReverseEdgesByTime(t *testing.T) {
-	one, g := timedAndReversed(t)
-	r := &one.Relations[0]
+	forward, g := timedAndReversed(t)
+	r := &forward.Relations[0]
 	run := func(g *graph.Graph, parallel string) *Result {
 		return mustRun(t, &Job{Graph: g, Options: edgeLabelOptions("model gine, epochs 3, eval-every 1, lr .01, " +
 			"split 0, parallel " + parallel)})
@@ -217,11 +217,11 @@ func TestReverseEdgesByTime(t *testing.T) {
 			}
 		}
 	}
-	later, err := one.ReverseRelations()
+	later, err := forward.ReverseRelations()
 	require.NoError(t, err)
 	later = changed(later.Relations[1])
-	for _, of := range []*graph.Graph{g, later} {
-		of.Relations[0].Name, of.Relations[1].Name = "rev_x", "x"
+	for _, reversed := range []*graph.Graph{g, later} {
+		reversed.Relations[0].Name, reversed.Relations[1].Name = "rev_x", "x"
 	}
 	want, have := run(g, "graph=1"), run(later, "graph=1")
 	assert.Equal(t, fmt.Sprint(want.Losses), fmt.Sprint(have.Losses))

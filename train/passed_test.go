@@ -19,7 +19,7 @@ func TestPassedByFormula(t *testing.T) {
 		Directed: true,
 	})
 	require.NoError(t, err)
-	o := given(Defaults(), "model gcn, layers 2, dropout 0, threads 2")
+	o := apply(Defaults(), "model gcn, layers 2, dropout 0, threads 2")
 	o.Hidden = hidden
 	rows := func(columns int) int { return float * vertices * columns }
 	weight := func(in, out int) int { return float * in * out }
@@ -35,28 +35,28 @@ func TestPassedByFormula(t *testing.T) {
 		rows(hidden) + rows(classes) + weight(hidden, classes) + // of the weight
 			rows(classes) + rows(hidden) + weight(hidden, classes), // of the layer's input
 	}
-	of := func(entries, operations int, b kernel.Bytes) kernel.Work {
+	layerWork := func(entries, operations int, b kernel.Bytes) kernel.Work {
 		return kernel.Work{Bytes: b, Entries: entries, Operations: float64(operations)}
 	}
 	operations := []int{2 * vertices * features * hidden, 2 * vertices * hidden * classes} // of a product
 	want := []plan.LayerWork{
 		{
 			// with bias and ReLU
-			Forward: of(0, operations[0], kernel.Bytes{
+			Forward: layerWork(0, operations[0], kernel.Bytes{
 				Streamed: product + 2*rows(hidden), Least: product, Written: rows(hidden),
 			}),
 			// ReLU's gradient, with the sums for that of the bias; and what the weight's gradient is added to
-			Backward: of(0, operations[0], kernel.Bytes{
+			Backward: layerWork(0, operations[0], kernel.Bytes{
 				Streamed: gradients[0] + 3*rows(hidden) + weight(features, hidden), Least: gradients[0],
 				Written: weight(features, hidden),
 			}),
 		},
 		{
-			Forward: of(edges, operations[1], kernel.Bytes{
+			Forward: layerWork(edges, operations[1], kernel.Bytes{
 				Streamed: last + sum + 2*rows(classes), Least: last + sum, Written: 2 * rows(classes),
 				Gathered: gathered,
 			}),
-			Backward: of(edges, 2*operations[1], kernel.Bytes{
+			Backward: layerWork(edges, 2*operations[1], kernel.Bytes{
 				Streamed: gradients[1] + sum + rows(classes) + weight(hidden, classes),
 				Least:    gradients[1] + sum,
 				Written:  weight(hidden, classes) + rows(hidden) + rows(classes), Gathered: gathered,
@@ -76,13 +76,13 @@ func TestPassedByFormula(t *testing.T) {
 	// Whether they are finite is asked of the parameters and of the logits, and of those of each split how
 	// many are right
 	checks := parameters + 2*rows(classes)
-	outside := plan.LayerWork{Other: of(0, 0, kernel.Bytes{Streamed: 8*parameters + loss + checks})}
+	outside := plan.LayerWork{Other: layerWork(0, 0, kernel.Bytes{Streamed: 8*parameters + loss + checks})}
 	assert.Equal(t, outside, got[len(want)], "outside the layers")
 }
 
 // TestPassedByAllWorkers: the bytes of a plan are those of all its workers.
 func TestPassedByAllWorkers(t *testing.T) {
-	p := planOf(t, tangled(t), given(Defaults(), "model gcn, layers 2, hidden 8, threads 1, parallel graph=2"))
+	p := planOf(t, tangled(t), apply(Defaults(), "model gcn, layers 2, hidden 8, threads 1, parallel graph=2"))
 	require.Len(t, p.Workers, 2)
 	for layer, all := range p.Work() {
 		a, b := p.Workers[0].Work[layer], p.Workers[1].Work[layer]
@@ -106,7 +106,7 @@ func TestPassedByTurns(t *testing.T) {
 	})
 	require.NoError(t, err)
 	passed := func(settings string) []plan.LayerWork {
-		p := planOf(t, g, given(Defaults(), "layers 3, hidden 8, threads 2, "+settings))
+		p := planOf(t, g, apply(Defaults(), "layers 3, hidden 8, threads 2, "+settings))
 		all := p.Work()
 		last := all[len(all)-1]
 		outside := kernel.Work{Bytes: kernel.Bytes{Streamed: last.Other.Streamed}}

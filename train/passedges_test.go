@@ -40,11 +40,11 @@ func passesOfJob(t *testing.T, j *Job, parallel string) (p *Passes, values nn.St
 	t.Cleanup(func() { assert.NoError(t, p.Close()) })
 	values = nn.State{}
 	for name, shape := range shapes {
-		of := nn.Tensor{Shape: shape, Float32: make([]float32, shape[0]*shape[1])}
-		for k := range of.Float32 {
-			of.Float32[k] = float32(math.Sin(float64(3*k+len(name)))) / 2
+		value := nn.Tensor{Shape: shape, Float32: make([]float32, shape[0]*shape[1])}
+		for k := range value.Float32 {
+			value.Float32[k] = float32(math.Sin(float64(3*k+len(name)))) / 2
 		}
-		values[name] = of
+		values[name] = value
 	}
 	return p, values
 }
@@ -100,22 +100,22 @@ func TestPassesOfEdges(t *testing.T) {
 	g := tangle(t, 60, 40)
 	r := &g.Relations[0]
 	n := len(r.Sources)
-	given := worker.Edges{Relation: r, Kept: make([]float32, n)}
-	given.Weights = worker.Given{Values: make([]float32, n), Differentiable: true}
-	given.Features = worker.Given{Values: make([]float32, 3*n), Differentiable: true}
+	input := worker.Edges{Relation: r, Kept: make([]float32, n)}
+	input.Weights = worker.Given{Values: make([]float32, n), Differentiable: true}
+	input.Features = worker.Given{Values: make([]float32, 3*n), Differentiable: true}
 	some, from := graph.Edges{FeatureColumns: 3}, r.Edges()
 	for k := range n {
-		given.Weights.Values[k] = float32(math.Cos(float64(5 * k)))
+		input.Weights.Values[k] = float32(math.Cos(float64(5 * k)))
 		for c := range 3 {
-			given.Features.Values[3*k+c] = float32(math.Sin(float64(7*k + c)))
+			input.Features.Values[3*k+c] = float32(math.Sin(float64(7*k + c)))
 		}
 		if k%3 == 0 {
 			continue
 		}
-		given.Kept[k] = 1
+		input.Kept[k] = 1
 		some.Source, some.Target = append(some.Source, from.Source[k]), append(some.Target, from.Target[k])
-		some.Weights = append(some.Weights, given.Weights.Values[k])
-		some.Features = append(some.Features, given.Features.Values[3*k:3*k+3]...)
+		some.Weights = append(some.Weights, input.Weights.Values[k])
+		some.Features = append(some.Features, input.Features.Values[3*k:3*k+3]...)
 	}
 	want := outputWith(t, g, some)
 
@@ -123,7 +123,7 @@ func TestPassesOfEdges(t *testing.T) {
 	for _, parallel := range []string{"graph=1", "graph=3", "tensor=2", "graph=2,tensor=2", "pipeline=2"} {
 		p, values := passesOfEdges(t, g, parallel)
 		before := live(t, p)
-		with := worker.Forward{Recording: true, Edges: []worker.Edges{given}}
+		with := worker.Forward{Recording: true, Edges: []worker.Edges{input}}
 		first := (&call{Passes: p, values: values}).forward(t, nil, with)
 		for k, x := range first.output {
 			assert.Near(t, float64(want[k]), float64(x), 1e-5, parallel)
@@ -149,8 +149,8 @@ func TestPassesOfEdges(t *testing.T) {
 				assert.Near(t, (losses[0]-losses[1])/.02, float64(grad), 2e-2, "%s %d", what, number)
 			}
 			for k := 0; k < n; k += 5 {
-				differs(&given.Weights.Values[k], weights[k], "weight", k)
-				differs(&given.Features.Values[3*k+1], features[3*k+1], "feature", k)
+				differs(&input.Weights.Values[k], weights[k], "weight", k)
+				differs(&input.Features.Values[3*k+1], features[3*k+1], "feature", k)
 			}
 		}
 		for k, x := range to.Weights.Values {
@@ -160,7 +160,7 @@ func TestPassesOfEdges(t *testing.T) {
 			assert.Near(t, float64(features[k]), float64(x), 1e-4, "%s: feature %d", parallel, k)
 		}
 		dropped := (&call{Passes: p, values: values}).forward(t, nil,
-			worker.Forward{Recording: true, Edges: []worker.Edges{given}})
+			worker.Forward{Recording: true, Edges: []worker.Edges{input}})
 		require.NoError(t, p.Drop(dropped.number))
 		assert.Equal(t, before, live(t, p), "%s: bytes after all passes", parallel)
 	}

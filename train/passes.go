@@ -32,7 +32,7 @@ type Passes struct {
 	// edges.
 	EdgeCounts []int
 
-	given map[int]int
+	inputColumns map[int]int
 
 	Process, Processes int // the number of this process, and how many there are
 	Net                int // what the callers of all processes call this, in errors
@@ -148,7 +148,7 @@ func (p *Passes) Samples() int {
 // Forward itself sets Changed. Samples differ only in their features, edges and outputs.
 func (p *Passes) Forward(each ...worker.Forward) error {
 	f, err := each[0], p.fits(&each[0])
-	for kind := range p.given {
+	for kind := range p.inputColumns {
 		if err == nil && slices.ContainsFunc(each, func(f worker.Forward) bool {
 			return f.Features == nil || f.Features[kind].Values == nil
 		}) {
@@ -217,11 +217,11 @@ func (p *Passes) Backward(each ...worker.Backward) error {
 	if b.Again {
 		p.live[b.Pass] = call
 	}
-	says := fmt.Sprintf("backward of call %d", call)
+	text := fmt.Sprintf("backward of call %d", call)
 	if b.Again {
-		says += " with retain_graph"
+		text += " with retain_graph"
 	}
-	err := p.collective(launch.Call{Says: says}, nil, func(w *worker.Passes) error {
+	err := p.collective(launch.Call{Says: text}, nil, func(w *worker.Passes) error {
 		return w.Backward(each[w.Sample()])
 	})
 	if p.Processes > 1 && refusal.Is(err) { // all processes make this call
@@ -252,12 +252,12 @@ func (p *Passes) ends(pass int) (lived bool) {
 // backward.
 func (p *Passes) Totals() (t worker.Totals, err error) {
 	err = p.collective(launch.Call{Says: "memory or messages"}, nil, func(w *worker.Passes) error {
-		mine, err := w.Totals()
+		local, err := w.Totals()
 		if err == nil && p.Processes > 1 {
-			mine, err = worker.FromFirst(w.Ranks().Comm, mine)
+			local, err = worker.FromFirst(w.Ranks().Comm, local)
 		}
 		if w.Ranks().First() || p.Processes > 1 {
-			t = mine
+			t = local
 		}
 		return err
 	})
@@ -275,9 +275,9 @@ func (p *Passes) StartTrace() error {
 // StopTrace ends the recording and returns it. It is nil in all processes but the first.
 func (p *Passes) StopTrace() (t *trace.Trace, err error) {
 	err = p.collective(launch.Call{Says: "the end of a trace"}, nil, func(w *worker.Passes) error {
-		mine, err := w.StopTrace()
-		if mine != nil {
-			t = mine
+		local, err := w.StopTrace()
+		if local != nil {
+			t = local
 		}
 		return err
 	})

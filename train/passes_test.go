@@ -52,12 +52,12 @@ func valuesOf(t *testing.T, p *Passes) nn.State {
 	values := nn.State{}
 	state, names := p.State()
 	assert.Equal(t, []string{"v", "w"}, slices.Sorted(slices.Values(names)), "the parameters")
-	for name, of := range state {
+	for name, param := range state {
 		n := 1
-		for _, size := range of.Shape {
+		for _, size := range param.Shape {
 			n *= size
 		}
-		values[name] = nn.Tensor{Shape: of.Shape, Float32: make([]float32, n)}
+		values[name] = nn.Tensor{Shape: param.Shape, Float32: make([]float32, n)}
 		for k := range n {
 			values[name].Float32[k] = float32(math.Sin(float64(3*k+len(name)))) / 2
 		}
@@ -93,23 +93,23 @@ func (p *call) forward(t *testing.T, features []float32, f worker.Forward) *call
 }
 
 // backward are the gradients of Σ output·(1 + k % 3).
-func (p *call) backward(t *testing.T, features int, again bool) (of nn.State, x []float32) {
+func (p *call) backward(t *testing.T, features int, again bool) (grads nn.State, x []float32) {
 	t.Helper()
 	grad := make([]float32, len(p.output))
 	for k := range grad {
 		grad[k] = float32(1 + k%3)
 	}
-	of, x = nn.State{}, make([]float32, features)
+	grads, x = nn.State{}, make([]float32, features)
 	for name, values := range p.values {
-		of[name] = nn.Tensor{Shape: values.Shape, Float32: make([]float32, len(values.Float32))}
+		grads[name] = nn.Tensor{Shape: values.Shape, Float32: make([]float32, len(values.Float32))}
 	}
 	n := p.Passes.Types[0].Vertices
 	require.NoError(t, p.Passes.Backward(worker.Backward{
-		Pass: p.number, Gradients: of, Features: []worker.Given{{Values: x}}, Again: again,
+		Pass: p.number, Gradients: grads, Features: []worker.Given{{Values: x}}, Again: again,
 		Edges:   p.edges,
 		Outputs: [][]worker.Block{{{Columns: 1, Values: grad[:n]}, {Columns: 2, Values: grad[n:]}}},
 	}))
-	return of, x
+	return grads, x
 }
 
 func (p *call) loss() (sum float64) {
@@ -124,8 +124,8 @@ func (p *call) loss() (sum float64) {
 // pass leaves memory behind.
 func TestPasses(t *testing.T) {
 	type results struct {
-		of nn.State
-		x  []float32
+		grads nn.State
+		x     []float32
 	}
 	var want results
 	for _, parallel := range meshesOfPasses {
@@ -136,12 +136,12 @@ func TestPasses(t *testing.T) {
 		}
 		train := worker.Forward{Seeds: []uint64{7}, Training: true, Recording: true}
 		first := (&call{Passes: p, values: values}).forward(t, features, train)
-		of, x := first.backward(t, len(features), true)
+		grads, x := first.backward(t, len(features), true)
 		sameOf, sameX := first.backward(t, len(features), false)
-		assert.Equal(t, of, sameOf, "%s: the second backward pass", parallel)
+		assert.Equal(t, grads, sameOf, "%s: the second backward pass", parallel)
 		assert.Equal(t, x, sameX, "%s: the second backward pass, of the features", parallel)
 		if parallel == "graph=1" {
-			want = results{of, x}
+			want = results{grads, x}
 			differs := func(at *float32, grad float32, what string) {
 				was, losses := *at, [2]float64{}
 				for k, step := range []float32{.01, -.01} {
@@ -152,13 +152,13 @@ func TestPasses(t *testing.T) {
 				*at = was
 				assert.Near(t, (losses[0]-losses[1])/.02, float64(grad), 2e-2, what)
 			}
-			differs(&values["v"].Float32[1], of["v"].Float32[1], "v")
-			differs(&values["w"].Float32[6], of["w"].Float32[6], "w")
+			differs(&values["v"].Float32[1], grads["v"].Float32[1], "v")
+			differs(&values["w"].Float32[6], grads["w"].Float32[6], "w")
 			differs(&features[5], x[5], "features")
 		}
-		for name, of := range of {
-			for k, got := range of.Float32 {
-				expected := float64(want.of[name].Float32[k])
+		for name, param := range grads {
+			for k, got := range param.Float32 {
+				expected := float64(want.grads[name].Float32[k])
 				assert.Near(t, expected, float64(got), 1e-4, "%s: %s", parallel, name)
 			}
 		}
@@ -192,9 +192,9 @@ func TestLivePasses(t *testing.T) {
 				o.Recompute = recompute
 			})
 			changed := nn.State{}
-			for name, of := range values {
-				changed[name] = nn.Tensor{Shape: of.Shape, Float32: make([]float32, len(of.Float32))}
-				for k, x := range of.Float32 {
+			for name, param := range values {
+				changed[name] = nn.Tensor{Shape: param.Shape, Float32: make([]float32, len(param.Float32))}
+				for k, x := range param.Float32 {
 					changed[name].Float32[k] = 1.5*x - .1
 				}
 			}
@@ -214,14 +214,14 @@ func TestLivePasses(t *testing.T) {
 			}
 			type results struct {
 				output []float32
-				of     nn.State
+				grads  nn.State
 				x      []float32
 			}
 			var alone [4]results
 			for k, c := range cases {
-				one := (&call{Passes: p, values: c.values}).forward(t, c.features, c.Forward)
-				of, x := one.backward(t, len(c.features), false)
-				alone[k] = results{one.output, of, x}
+				single := (&call{Passes: p, values: c.values}).forward(t, c.features, c.Forward)
+				grads, x := single.backward(t, len(c.features), false)
+				alone[k] = results{single.output, grads, x}
 			}
 			before := live(t, p)
 			var together [4]*call
@@ -231,8 +231,8 @@ func TestLivePasses(t *testing.T) {
 			(&call{Passes: p, values: changed}).
 				forward(t, nil, worker.Forward{Seeds: []uint64{9}, Training: true})
 			for _, k := range []int{1, 3, 0, 2} {
-				of, x := together[k].backward(t, len(cases[k].features), false)
-				assert.Equal(t, alone[k], results{together[k].output, of, x}, "%s: pass %d", what, k)
+				grads, x := together[k].backward(t, len(cases[k].features), false)
+				assert.Equal(t, alone[k], results{together[k].output, grads, x}, "%s: pass %d", what, k)
 			}
 			assert.Equal(t, before, live(t, p), "%s: bytes after all passes", what)
 		}
@@ -264,7 +264,7 @@ var givenFeatures = []worker.Given{{Values: []float32{}, Differentiable: true}}
 // TestPlannedPasses: the memory of a loop is planned to the byte, and so is what a pass sends.
 func TestPlannedPasses(t *testing.T) {
 	inTurns := func(o *Options) { o.Partitions = 3 }
-	for _, of := range []struct {
+	for _, c := range []struct {
 		parallel string
 		set      func(*Options)
 	}{
@@ -276,7 +276,7 @@ func TestPlannedPasses(t *testing.T) {
 		{"graph=1", inTurns},
 		{"graph=1", func(o *Options) { o.Recompute = "blocks" }},
 	} {
-		job := jobOfLayers(t, of.parallel, of.set)
+		job := jobOfLayers(t, c.parallel, c.set)
 		for _, loop := range []plan.Loop{
 			{Passes: 1}, {Passes: 3}, {Passes: 2, Features: givenFeatures},
 		} {
@@ -292,18 +292,18 @@ func TestPlannedPasses(t *testing.T) {
 			for range 3 {
 				var passes []*call
 				for range loop.Passes {
-					one := (&call{Passes: p, values: values}).
+					pass := (&call{Passes: p, values: values}).
 						forward(t, features, worker.Forward{Training: true, Recording: true})
-					passes = append(passes, one)
+					passes = append(passes, pass)
 				}
-				for _, one := range passes {
-					one.backward(t, len(features), false)
+				for _, pass := range passes {
+					pass.backward(t, len(features), false)
 				}
 				values["v"].Float32[0]++
 			}
 			took, err := p.Totals()
 			require.NoError(t, err)
-			what := fmt.Sprintf("%s, %d partitions, %+v", of.parallel, job.Options.Partitions, loop)
+			what := fmt.Sprintf("%s, %d partitions, %+v", c.parallel, job.Options.Partitions, loop)
 			assert.Equal(t, planned.PeakTensorBytes, took.PeakTensorBytes, "%s: tensors", what)
 			assert.Equal(t, planned.GraphBytes, took.GraphBytes, "%s: graph", what)
 			sent := worker.SumOf(planned.Sent)
@@ -325,11 +325,11 @@ func TestLimitedPasses(t *testing.T) {
 		return setting.Bytes(most)
 	}
 	job.Options.Recompute = "none"
-	two, given := room(plan.Loop{Passes: 2}), room(plan.Loop{Passes: 1, Features: givenFeatures})
+	two, withFeatures := room(plan.Loop{Passes: 2}), room(plan.Loop{Passes: 1, Features: givenFeatures})
 	job.Options.MemoryLimit = room(plan.Loop{Passes: 1}) - 1
 	_, err := job.Passes(t.Context())
 	assert.Refused(t, err, "raise the limit to")
-	job.Options.MemoryLimit = max(two, given)
+	job.Options.MemoryLimit = max(two, withFeatures)
 	p, err := job.Passes(t.Context())
 	require.NoError(t, err)
 	train := worker.Forward{Training: true, Recording: true}
@@ -359,9 +359,9 @@ func TestPassesDivideOnce(t *testing.T) {
 		require.NoError(t, err)
 		require.NoError(t, p.Close())
 		if first == nil {
-			first = &job.chunks.of[0]
+			first = &job.chunks.byVertex[0]
 		}
-		if first != &job.chunks.of[0] {
+		if first != &job.chunks.byVertex[0] {
 			t.Error("the vertices are divided into chunks again")
 		}
 	}

@@ -20,13 +20,13 @@ import (
 // Lacking is what every pass is given because the graph does not have it: features and weights of a
 // relation's edges, or features of a type's vertices.
 type Lacking struct {
-	Of       string `json:"of"`       // OfVertices; any other value: edges
+	Kind     string `json:"of"`       // OfVertices, or any other value for edges
 	Type     int    `json:"type"`     // the number of the vertex type or the relation
 	Features int    `json:"features"` // columns; 0: none
 	Weights  bool   `json:"weights"`
 }
 
-// OfVertices is the value of Lacking.Of for a vertex type.
+// OfVertices is the value of Lacking.Kind for a vertex type.
 const OfVertices = "vertices"
 
 // opened opens shares with room for what every pass is given.
@@ -34,13 +34,13 @@ func opened(open func(p int, use func(*partition.Share) error) error, lacking []
 ) func(p int, use func(*partition.Share) error) error {
 	return func(p int, use func(*partition.Share) error) error {
 		return open(p, func(share *partition.Share) error {
-			of := *share
-			of.Edges.Relations = slices.Clone(share.Edges.Relations)
+			extended := *share
+			extended.Edges.Relations = slices.Clone(share.Edges.Relations)
 			for _, l := range lacking {
-				if l.Of == OfVertices {
+				if l.Kind == OfVertices {
 					continue
 				}
-				r := &of.Edges.Relations[l.Type]
+				r := &extended.Edges.Relations[l.Type]
 				if l.Features > 0 {
 					r.In.Features.Columns = l.Features
 					r.In.Features.Dense = make([]float32, len(r.In.Sources)*l.Features)
@@ -50,57 +50,57 @@ func opened(open func(p int, use func(*partition.Share) error) error, lacking []
 					r.Out.Weights = make([]float32, len(r.Out.Sources))
 				}
 			}
-			return use(&of)
+			return use(&extended)
 		})
 	}
 }
 
 // beginPasses makes the job of passes and begins it. alike is as in plan.Asks.
-func (j *Job) beginPasses(ctx context.Context, lacking []Lacking, alike bool) (of *Job, s *shared,
+func (j *Job) beginPasses(ctx context.Context, lacking []Lacking, alike bool) (job *Job, s *shared,
 	err error,
 ) {
 	passes := *j
-	of = &passes
-	if err := of.Options.ReadFiles(); err != nil {
+	job = &passes
+	if err := job.Options.ReadFiles(); err != nil {
 		return nil, nil, err
 	}
-	if of.Options.Program.Program == nil {
+	if job.Options.Program.Program == nil {
 		return nil, nil, refusal.Errorf("passes are of a program: give --program")
 	}
-	kind := task.Passes{Columns: of.Options.Program.Outputs()}
-	for _, one := range of.Options.Program.OutputsByType() {
-		kind.Of = append(kind.Of, one.Of)
+	kind := task.Passes{Columns: job.Options.Program.Outputs()}
+	for _, output := range job.Options.Program.OutputsByType() {
+		kind.VertexTypes = append(kind.VertexTypes, output.TypeName)
 	}
-	of.kind = kind
-	if err := of.giveFeatures(lacking); err != nil {
+	job.kind = kind
+	if err := job.giveFeatures(lacking); err != nil {
 		return nil, nil, err
 	}
-	if s, err = of.begin(ctx, nil, alike); err != nil {
+	if s, err = job.begin(ctx, nil, alike); err != nil {
 		return nil, nil, err
 	}
-	if err := of.checkProcesses(s, lacking); err != nil {
+	if err := job.checkProcesses(s, lacking); err != nil {
 		return nil, nil, err
 	}
-	j.chunks = of.chunks // a later program's passes use the same chunks
+	j.chunks = job.chunks // a later program's passes use the same chunks
 	s.open = opened(s.open, lacking)
-	return of, s, nil
+	return job, s, nil
 }
 
 // giveFeatures notes which features of vertices every pass is given.
 func (j *Job) giveFeatures(lacking []Lacking) error {
 	types := j.stored().Types
 	for _, l := range lacking {
-		if l.Of != OfVertices {
+		if l.Kind != OfVertices {
 			continue
 		}
 		if l.Type < 0 || l.Type >= len(types) || types[l.Type].FeatureColumns > 0 || l.Features <= 0 {
 			return refusal.Errorf("%d features of vertex type %d: it has its own, or is not there", l.Features,
 				l.Type)
 		}
-		if j.given == nil {
-			j.given = map[int]int{}
+		if j.inputColumns == nil {
+			j.inputColumns = map[int]int{}
 		}
-		j.given[l.Type] = l.Features
+		j.inputColumns[l.Type] = l.Features
 	}
 	return nil
 }
@@ -108,14 +108,14 @@ func (j *Job) giveFeatures(lacking []Lacking) error {
 // outputs are the program's, by vertex type, and then by relation.
 func (j *Job) outputs(whole *partition.Whole) (outputs []Output) {
 	for k, t := range whole.Types {
-		for _, one := range j.Options.Program.OutputsByType() {
-			if one.Of == t.Type || len(whole.Types) == 1 {
-				outputs = append(outputs, Output{Type: k, Columns: one.Columns})
+		for _, output := range j.Options.Program.OutputsByType() {
+			if output.TypeName == t.Type || len(whole.Types) == 1 {
+				outputs = append(outputs, Output{Type: k, Columns: output.Columns})
 			}
 		}
 	}
-	for _, one := range j.Options.Program.OutputsByRelation() {
-		outputs = append(outputs, Output{Edges: true, Columns: one.Columns}) // describe tells the relation
+	for _, output := range j.Options.Program.OutputsByRelation() {
+		outputs = append(outputs, Output{Edges: true, Columns: output.Columns}) // describe tells the relation
 	}
 	return outputs
 }
@@ -124,18 +124,18 @@ func (j *Job) outputs(whole *partition.Whole) (outputs []Output) {
 // the division. lacking says what every pass is given. Before any work, Passes refuses a memory limit that
 // has no room for one pass.
 func (j *Job) Passes(ctx context.Context, lacking ...Lacking) (p *Passes, err error) {
-	of, s, err := j.beginPasses(ctx, lacking, false)
+	job, s, err := j.beginPasses(ctx, lacking, false)
 	if err != nil {
 		return nil, err
 	}
-	if err := of.limitPasses(ctx, s); err != nil {
+	if err := job.limitPasses(ctx, s); err != nil {
 		return nil, err
 	}
-	p = of.newPasses(s)
+	p = job.newPasses(s)
 	begun := make(chan struct{}, len(p.asked))
 	go func() {
 		defer close(p.done)
-		p.err = of.eachWorker(s, func(team *kernel.Team, c *comm.Comm, share *partition.Share) error {
+		p.err = job.eachWorker(s, func(team *kernel.Team, c *comm.Comm, share *partition.Share) error {
 			return p.work(s, team, c, share, func() { begun <- struct{}{} })
 		})
 	}()
@@ -159,7 +159,7 @@ func (j *Job) newPasses(s *shared) *Passes {
 		Process: process, Processes: j.peers().Size(), Net: 1,
 		Group: process / s.Mesh.Workers(), Groups: s.SampleGroups,
 		limit: int64(s.MemoryLimit), rests: s.Offload,
-		Outputs: j.outputs(s.whole), given: j.given, state: nn.State{}, live: map[int]int{},
+		Outputs: j.outputs(s.whole), inputColumns: j.inputColumns, state: nn.State{}, live: map[int]int{},
 		done: make(chan struct{}), fault: make(chan struct{}), planned: map[string]plan.Plan{},
 	}
 	p.plan = func(f *worker.Forward) (plan.Plan, error) {
@@ -186,9 +186,9 @@ func (p *Passes) work(s *shared, team *kernel.Team, c *comm.Comm, share *partiti
 			p.fails.Do(func() { close(p.fault) })
 		}
 	}()
-	mine := s.Config
-	mine.Recorder = trace.New(trace.Clock, trace.Most, nil)
-	w, err := worker.NewPasses(mine, team, c, share)
+	config := s.Config
+	config.Recorder = trace.New(trace.Clock, trace.Most, nil)
+	w, err := worker.NewPasses(config, team, c, share)
 	if err == nil && p.Processes == 1 { // with several processes the others may have other values
 		err = w.LoadInit()
 	}
@@ -212,14 +212,14 @@ func (p *Passes) describe(w *worker.Passes, number int) {
 		p.EdgeCounts = w.EdgeCounts()
 	}
 	byRelation := w.Program.OutputsByRelation()
-	for k, of := range byRelation {
+	for k, output := range byRelation {
 		p.Outputs[len(p.Outputs)-len(byRelation)+k].Type = max(0, slices.IndexFunc(w.Share.Edges.Relations,
-			func(r partition.Relation) bool { return r.Name == of.Of }))
+			func(r partition.Relation) bool { return r.Name == output.TypeName }))
 	}
-	for _, of := range w.Params.List {
-		if _, known := p.state[of.Name]; !known {
-			p.names = append(p.names, of.Name)
-			p.state[of.Name] = nn.Tensor{Shape: of.Shape()}
+	for _, param := range w.Params.List {
+		if _, known := p.state[param.Name]; !known {
+			p.names = append(p.names, param.Name)
+			p.state[param.Name] = nn.Tensor{Shape: param.Shape()}
 		}
 	}
 	p.sums = make([]uint32, len(p.names))

@@ -19,20 +19,20 @@ func (j *Job) PlanPasses(ctx context.Context, loop plan.Loop, lacking ...Lacking
 func (j *Job) PlanPassesWith(ctx context.Context, asks plan.Asks, lacking ...Lacking) (p plan.Plan,
 	err error,
 ) {
-	of, s, err := j.beginPasses(ctx, lacking, asks.Alike)
+	job, s, err := j.beginPasses(ctx, lacking, asks.Alike)
 	if err != nil {
 		return p, err
 	}
-	return of.plan(ctx, s, asks)
+	return job.plan(ctx, s, asks)
 }
 
 // PlanPass plans a pass as Passes does, before any work.
 func (j *Job) PlanPass(ctx context.Context, lacking ...Lacking) (p plan.Plan, err error) {
-	of, s, err := j.beginPasses(ctx, lacking, false)
+	job, s, err := j.beginPasses(ctx, lacking, false)
 	if err != nil {
 		return p, err
 	}
-	return of.plan(ctx, s, plan.Asks{Loop: s.onePass()})
+	return job.plan(ctx, s, plan.Asks{Loop: s.onePass()})
 }
 
 // onePass is a loop of one pass. If matrices rest, the pass is given features.
@@ -86,8 +86,8 @@ func (p *Passes) fits(f *worker.Forward) error {
 		return err
 	}
 	for _, w := range p.begun {
-		of := &planned.Workers[w.number]
-		need := max(of.Resting, w.LiveBytes()) + of.Tensors + of.Graph - of.Resting
+		estimate := &planned.Workers[w.number]
+		need := max(estimate.Resting, w.LiveBytes()) + estimate.Tensors + estimate.Graph - estimate.Resting
 		if need > p.limit {
 			return refusal.Errorf("--memory-limit %s: worker %d would need %s%s; or raise the limit to that",
 				setting.Bytes(p.limit), w.number, setting.Bytes(need).RoundedUp(), during)
@@ -98,13 +98,13 @@ func (p *Passes) fits(f *worker.Forward) error {
 
 // planOf is the plan of a pass that is given the same inputs.
 func (p *Passes) planOf(f *worker.Forward) (plan.Plan, error) {
-	given := func(g worker.Given) string { return fmt.Sprint(g.Values != nil, g.Differentiable, " ") }
+	key := func(g worker.Given) string { return fmt.Sprint(g.Values != nil, g.Differentiable, " ") }
 	var what string
 	for _, g := range f.Features {
-		what += given(g)
+		what += key(g)
 	}
 	for _, e := range f.Edges {
-		what += fmt.Sprint(e.Number, e.Kept != nil) + given(e.Weights) + given(e.Features)
+		what += fmt.Sprint(e.Number, e.Kept != nil) + key(e.Weights) + key(e.Features)
 	}
 	if known, found := p.planned[what]; found {
 		return known, nil

@@ -55,7 +55,7 @@ func TestPassesOfTypes(t *testing.T) {
 			"u": {Shape: []int{1, 2}, Float32: []float32{1, 3}},
 			"w": {Shape: []int{2, 2}, Float32: []float32{1, 2, 0, -1}},
 		}
-		outputs := func() (of [][]worker.Block) {
+		outputs := func() (blocks [][]worker.Block) {
 			return [][]worker.Block{
 				{{Columns: 2, Values: make([]float32, 10)}}, {{Columns: 1, Values: make([]float32, 4)}},
 			}
@@ -72,17 +72,17 @@ func TestPassesOfTypes(t *testing.T) {
 		grads := outputs()
 		copy(grads[0][0].Values, []float32{1, 0, 0, 1, 0, 0, 0, 0, 2, 0}) // of a
 		grads[1][0].Values[2] = 1                                         // of b's third row
-		of := nn.State{
+		paramGrads := nn.State{
 			"u": {Shape: []int{1, 2}, Float32: make([]float32, 2)},
 			"w": {Shape: []int{2, 2}, Float32: make([]float32, 4)},
 		}
 		x := make([]float32, 8)
 		require.NoError(t, p.Backward(worker.Backward{
-			Pass: 1, Outputs: grads, Gradients: of, Features: []worker.Given{{}, {Values: x}},
+			Pass: 1, Outputs: grads, Gradients: paramGrads, Features: []worker.Given{{}, {Values: x}},
 		}))
-		assert.Equal(t, []float32{1, 1}, of["u"].Float32, parallel)
+		assert.Equal(t, []float32{1, 1}, paramGrads["u"].Float32, parallel)
 		// b's rows of products have the gradients (1, 0), (1, 0), (2, 0), (2, 1)
-		assert.Equal(t, []float32{7, 1, 2, -1}, of["w"].Float32, parallel)
+		assert.Equal(t, []float32{7, 1, 2, -1}, paramGrads["w"].Float32, parallel)
 		assert.Equal(t, []float32{1, 2, 1, 2, 3, 7, 2, 3}, x, parallel)
 		assert.Equal(t, before, live(t, p), "%s: bytes after the pass", parallel)
 		require.NoError(t, p.Close())

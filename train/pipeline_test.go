@@ -30,7 +30,7 @@ import (
 func TestPipelineRefuses(t *testing.T) {
 	g := tangled(t)
 	layer := gnn.BlockSpec{Cost: gnn.Cost{Vertex: 1, Edge: 1}}
-	of := func(stages, partitions, slices int) mesh.Mesh {
+	grid := func(stages, partitions, slices int) mesh.Mesh {
 		return mesh.Mesh{Stages: stages, Partitions: partitions, Slices: slices}
 	}
 	for _, c := range []struct {
@@ -39,31 +39,31 @@ func TestPipelineRefuses(t *testing.T) {
 		model []gnn.BlockSpec // nil: the named one
 		want  string
 	}{
-		{of(3, 1, 1), "", nil, "and the model has 2; take --parallel graph=3"},
+		{grid(3, 1, 1), "", nil, "and the model has 2; take --parallel graph=3"},
 		{
-			of(4, 1, 1), "",
+			grid(4, 1, 1), "",
 			[]gnn.BlockSpec{layer, layer},
 			"and the model has 2; take --parallel graph=2,pipeline=2",
 		},
 		{
-			of(2, 1, 2), "aggregation-chunks 3", nil,
+			grid(2, 1, 2), "aggregation-chunks 3", nil,
 			"--aggregation-chunks 3 on the mesh tensor=2,pipeline=2: a chunk of the pipeline is aggregated at once; leave it out, or take more chunks with --chunks N",
 		},
-		{of(2, 2, 1), "norm batch", nil, "take --norm layer, or --chunks 2: a chunk for each partition"},
+		{grid(2, 2, 1), "norm batch", nil, "take --norm layer, or --chunks 2: a chunk for each partition"},
 		{
-			of(2, 2, 1), "norm graph", nil,
+			grid(2, 2, 1), "norm graph", nil,
 			"norm graph on the mesh graph=2,pipeline=2: its mean is over all vertices",
 		},
 		{
-			of(2, 2, 1), "aggregation-order transform-first", nil,
+			grid(2, 2, 1), "aggregation-order transform-first", nil,
 			"leave it out, or take --chunks 2: a chunk for each partition",
 		},
-		{of(2, 2, 1), "norm batch, chunks 4", nil, "take --norm layer, or --chunks 2"},
-		{of(2, 2, 1), "chunks 5", nil, "take --chunks 4 or 6"},
-		{of(2, 2, 1), "chunks 1", nil, "take --chunks 2 or more"},
-		{of(2, 1, 1), "chunks 65536", nil, "give at most "},
-		{of(2, 2, 1), "prefetch 3", nil, "the pipeline axis of the mesh graph=2,pipeline=2 does without it"},
-		{of(1, 2, 1), "chunks 4", nil, "--chunks 4: belongs to the pipeline axis of a mesh"},
+		{grid(2, 2, 1), "norm batch, chunks 4", nil, "take --norm layer, or --chunks 2"},
+		{grid(2, 2, 1), "chunks 5", nil, "take --chunks 4 or 6"},
+		{grid(2, 2, 1), "chunks 1", nil, "take --chunks 2 or more"},
+		{grid(2, 1, 1), "chunks 65536", nil, "give at most "},
+		{grid(2, 2, 1), "prefetch 3", nil, "the pipeline axis of the mesh graph=2,pipeline=2 does without it"},
+		{grid(1, 2, 1), "chunks 4", nil, "--chunks 4: belongs to the pipeline axis of a mesh"},
 	} {
 		t.Run(c.want, func(t *testing.T) {
 			o := Defaults()
@@ -71,7 +71,7 @@ func TestPipelineRefuses(t *testing.T) {
 			if c.mesh.Partitions == 1 {
 				o.Partition = "auto"
 			}
-			o = given(o, c.set)
+			o = apply(o, c.set)
 			j := &Job{Graph: g, Options: o, Mesh: c.mesh}
 			if c.model != nil {
 				j.Model = func(_, _ int) []gnn.BlockSpec { return c.model }
@@ -149,7 +149,7 @@ func TestStageSummary(t *testing.T) {
 // TestPlannedStages: a plan tells the stages and chunks, and the formula's number of bytes at the boundaries.
 func TestPlannedStages(t *testing.T) {
 	g := tangled(t)
-	o := given(Defaults(), "model gcnii, layers 6, hidden 8, threads 1, parallel pipeline=3, chunks 5")
+	o := apply(Defaults(), "model gcnii, layers 6, hidden 8, threads 1, parallel pipeline=3, chunks 5")
 	p, err := (&Job{Graph: g, Options: o}).Plan(context.Background())
 	require.NoError(t, err)
 	assert.Equal(t, [][]int{{0, 3}, {3, 5}, {5, 8}},
@@ -173,7 +173,7 @@ func TestChunksAreMadeOnce(t *testing.T) {
 
 func chunksAreMadeOnce(t *testing.T, rule string) {
 	t.Helper()
-	o := given(Defaults(), "model gcn, layers 4, parallel pipeline=4, threads 1, epochs 1")
+	o := apply(Defaults(), "model gcn, layers 4, parallel pipeline=4, threads 1, epochs 1")
 	o.Split.Rule = rule
 	store := filepath.Join(t.TempDir(), "g")
 	require.NoError(t, tangled(t).Write(store))
@@ -185,11 +185,11 @@ func chunksAreMadeOnce(t *testing.T, rule string) {
 	cancel()
 	_, err = j.Plan(ctx)
 	assert.ErrorIs(t, err, context.Canceled, "planned")
-	of := map[*int32]bool{}
+	divisions := map[*int32]bool{}
 	var mu sync.Mutex
 	j.Engine = func(c engine.Config) (engine.Engine, error) {
 		mu.Lock() // the workers make their engines at the same time
-		of[&c.Stage.Of[0]] = true
+		divisions[&c.Stage.Chunks[0]] = true
 		mu.Unlock()
 		return engine.New(c)
 	}
@@ -198,12 +198,12 @@ func chunksAreMadeOnce(t *testing.T, rule string) {
 	r := mustRun(t, j)
 	_, err = j.Predict(context.Background(), r.Weights, Logits)
 	require.NoError(t, err)
-	assert.Len(t, of, 1, "made")
+	assert.Len(t, divisions, 1, "made")
 	other := o
 	other.ChunkMethod = partition.Merged
 	j.Options = other
 	mustRun(t, j)
-	assert.Len(t, of, 2, "with another method there")
+	assert.Len(t, divisions, 2, "with another method there")
 }
 
 // TestChunksOfProcesses: all processes get the chunks that the first one makes, or its error.
@@ -277,7 +277,7 @@ func TestMemoryOfAStage(t *testing.T) {
 			}
 			less, _ := peak(few, stages)
 			more, j := peak(many, stages)
-			read, largest := readByOthers(g, j.chunks.of)
+			read, largest := readByOthers(g, j.chunks.byVertex)
 			layer := (more[1] - less[1]) / ((many - few) / stages) // of a middle stage
 			history := int64(4 * 3 * read * (hidden + heads))
 			bound := history + int64(4*tape*largest*hidden) + int64(4*copies*(2*hidden*hidden+4*hidden))
@@ -285,10 +285,10 @@ func TestMemoryOfAStage(t *testing.T) {
 				t.Errorf("%s, %d vertices, %d read by others: a layer takes %d bytes, want at most %d", model,
 					g.Vertices(), read, layer, bound)
 			}
-			one, _ := peak(many, 1)
-			if g == ring && slices.Max(more) > one[0]/stages {
+			single, _ := peak(many, 1)
+			if g == ring && slices.Max(more) > single[0]/stages {
 				t.Errorf("%s: stages take %d bytes, a share of one worker's is %d", model,
-					more, one[0]/stages)
+					more, single[0]/stages)
 			}
 		}
 	}

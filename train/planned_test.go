@@ -36,21 +36,21 @@ func planOf(t *testing.T, g *graph.Graph, o Options) plan.Plan {
 // is said of the features and the edges is what they are.
 func TestPlannedNumbers(t *testing.T) {
 	g := tangled(t)
-	o := given(Defaults(), "model gcn, layers 2, hidden 5, norm none, threads 1")
+	o := apply(Defaults(), "model gcn, layers 2, hidden 5, norm none, threads 1")
 	p := planOf(t, g, o)
-	one, classes := p.Workers[0], g.Types[0].Labels.Classes
+	w, classes := p.Workers[0], g.Types[0].Labels.Classes
 	parameters := g.Types[0].Features.Columns*o.Hidden + o.Hidden + o.Hidden*classes + classes
-	assert.Equal(t, one.Parameters, parameters)
-	assert.Equal(t, one.Predictions, g.Vertices()*classes)
+	assert.Equal(t, w.Parameters, parameters)
+	assert.Equal(t, w.Predictions, g.Vertices()*classes)
 	assert.Equal(t, 4*int64(parameters+g.Vertices()*classes), p.ResultBytes)
 	sum := int64(0)
-	for _, bytes := range one.Kinds {
+	for _, bytes := range w.Kinds {
 		sum += bytes
 	}
-	assert.Len(t, one.Kinds, int(tensor.Graph-tensor.Features))
-	assert.Equal(t, one.Tensors, sum)
-	if len(one.Costs) != o.Layers || one.RowSums != (plan.RowSums{}) || one.OneClass || !one.Validates {
-		t.Errorf("%+v", one)
+	assert.Len(t, w.Kinds, int(tensor.Graph-tensor.Features))
+	assert.Equal(t, w.Tensors, sum)
+	if len(w.Costs) != o.Layers || w.RowSums != (plan.RowSums{}) || w.OneClass || !w.Validates {
+		t.Errorf("%+v", w)
 	}
 	o.NormalizeFeatures = "row"
 	if p := planOf(t, g, o); p.Workers[0].RowSums == (plan.RowSums{}) {
@@ -59,19 +59,19 @@ func TestPlannedNumbers(t *testing.T) {
 	for model, ignores := range map[string]bool{"gcn": false, "gat": true} {
 		o.Model = model
 		for _, weighted := range []bool{false, true} {
-			of := *g.Copy()
-			of.Relations = []graph.Relation{g.Relations[0]}
-			of.Relations[0].Weights = nil
+			h := *g.Copy()
+			h.Relations = []graph.Relation{g.Relations[0]}
+			h.Relations[0].Weights = nil
 			if weighted {
-				of.Relations[0].Weights = make([]float32, len(g.Relations[0].Sources))
+				h.Relations[0].Weights = make([]float32, len(g.Relations[0].Sources))
 			}
-			if got := planOf(t, &of, o).Workers[0].UnusedWeights; got != (ignores && weighted) {
+			if got := planOf(t, &h, o).Workers[0].UnusedWeights; got != (ignores && weighted) {
 				t.Errorf("%s, weights %v: unused %v", model, weighted, got)
 			}
-			assert.Equal(t, of.Relations[0].Features.Columns, planOf(t, &of, o).Workers[0].UnusedEdgeFeatures,
+			assert.Equal(t, h.Relations[0].Features.Columns, planOf(t, &h, o).Workers[0].UnusedEdgeFeatures,
 				"%s is said to use edge features", model)
-			of.Relations[0].Features.Columns, of.Relations[0].Features.Dense = 0, nil
-			if planOf(t, &of, o).Workers[0].UnusedEdgeFeatures > 0 {
+			h.Relations[0].Features.Columns, h.Relations[0].Features.Dense = 0, nil
+			if planOf(t, &h, o).Workers[0].UnusedEdgeFeatures > 0 {
 				t.Errorf("%s is said to ignore edge features where there are none", model)
 			}
 		}
@@ -95,14 +95,14 @@ func TestPlannedMessages(t *testing.T) {
 	} {
 		for mesh := range strings.SplitSeq(c.meshes, ",") {
 			mesh = strings.ReplaceAll(mesh, "+", ",")
-			o := given(Defaults(), "layers 3, hidden 12, epochs 3, "+c.words)
+			o := apply(Defaults(), "layers 3, hidden 12, epochs 3, "+c.words)
 			if strings.Contains(mesh, "pipeline") {
 				o.Chunks, o.ChunkOrder = 4, axis.Fixed
 				if o.Norm == "batch" {
 					o.Chunks = 1
 				}
 			}
-			j, of := onMesh(g, o, mesh), c.words+" on "+mesh
+			j, what := onMesh(g, o, mesh), c.words+" on "+mesh
 			if mesh == "graph=3" { // nothing on worker 1
 				j = divided(t, g, o, 3, slices.Collect(func(yield func(int32) bool) {
 					for v := range int32(g.Vertices()) {
@@ -111,16 +111,16 @@ func TestPlannedMessages(t *testing.T) {
 				}))
 			}
 			p, err := j.PlanWith(t.Context(), plan.Asks{Counts: true})
-			require.NoError(t, err, of)
+			require.NoError(t, err, what)
 			r := mustRun(t, j)
-			assert.Equal(t, r.Communication, worker.SumOf(p.Sent), "%s: planned", of)
-			assert.Equal(t, r.PeakTensorBytes, p.PeakTensorBytes, "%s: planned", of)
+			assert.Equal(t, r.Communication, worker.SumOf(p.Sent), "%s: planned", what)
+			assert.Equal(t, r.PeakTensorBytes, p.PeakTensorBytes, "%s: planned", what)
 			for rank, w := range p.Workers {
-				assert.Equal(t, r.SentBytes[rank], p.Sent[rank].Bytes(), "%s: worker %d", of, rank)
+				assert.Equal(t, r.SentBytes[rank], p.Sent[rank].Bytes(), "%s: worker %d", what, rank)
 				sent := w.Counts.Traffic
 				if w.Counts.Steps() == 0 || worker.Traffic(sent[comm.Stage]) != w.Sent.Stage ||
 					sent[comm.Halo].Bytes+sent[comm.HaloGradient].Bytes != w.Sent.Halo.Bytes {
-					t.Errorf("%s: worker %d counts %v of %+v", of, rank, sent, w.Sent)
+					t.Errorf("%s: worker %d counts %v of %+v", what, rank, sent, w.Sent)
 				}
 			}
 		}
@@ -136,11 +136,11 @@ func kernelsOf(t *testing.T, g *graph.Graph, o Options) (planned, ran plan.Kerne
 		o.Epochs = epochs
 		mustRun(t, &Job{Graph: g, Options: o, Watch: func(c kernel.Call, run func()) {
 			mu.Lock()
-			one := plan.Kernels{}
-			k, work := one.Add(c)
+			single := plan.Kernels{}
+			k, work := single.Add(c)
 			ran[k] = plan.Calls{
-				Number: ran[k].Number + sign*one[k].Number, Work: ran[k].Work + float64(sign)*work,
-				Bytes: ran[k].Bytes + float64(sign)*one[k].Bytes,
+				Number: ran[k].Number + sign*single[k].Number, Work: ran[k].Work + float64(sign)*work,
+				Bytes: ran[k].Bytes + float64(sign)*single[k].Bytes,
 			}
 			mu.Unlock()
 			run()
@@ -166,7 +166,7 @@ func TestPlannedKernels(t *testing.T) {
 		"max": "model sage, aggregation max, direction both",
 	} {
 		for _, mesh := range []string{"", "graph=3", "tensor=2"} {
-			o := given(Defaults(), "layers 3, hidden 12, threads 1, eval-every 100, "+words)
+			o := apply(Defaults(), "layers 3, hidden 12, threads 1, eval-every 100, "+words)
 			o.Parallel = mesh
 			got, want := kernelsOf(t, g, o)
 			for k, c := range want {
@@ -191,7 +191,7 @@ func TestPlannedBatches(t *testing.T) {
 	g.Relations[0], err = graph.NewRelation(400, e)
 	require.NoError(t, err)
 	for _, mesh := range []string{"", "graph=2", "tensor=2"} {
-		o := given(Defaults(), "model gine, layers 3, hidden 12, threads 1, eval-every 100")
+		o := apply(Defaults(), "model gine, layers 3, hidden 12, threads 1, eval-every 100")
 		o.Parallel = mesh
 		got, want := kernelsOf(t, g, o)
 		for k, c := range want {
@@ -211,7 +211,7 @@ func TestPlannedLaunches(t *testing.T) {
 	for words, apart := range map[string]float64{
 		"parallel tensor=2, model sage": 0, "parallel tensor=2, model gcn, aggregation-chunks 3": .2,
 	} {
-		o := given(Defaults(), "layers 2, hidden 4, threads 1, eval-every 100, device cuda, "+words)
+		o := apply(Defaults(), "layers 2, hidden 4, threads 1, eval-every 100, device cuda, "+words)
 		planned, ran := kernelsOf(t, g, o)
 		for k, c := range ran {
 			ratio := float64(planned[k].Number) / float64(c.Number)
@@ -225,7 +225,7 @@ func TestPlannedLaunches(t *testing.T) {
 // mean and the smallest at most.
 func TestPlannedChunks(t *testing.T) {
 	g := tangled(t)
-	o := given(Defaults(), "model gcnii, layers 6, hidden 8, threads 1, parallel pipeline=3, chunks 5")
+	o := apply(Defaults(), "model gcnii, layers 6, hidden 8, threads 1, parallel pipeline=3, chunks 5")
 	c := planOf(t, g, o).Workers[0].Chunks
 	if c.Least < 1 || c.Least*5 > g.Vertices() || c.Most*5 < g.Vertices() {
 		t.Errorf("chunks of %d to %d of %d vertices", c.Least, c.Most, g.Vertices())
@@ -266,9 +266,9 @@ func TestUnusedRelations(t *testing.T) {
 		}
 		assert.Equal(t, []string{"paper__in__venue"}, planOf(t, g, o).Workers[0].UnusedRelations,
 			"decoupled %v", decoupled)
-		of := *g.Copy()
-		of.Relations = append(slices.Clone(g.Relations), relation("venue", "has", "paper", ring))
-		if got := planOf(t, &of, o).Workers[0].UnusedRelations; got != nil {
+		changed := *g.Copy()
+		changed.Relations = append(slices.Clone(g.Relations), relation("venue", "has", "paper", ring))
+		if got := planOf(t, &changed, o).Workers[0].UnusedRelations; got != nil {
 			t.Errorf("decoupled %v, with the reverse: %q, want none", decoupled, got)
 		}
 	}
@@ -342,7 +342,7 @@ func (c cancelling) Forward(call engine.Call) engine.Pass {
 func TestPlanEndsWithinAnEpoch(t *testing.T) {
 	ctx, end := context.WithCancelCause(t.Context())
 	finished := 0
-	j := onMesh(tangled(t), given(Defaults(), "model gcn, hidden 8"), "tensor=4")
+	j := onMesh(tangled(t), apply(Defaults(), "model gcn, hidden 8"), "tensor=4")
 	j.Engine = func(c engine.Config) (engine.Engine, error) {
 		e, err := engine.New(c)
 		return cancelling{e, end, &finished}, err

@@ -30,15 +30,15 @@ func TestPlannedPassesOfEdges(t *testing.T) {
 		Features: worker.Given{Values: ones, Differentiable: true},
 	}
 	for _, parallel := range []string{"graph=1", "graph=3", "graph=2,tensor=2", "pipeline=2"} {
-		for k, given := range []worker.Edges{all, weighted, both} {
+		for k, input := range []worker.Edges{all, weighted, both} {
 			what := fmt.Sprintf("%s, case %d", parallel, k)
 			job := &Job{Graph: g}
 			p, values := passesOfJob(t, job, parallel)
-			loop := plan.Loop{Passes: 2, Edges: []worker.Edges{placeholders(given)}}
+			loop := plan.Loop{Passes: 2, Edges: []worker.Edges{placeholders(input)}}
 			job.Options.Recompute = "none"
 			planned, err := job.PlanPasses(t.Context(), loop)
 			require.NoError(t, err)
-			with := worker.Forward{Training: true, Recording: true, Edges: []worker.Edges{given}}
+			with := worker.Forward{Training: true, Recording: true, Edges: []worker.Edges{input}}
 			for range 3 {
 				first := (&call{Passes: p, values: values}).forward(t, nil, with)
 				second := (&call{Passes: p, values: values}).forward(t, nil, with)
@@ -57,9 +57,9 @@ func TestPlannedPassesOfEdges(t *testing.T) {
 			if parallel != "graph=3" {
 				continue
 			}
-			one, err := job.PlanPasses(t.Context(), plan.Loop{Passes: 1, Edges: loop.Edges})
+			onePass, err := job.PlanPasses(t.Context(), plan.Loop{Passes: 1, Edges: loop.Edges})
 			require.NoError(t, err)
-			_, most := one.Most()
+			_, most := onePass.Most()
 			for _, less := range []int64{0, 1} {
 				job.Options.MemoryLimit = setting.Bytes(most - less)
 				p, err := job.Passes(t.Context())
@@ -78,12 +78,12 @@ func TestPlannedPassesOfEdges(t *testing.T) {
 }
 
 // placeholders say what is given, without its values.
-func placeholders(of worker.Edges) worker.Edges {
-	of.Relation = nil
-	for _, values := range []*[]float32{&of.Kept, &of.Weights.Values, &of.Features.Values} {
+func placeholders(e worker.Edges) worker.Edges {
+	e.Relation = nil
+	for _, values := range []*[]float32{&e.Kept, &e.Weights.Values, &e.Features.Values} {
 		if *values != nil {
 			*values = []float32{}
 		}
 	}
-	return of
+	return e
 }

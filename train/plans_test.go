@@ -32,7 +32,7 @@ type plannedRun struct {
 // plannedRuns are models and tasks on meshes, with each kind of halo and in bfloat16.
 func plannedRuns(t *testing.T) (all []plannedRun) {
 	t.Helper()
-	one, types := tangle(t, 300, 200), severalTypes(t)
+	untyped, types := tangle(t, 300, 200), severalTypes(t)
 	bare := *types.Copy()
 	bare.Types[1].Features = graph.Features{}
 	shopped, _, _, _ := shop(t, 2)
@@ -40,31 +40,31 @@ func plannedRuns(t *testing.T) (all []plannedRun) {
 		words string
 		g     *graph.Graph
 	}{
-		{"model gcn, norm batch", one},
-		{"model sage, direction both, dropout .3", one},
-		{"model gat, heads 2, norm layer", one},
-		{"model gin, norm batch", one},
-		{"model transformer, heads 2, use-edge-features", one},
-		{"model pna, norm layer", one},
-		{"model gcnii, layers 6", one},
-		{"model appnp", one},
-		{"model sage, decoupled", one},
-		{"model gcn, node-embedding 16", one},
+		{"model gcn, norm batch", untyped},
+		{"model sage, direction both, dropout .3", untyped},
+		{"model gat, heads 2, norm layer", untyped},
+		{"model gin, norm batch", untyped},
+		{"model transformer, heads 2, use-edge-features", untyped},
+		{"model pna, norm layer", untyped},
+		{"model gcnii, layers 6", untyped},
+		{"model appnp", untyped},
+		{"model sage, decoupled", untyped},
+		{"model gcn, node-embedding 16", untyped},
 		{"model rgcn, bases 2", &bare},
 		{"model rgcn, bases 2, decoupled", types},
 		{"model sage, norm layer", types},
-		{"model gcn, edge-label label", labelEdges(t, one, 0, "several")},
-		{"model gcn, task link, negatives 3", one},
-		{"model sage, task link, negatives 9, metric hits@10, eval-negatives 20", one},
+		{"model gcn, edge-label label", labelEdges(t, untyped, 0, "several")},
+		{"model gcn, task link, negatives 3", untyped},
+		{"model sage, task link, negatives 9, metric hits@10, eval-negatives 20", untyped},
 		{"model rgcn, bases 2, task link, decoder distmult, negatives 3", types},
 		{"model sage, task link, link-relation user,buys,item;item,has,tag, eval-negatives 20", shopped},
-		{"model gat, task link, metric roc-auc, out-features 200, negatives 9", one},
+		{"model gat, task link, metric roc-auc, out-features 200, negatives 9", untyped},
 	} {
 		for mesh := range strings.SplitSeq("|graph=2|graph=3|tensor=2|tensor=3|graph=2,tensor=2|pipeline=2|"+
 			"graph=2,pipeline=2|pipeline=2,tensor=2|graph=1/4|graph=2/4|tensor=2/2|graph=1/4 rests|"+
 			"graph=2/4 rests|tensor=2/2 rests|tensor=2/4 rests|tensor=3/2 rests|graph=2,tensor=2/4 rests", "|") {
 			for _, words := range []string{"halo rows", "halo cover", "precision bf16"} {
-				o := given(Defaults(), "layers 3, hidden 12, epochs 3, lr .001, "+c.words+", "+words)
+				o := apply(Defaults(), "layers 3, hidden 12, epochs 3, lr .001, "+c.words+", "+words)
 				on, rests := strings.CutSuffix(mesh, " rests")
 				if strings.Contains(mesh, "pipeline") {
 					o.Chunks, o.ChunkOrder = 4, axis.Fixed
@@ -160,7 +160,7 @@ func TestPlansOfCheckpoints(t *testing.T) {
 			"graph=1/4":  "model sage, node-embedding 8, checkpoint-every 2",
 		} {
 			t.Run(mesh+offload, func(t *testing.T) {
-				o := given(Defaults(), "layers 2, hidden 16, epochs 3, "+words)
+				o := apply(Defaults(), "layers 2, hidden 16, epochs 3, "+words)
 				if o.Offload = t.TempDir(); offload != "" {
 					o.Offload, o.Device = offload, setting.AllCards
 				}

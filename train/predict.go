@@ -30,9 +30,9 @@ func (j *Job) Predict(ctx context.Context, weights nn.State, asked Outputs) (p *
 		if err != nil {
 			return err
 		}
-		mine, err := j.predict(ctx, w, weights, asked)
-		if j.speaks(s, c) {
-			p = mine
+		local, err := j.predict(ctx, w, weights, asked)
+		if j.isReporter(s, c) {
+			p = local
 		}
 		return err
 	})

@@ -71,16 +71,16 @@ func TestVerticesAreRefused(t *testing.T) {
 }
 
 // eachRank runs work as each of k connected processes of a job, and returns their errors.
-func eachRank(t *testing.T, j *Job, k int, work func(rank int, mine *Job) error) []error {
+func eachRank(t *testing.T, j *Job, k int, work func(rank int, rankJob *Job) error) []error {
 	t.Helper()
 	parts, err := j.MakeParts(t.Context())
 	require.NoError(t, err)
 	errs := make([]error, k)
 	var all sync.WaitGroup
 	for rank, end := range comm.InProcess(k) {
-		mine := *j
-		mine.Comm, mine.Parts = comm.New(end, 0), parts
-		all.Go(func() { errs[rank] = work(rank, &mine) })
+		rankJob := *j
+		rankJob.Comm, rankJob.Parts = comm.New(end, 0), parts
+		all.Go(func() { errs[rank] = work(rank, &rankJob) })
 	}
 	all.Wait()
 	return errs
@@ -116,20 +116,20 @@ func TestWeightsOfEachRank(t *testing.T) {
 			delete(s, "convs.2.lin_l.bias")
 		}), "rank 1: the weights lack convs.2.lin_l.bias [5]; was the model built with the same settings?"},
 	} {
-		of := func(rank int) nn.State { return []nn.State{good, c.theirs}[rank] }
-		predicted := eachRank(t, divided(t, g, o, 2, nil), 2, func(rank int, mine *Job) error {
-			_, err := mine.Predict(context.Background(), of(rank), Logits)
+		weightsOf := func(rank int) nn.State { return []nn.State{good, c.theirs}[rank] }
+		predicted := eachRank(t, divided(t, g, o, 2, nil), 2, func(rank int, rankJob *Job) error {
+			_, err := rankJob.Predict(context.Background(), weightsOf(rank), Logits)
 			return err
 		})
 		dir := t.TempDir()
 		file := func(rank int) string { return filepath.Join(dir, fmt.Sprint(rank)) }
-		trained := eachRank(t, divided(t, g, o, 2, nil), 2, func(rank int, mine *Job) error {
-			mine.Options.Init, mine.Options.Epochs = file(rank), 1
+		trained := eachRank(t, divided(t, g, o, 2, nil), 2, func(rank int, rankJob *Job) error {
+			rankJob.Options.Init, rankJob.Options.Epochs = file(rank), 1
 			f, err := os.Create(file(rank))
 			require.NoError(t, err)
-			require.NoError(t, safetensors.Write(f, of(rank), nil))
+			require.NoError(t, safetensors.Write(f, weightsOf(rank), nil))
 			require.NoError(t, f.Close())
-			_, err = mine.Run(context.Background())
+			_, err = rankJob.Run(context.Background())
 			return err
 		})
 		for rank := range 2 {

@@ -56,23 +56,23 @@ func (j *Job) Predictor(ctx context.Context, weights nn.State) (p *Predictor, er
 	if err != nil {
 		return nil, err
 	}
-	of, err := j.drawn()
+	drawn, err := j.drawn()
 	if err != nil {
 		return nil, err
 	}
-	p = &Predictor{job: *of, weights: weights, threads: j.Threads(r), end: func() error { return nil }}
-	whole := partition.WholeOf(of.Graph)
+	p = &Predictor{job: *drawn, weights: weights, threads: j.Threads(r), end: func() error { return nil }}
+	whole := partition.WholeOf(drawn.Graph)
 	if p.learned, err = task.RelationOf(r.Kind, &whole); err != nil {
 		return nil, err
 	}
-	if p.scoring, err = of.scoring(r); err != nil && !refusal.Is(err) {
+	if p.scoring, err = drawn.scoring(r); err != nil && !refusal.Is(err) {
 		return nil, err
 	}
 	var first *graph.Edges // nil: vertices are predicted
 	if p.learned >= 0 {
 		first = &graph.Edges{
 			Source: []int32{0}, Target: []int32{0},
-			Features: make([]float32, of.Graph.Relations[p.learned].Features.Columns),
+			Features: make([]float32, drawn.Graph.Relations[p.learned].Features.Columns),
 		}
 		rows, err := p.job.rowsOfEnds(r, first, true)
 		if err != nil {
@@ -150,23 +150,23 @@ func (p *Predictor) NewEdgesPass() bool { return p.job.NewEdgesPass() }
 // Learned is the number of the relation whose edges are predicted; −1: vertices are predicted.
 func (p *Predictor) Learned() int { return p.learned }
 
-// Predict computes the logits of vertices of the first type, each listed once, in Base with an addition; of
-// nil: without one. It takes one thread, or the card. The errors are those of Job.Predict. ctx ends it before
-// it begins, or between two kernels.
-func (p *Predictor) Predict(ctx context.Context, vertices []int32, of *appended.Graph,
+// Predict computes the logits of vertices of the first type, each listed once, in Base with an
+// addition, which may be nil. It takes one thread, or the card. The errors are those of Job.Predict. ctx ends
+// it before it begins, or between two kernels.
+func (p *Predictor) Predict(ctx context.Context, vertices []int32, addition *appended.Graph,
 	asked Outputs,
 ) (r *Prediction, err error) {
 	job := p.job
-	job.Query = Query{Vertices: vertices, Appended: of}
+	job.Query = Query{Vertices: vertices, Appended: addition}
 	return p.infer(ctx, &job, asked)
 }
 
-// PredictEdges computes the logits of edges between vertices of Base with an addition; of nil: without one.
+// PredictEdges computes the logits of edges between vertices of Base with an addition, which may be nil.
 // Edges are of the relation Learned, in the form that Job.PredictEdges takes. If KnowsEdges, numbers are the
 // numbers in the graph of edges that it has, whose scores are then those of Job.Predict, and −1 for new
 // edges; nil: all are new. All else is as in Predict.
 func (p *Predictor) PredictEdges(ctx context.Context, e *graph.Edges, numbers []int64,
-	of *appended.Graph,
+	addition *appended.Graph,
 ) (*Prediction, error) {
 	var places [task.Overs][]int // places of the edges that are scored over each graph
 	for k := range e.Len() {
@@ -176,15 +176,15 @@ func (p *Predictor) PredictEdges(ctx context.Context, e *graph.Edges, numbers []
 		}
 		places[over] = append(places[over], k)
 	}
-	if of == nil {
-		of = p.alone
+	if addition == nil {
+		addition = p.alone
 	}
 	var all *Prediction
 	for i, listed := range places {
 		if listed == nil {
 			continue
 		}
-		g := *of
+		g := *addition
 		if i > 0 {
 			g.Passes = p.scoring.Passes(task.ScoredOver(i), nil)
 		}
@@ -205,7 +205,7 @@ func (p *Predictor) PredictEdges(ctx context.Context, e *graph.Edges, numbers []
 
 // predictEdges computes the logits of some of the edges, at these places, over one graph.
 func (p *Predictor) predictEdges(ctx context.Context, e *graph.Edges, places []int,
-	of *appended.Graph,
+	addition *appended.Graph,
 ) (*Prediction, error) {
 	job, r := p.job, p.config.Resolved
 	from := *e
@@ -218,7 +218,7 @@ func (p *Predictor) predictEdges(ctx context.Context, e *graph.Edges, places []i
 	if err != nil {
 		return nil, err
 	}
-	job.Query = Query{Appended: of, ends: rows.listed, undecoded: true}
+	job.Query = Query{Appended: addition, ends: rows.listed, undecoded: true}
 	made, err := p.infer(ctx, &job, Embeddings)
 	if err != nil {
 		return nil, err
@@ -295,7 +295,7 @@ func (p *Predictor) begin() *workspace {
 		p.free = p.free[:n-1]
 		return at
 	}
-	return &workspace{team: p.seat.beside().team(p.job.Threads(p.config.Resolved))}
+	return &workspace{team: p.seat.sibling().team(p.job.Threads(p.config.Resolved))}
 }
 
 // keep keeps a prediction's workspace for the next one.

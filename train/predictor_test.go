@@ -30,15 +30,15 @@ func TestPredictor(t *testing.T) {
 	}
 	embedded := severalTypes(t)
 	embedded.Types[1].Features = graph.Features{} // a learned row for each vertex
-	all["rgcn"] = trained{embedded, given(Defaults(), "model rgcn, hidden 8, norm batch")}
+	all["rgcn"] = trained{embedded, apply(Defaults(), "model rgcn, hidden 8, norm batch")}
 	valued := *plain.Copy()
 	valued.Types[0].Labels = graph.Labels{Values: make([]float32, valued.Types[0].Count), Columns: 1}
 	for v := range valued.Types[0].Count {
 		valued.Types[0].Labels.Values[v] = float32(v%17) - 40
 	}
-	all["values"] = trained{&valued, given(Defaults(), "model gin, hidden 8, loss mse")}
-	for name, of := range all {
-		g, o := of.graph, of.options
+	all["values"] = trained{&valued, apply(Defaults(), "model gin, hidden 8, loss mse")}
+	for name, model := range all {
+		g, o := model.graph, model.options
 		if r, err := o.Resolve(); err == nil && r.CheckSome() != nil {
 			_, err := (&Job{Graph: g, Options: o}).Predictor(t.Context(), nil)
 			assert.Refused(t, err, "vertices", name)
@@ -74,18 +74,18 @@ func TestPredictor(t *testing.T) {
 // TestPredictorOfEdges: predictions of edges, several at a time, have the bits of those of all edges of the
 // graph, and those with a new vertex the bits of Job.PredictEdges.
 func TestPredictorOfEdges(t *testing.T) {
-	one, types := tangle(t, 60, 40), severalTypes(t)
+	untyped, types := tangle(t, 60, 40), severalTypes(t)
 	for name, c := range map[string]struct {
 		g           *graph.Graph
 		relation    int
 		kind, words string
 		timed       bool // edges pass messages to later ones alone
 	}{
-		"sage":    {one, 0, "classes", "model sage, normalize-features standard", false},
-		"gat":     {one, 0, "values", "model gat, heads 2, out-features 5", false},
-		"gine":    {one, 0, "several", "model gine, layers 1", false},
+		"sage":    {untyped, 0, "classes", "model sage, normalize-features standard", false},
+		"gat":     {untyped, 0, "values", "model gat, heads 2, out-features 5", false},
+		"gine":    {untyped, 0, "several", "model gine, layers 1", false},
 		"several": {types, 1, "classes", "model sage", false},
-		"timed":   {one, 0, "classes", "model sage, direction both", true},
+		"timed":   {untyped, 0, "classes", "model sage, direction both", true},
 		"both":    {types, 0, "values", "model sage", true},
 	} {
 		c.g = labelEdges(t, c.g, c.relation, c.kind)
@@ -152,7 +152,7 @@ func TestPredictorOfEdges(t *testing.T) {
 // Nothing of them runs there. What each took of the card's memory is free for the next one.
 func TestPredictorOnCard(t *testing.T) {
 	devicetest.Library(t)
-	g, o := tangle(t, 300, 500), given(Defaults(), "model gat, heads 2, hidden 8, norm batch, epochs 1")
+	g, o := tangle(t, 300, 500), apply(Defaults(), "model gat, heads 2, hidden 8, norm batch, epochs 1")
 	weights := run(t, g, o).Weights
 	all, err := (&Job{Graph: g, Options: o}).Predict(t.Context(), weights, WithEmbeddings)
 	require.NoError(t, err)
@@ -194,7 +194,7 @@ func TestPredictorOnCard(t *testing.T) {
 // one's, which has the bits of one before.
 func TestPredictorFailsOnCard(t *testing.T) {
 	devicetest.Library(t)
-	g, o := tangle(t, 300, 500), given(Defaults(), "model sage, hidden 64, layers 2, epochs 1")
+	g, o := tangle(t, 300, 500), apply(Defaults(), "model sage, hidden 64, layers 2, epochs 1")
 	weights := run(t, g, o).Weights
 	o.Device, o.MemoryLimit = setting.AllCards, 180<<10
 	few, all := []int32{299}, make([]int32, 300)
@@ -270,4 +270,4 @@ func TestPredictorEnds(t *testing.T) {
 	assert.Equal(t, want.Logits, got.Logits)
 }
 
-func row(of []float32, columns, k int) []float32 { return slices.Clone(of[k*columns : (k+1)*columns]) }
+func row(m []float32, columns, k int) []float32 { return slices.Clone(m[k*columns : (k+1)*columns]) }

@@ -85,12 +85,12 @@ func (p *Passes) Vertices(kind int) []int32 {
 }
 
 // EdgesInto are the edges of a relation whose values the caller gives and gets, as numbers in the graph's
-// store, ascending; nil: all. of is the relation of the whole graph.
-func (p *Passes) EdgesInto(number int, of *graph.Relation) []int64 {
+// store, ascending; nil: all. relation is that of the whole graph.
+func (p *Passes) EdgesInto(number int, relation *graph.Relation) []int64 {
 	if p.Processes == 1 {
 		return nil
 	}
-	return p.begun[0].EdgesInto(number, of)
+	return p.begun[0].EdgesInto(number, relation)
 }
 
 // Sum is Passes.Sum of the worker. call says of what.
@@ -110,17 +110,17 @@ func (p *Passes) FromFirst(values []float32) error {
 }
 
 // FetchRows is Passes.FetchRows of the worker.
-func (p *Passes) FetchRows(kind, columns int, vertices []int32, mine, fetched []float32) error {
+func (p *Passes) FetchRows(kind, columns int, vertices []int32, owned, fetched []float32) error {
 	call := launch.Call{Says: fmt.Sprintf("rows of %d columns of type %d", columns, kind)}
 	return p.collective(call, nil, func(w *worker.Passes) error {
-		return w.FetchRows(kind, columns, vertices, mine, fetched)
+		return w.FetchRows(kind, columns, vertices, owned, fetched)
 	})
 }
 
 // ReturnRows is Passes.ReturnRows of the worker.
-func (p *Passes) ReturnRows(kind, columns int, vertices []int32, fetched, mine []float32) error {
+func (p *Passes) ReturnRows(kind, columns int, vertices []int32, fetched, owned []float32) error {
 	call := launch.Call{Says: fmt.Sprintf("backward of rows of %d columns of type %d", columns, kind)}
 	return p.collective(call, nil, func(w *worker.Passes) error {
-		return w.ReturnRows(kind, columns, vertices, fetched, mine)
+		return w.ReturnRows(kind, columns, vertices, fetched, owned)
 	})
 }

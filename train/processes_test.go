@@ -37,9 +37,9 @@ func eachProcess(t *testing.T, n int, parallel string, work func(p *Passes)) {
 }
 
 // ofProcess are the rows of the vertices that a process has.
-func ofProcess(p *Passes, of []float32, columns int) (rows []float32) {
+func ofProcess(p *Passes, matrix []float32, columns int) (rows []float32) {
 	for _, v := range p.Vertices(0) {
-		rows = append(rows, of[int(v)*columns:][:columns]...)
+		rows = append(rows, matrix[int(v)*columns:][:columns]...)
 	}
 	return rows
 }
@@ -68,21 +68,21 @@ func TestPassesOfProcesses(t *testing.T) {
 		}
 	}
 	like := func() nn.State {
-		of := nn.State{}
+		zeros := nn.State{}
 		for name, value := range values {
-			of[name] = nn.Tensor{Shape: value.Shape, Float32: make([]float32, len(value.Float32))}
+			zeros[name] = nn.Tensor{Shape: value.Shape, Float32: make([]float32, len(value.Float32))}
 		}
-		return of
+		return zeros
 	}
-	pass := func(p *Passes, f worker.Forward, x, grad []float32) (of nn.State) {
+	pass := func(p *Passes, f worker.Forward, x, grad []float32) (paramGrads nn.State) {
 		f.Values = values
 		require.NoError(t, p.Forward(f))
-		of = like()
+		paramGrads = like()
 		require.NoError(t, p.Backward(worker.Backward{
-			Pass: f.Pass, Gradients: of, Features: []worker.Given{{Values: x}},
+			Pass: f.Pass, Gradients: paramGrads, Features: []worker.Given{{Values: x}},
 			Outputs: [][]worker.Block{{{Columns: 3, Values: grad}}},
 		}))
-		return of
+		return paramGrads
 	}
 	wantOutput, wantX := make([]float32, n*3), make([]float32, n*columns)
 	want := pass(whole, train(7, features, wantOutput), wantX, grads)
@@ -101,7 +101,7 @@ func TestPassesOfProcesses(t *testing.T) {
 			mu.Lock() // one pass number for each process
 			f := train(uint64(7+p.Process), ofProcess(p, features, columns), output)
 			mu.Unlock()
-			of := pass(p, f, x, ofProcess(p, grads, 3))
+			paramGrads := pass(p, f, x, ofProcess(p, grads, 3))
 			for k, v := range ofProcess(p, wantOutput, 3) {
 				assert.Near(t, float64(v), float64(output[k]), 1e-5, "%s: output %d", parallel, k)
 			}
@@ -110,7 +110,7 @@ func TestPassesOfProcesses(t *testing.T) {
 			}
 			for name := range want {
 				for k, v := range want[name].Float32 {
-					got := float64(of[name].Float32[k])
+					got := float64(paramGrads[name].Float32[k])
 					assert.Near(t, float64(v), got, 1e-4, "%s: gradient of %s", parallel, name)
 				}
 			}
@@ -143,8 +143,8 @@ func TestPassesOfProcesses(t *testing.T) {
 			for k, v := range ids {
 				count := 0 // how many have asked for it
 				for process := range processes {
-					for _, of := range []int{process, 7, n - 1, 7} {
-						if of == int(v) {
+					for _, vertex := range []int{process, 7, n - 1, 7} {
+						if vertex == int(v) {
 							count++
 						}
 					}
@@ -177,7 +177,7 @@ func TestProcessesCallAlike(t *testing.T) {
 
 // TestProcessesRefuse: what processes do not do together is refused by name on all.
 func TestProcessesRefuse(t *testing.T) {
-	for _, of := range []struct {
+	for _, c := range []struct {
 		parallel   string
 		partitions setting.Partitions
 		lacking    []Lacking
@@ -185,17 +185,17 @@ func TestProcessesRefuse(t *testing.T) {
 	}{
 		{"pipeline=2", 0, nil, "--parallel pipeline=2: one process has all stages of a pipeline: take the graph or"},
 		{"graph=2", 4, nil, "--partitions 4: over processes each has one partition: leave it out, or start one"},
-		{"graph=2", 0, []Lacking{{Of: "edges", Weights: true}}, "give it some, as zeros, or start one process"},
+		{"graph=2", 0, []Lacking{{Kind: "edges", Weights: true}}, "give it some, as zeros, or start one process"},
 		{"graph=2", 0, nil, ""},
 	} {
 		var all sync.WaitGroup
 		for _, end := range comm.InProcess(2) {
 			all.Go(func() {
-				j := jobOfLayers(t, of.parallel, func(o *Options) { o.Partitions = of.partitions })
+				j := jobOfLayers(t, c.parallel, func(o *Options) { o.Partitions = c.partitions })
 				j.Comm = comm.New(end, 0)
-				p, err := j.Passes(t.Context(), of.lacking...)
-				if of.want != "" {
-					assert.Refused(t, err, of.want, "%s", of.parallel)
+				p, err := j.Passes(t.Context(), c.lacking...)
+				if c.want != "" {
+					assert.Refused(t, err, c.want, "%s", c.parallel)
 					return
 				}
 				require.NoError(t, err)

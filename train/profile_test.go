@@ -61,8 +61,8 @@ func checkProfile(t *testing.T, j *Job, r *Result) {
 		t.Errorf("a profile of epoch %d and %d workers, want %d and %d", p.Epoch,
 			len(p.Workers), want, r.Workers)
 	}
-	sum := func(of []float64) (all float64) {
-		for _, x := range of {
+	sum := func(values []float64) (all float64) {
+		for _, x := range values {
 			all += x
 		}
 		return all

@@ -20,7 +20,7 @@ import (
 // the run: on one worker, for link prediction, and for several types of vertices and edges.
 // train/paralleltest compares all models on meshes.
 func TestRecompute(t *testing.T) {
-	one, types := tangle(t, 600, 100), severalTypes(t)
+	untyped, types := tangle(t, 600, 100), severalTypes(t)
 	compare := func(name string, job func(o Options) *Job, o Options) {
 		t.Run(name, func(t *testing.T) {
 			o.Recompute = setting.RecomputeNone
@@ -45,10 +45,10 @@ func TestRecompute(t *testing.T) {
 		return func(o Options) *Job { return divided(t, g, o, 3, nil) }
 	}
 	for _, name := range []string{"gat-edges", "gcnii", "pna", "cat", "jump-max", "appnp", "both-gat"} {
-		compare(name, on(one), networks()[name])
+		compare(name, on(untyped), networks()[name])
 	}
-	compare("links", among(one), linked("model sage, norm batch, decoder distmult, dropout .3"))
-	compare("links by attention", among(one), linked("model gat, metric roc-auc"))
+	compare("links", among(untyped), linked("model sage, norm batch, decoder distmult, dropout .3"))
+	compare("links by attention", among(untyped), linked("model gat, metric roc-auc"))
 	compare("links of types", among(types), linked("model rgcn, decoder distmult, norm layer"))
 	messages := func(job func(Options) *Job) func(Options) *Job {
 		return func(o Options) *Job {
@@ -57,9 +57,9 @@ func TestRecompute(t *testing.T) {
 			return j
 		}
 	}
-	o := given(Defaults(), "epochs 3")
-	compare("messages", messages(on(one)), o)
-	compare("messages, divided", messages(among(one)), o)
+	o := apply(Defaults(), "epochs 3")
+	compare("messages", messages(on(untyped)), o)
+	compare("messages, divided", messages(among(untyped)), o)
 	for _, model := range []string{"sage", "gat", "rgcn"} {
 		o := Defaults()
 		o.Model, o.Layers, o.Hidden, o.Epochs, o.Norm = model, 3, 8, 3, "batch"
@@ -148,7 +148,7 @@ func TestRecomputeKeeps(t *testing.T) {
 // there.
 func TestRecomputeWhereNeeded(t *testing.T) {
 	g := tangled(t)
-	o := given(networks()["resgcn"], "layers 8")
+	o := apply(networks()["resgcn"], "layers 8")
 	need := func(recompute string) setting.Bytes {
 		o := o
 		o.Recompute = recompute

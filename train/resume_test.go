@@ -74,7 +74,7 @@ func resumes() map[string]Options {
 	add := func(name, mesh, words string) {
 		o := Defaults()
 		o.Epochs, o.Hidden, o.Dropout, o.EvalEvery, o.Parallel, o.Threads = 5, 16, .4, 2, mesh, 1
-		o = given(o, words)
+		o = apply(o, words)
 		if mesh != "" && mesh[0] == 'g' {
 			o.Partition = "random"
 		}
@@ -335,7 +335,7 @@ func TestResumeRefuses(t *testing.T) {
 			o := resumes()[c.from]
 			g := graphFor(t, &o)
 			from, folder := stopped(t, g, o, 2)
-			o = given(o, c.change)
+			o = apply(o, c.change)
 			j := &Job{Graph: g, Options: o}
 			follow(j, folder, from)
 			_, err := j.Run(context.Background())

@@ -74,14 +74,14 @@ func (j *Job) RunPlanned(ctx context.Context, planned *plan.Plan) (r *Result, er
 	}
 	err = j.eachWorker(s, func(team *kernel.Team, c *comm.Comm, share *partition.Share) error {
 		return s.validation(s.Mesh.Coords(c.Rank()).Partition, func(other *worker.Validation) error {
-			mine := s.Config
+			config := s.Config
 			var err error
-			if mine.Recorder, err = worker.NewRecorder(c, j.Trace,
+			if config.Recorder, err = worker.NewRecorder(c, j.Trace,
 				profiles[s.Holders()[c.Rank()]]); err != nil {
 				return err
 			}
-			result, err := j.work(ctx, mine, team, c, share, other)
-			if j.speaks(s, c) {
+			result, err := j.work(ctx, config, team, c, share, other)
+			if j.isReporter(s, c) {
 				r = result
 			}
 			return err

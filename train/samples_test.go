@@ -63,17 +63,17 @@ func jobOfSamples(t *testing.T, parallel string) *Job {
 type sampled struct {
 	made       int // the number of the last pass
 	outputs, x [2][]float32
-	of         nn.State
+	grads      nn.State
 	values     nn.State
 }
 
 // rows are some rows of a matrix.
-func rows(of []float32, vertices []int32, columns int) (some []float32) {
+func rows(matrix []float32, vertices []int32, columns int) (some []float32) {
 	if vertices == nil {
-		return of
+		return matrix
 	}
 	for _, v := range vertices {
-		some = append(some, of[int(v)*columns:][:columns]...)
+		some = append(some, matrix[int(v)*columns:][:columns]...)
 	}
 	return some
 }
@@ -81,23 +81,23 @@ func rows(of []float32, vertices []int32, columns int) (some []float32) {
 // train takes a step of two samples: as many as p takes at a time, of the vertices that it has.
 func (s *sampled) train(t *testing.T, p *Passes, seeds ...uint64) {
 	state, trained := p.State()
-	s.values, s.of = nn.State{}, nn.State{}
-	for name, of := range state {
+	s.values, s.grads = nn.State{}, nn.State{}
+	for name, param := range state {
 		n := 1
-		for _, size := range of.Shape {
+		for _, size := range param.Shape {
 			n *= size
 		}
-		if of.Int64 != nil {
-			s.values[name] = nn.Tensor{Shape: of.Shape, Int64: []int64{3}}
+		if param.Int64 != nil {
+			s.values[name] = nn.Tensor{Shape: param.Shape, Int64: []int64{3}}
 			continue
 		}
-		value := nn.Tensor{Shape: of.Shape, Float32: make([]float32, n)}
+		value := nn.Tensor{Shape: param.Shape, Float32: make([]float32, n)}
 		for k := range n {
 			value.Float32[k] = float32(math.Sin(float64(3*k+len(name))))/2 + 1
 		}
 		s.values[name] = value
 		if slices.Contains(trained, name) {
-			s.of[name] = nn.Tensor{Shape: of.Shape, Float32: make([]float32, n)}
+			s.grads[name] = nn.Tensor{Shape: param.Shape, Float32: make([]float32, n)}
 		}
 	}
 	n, columns, vertices := p.all0(), p.Types[0].Features, p.Vertices(0)
@@ -143,21 +143,21 @@ func (s *sampled) train(t *testing.T, p *Passes, seeds ...uint64) {
 			}
 			s.x[sample] = make([]float32, p.Types[0].Vertices*columns)
 			each = append(each, worker.Backward{
-				Pass: passes[k], Gradients: s.of, Features: []worker.Given{{Values: s.x[sample]}},
+				Pass: passes[k], Gradients: s.grads, Features: []worker.Given{{Values: s.x[sample]}},
 				Outputs: [][]worker.Block{{{Columns: 3, Values: rows(grad, vertices, 3)}}},
 			})
 		}
 		require.NoError(t, p.Backward(each...))
-		for name, of := range s.of {
+		for name, param := range s.grads {
 			if sum[name].Float32 == nil {
-				sum[name] = nn.Tensor{Float32: make([]float32, len(of.Float32))}
+				sum[name] = nn.Tensor{Float32: make([]float32, len(param.Float32))}
 			}
-			for k, v := range of.Float32 {
+			for k, v := range param.Float32 {
 				sum[name].Float32[k] += v
 			}
 		}
 	}
-	s.of = sum
+	s.grads = sum
 }
 
 // all0 is the number of all vertices of the first type.
@@ -180,8 +180,8 @@ func checkSampled(t *testing.T, what string, p *Passes, want, got *sampled) {
 		near("output", rows(want.outputs[sample], vertices, 3), got.outputs[sample])
 		near("gradient of features", rows(want.x[sample], vertices, p.Types[0].Features), got.x[sample])
 	}
-	for name := range want.of {
-		near("gradient of "+name, want.of[name].Float32, got.of[name].Float32)
+	for name := range want.grads {
+		near("gradient of "+name, want.grads[name].Float32, got.grads[name].Float32)
 	}
 	for name := range want.values {
 		near(name, want.values[name].Float32, got.values[name].Float32)
@@ -226,8 +226,8 @@ func TestSamplesOnGroups(t *testing.T) {
 		if sent.Gradient.Bytes == 0 || sent.Statistics.Bytes == 0 {
 			t.Errorf("%s: no sums are planned: %+v", parallel, sent)
 		}
-		one := worker.Forward{Pass: -1, Seeds: []uint64{1, 2}, Values: got.values}
-		assert.Refused(t, p.Forward(one), "a pass of 1 samples, where 2 groups")
+		single := worker.Forward{Pass: -1, Seeds: []uint64{1, 2}, Values: got.values}
+		assert.Refused(t, p.Forward(single), "a pass of 1 samples, where 2 groups")
 		require.NoError(t, p.Close())
 	}
 }
@@ -256,12 +256,12 @@ func TestSamplesOfProcesses(t *testing.T) {
 				var got sampled
 				got.train(t, p, 7+uint64(rank), 8+uint64(rank))
 				checkSampled(t, parallel, p, &want, &got)
-				of := []float64{float64(rank)}
-				require.NoError(t, p.Sum(sums, false, of))
-				assert.Equal(t, float64(processes*(processes-1)/2), of[0])
-				of[0] = float64(p.Group)
-				require.NoError(t, p.Sum(sums, true, of))
-				assert.Equal(t, float64(processes/2*p.Group), of[0])
+				values := []float64{float64(rank)}
+				require.NoError(t, p.Sum(sums, false, values))
+				assert.Equal(t, float64(processes*(processes-1)/2), values[0])
+				values[0] = float64(p.Group)
+				require.NoError(t, p.Sum(sums, true, values))
+				assert.Equal(t, float64(processes/2*p.Group), values[0])
 				assert.NoError(t, p.Close())
 			})
 		}

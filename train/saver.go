@@ -104,14 +104,14 @@ func (s *saver) write(p *writing, arrays []checkpoint.Array, metadata map[string
 }
 
 // arrays are the arrays of a checkpoint that this worker writes.
-func (s *saver) arrays(of *progress) []checkpoint.Array {
-	return s.w.Mine(append(s.w.Arrays(), s.w.Params.ArraysOf(&of.best.weights)...))
+func (s *saver) arrays(run *progress) []checkpoint.Array {
+	return s.w.Mine(append(s.w.Arrays(), s.w.Params.ArraysOf(&run.best.weights)...))
 }
 
 // allocate allocates the snapshot, unless the run ends with this epoch, or its contents may rest on disk.
-func (s *saver) allocate(of *progress) {
-	if s != nil && of.epoch < s.w.Epochs && s.w.Offload == "" {
-		s.snapshot.Allocate(s.w.Team.Memory, checkpoint.Size(s.arrays(of)))
+func (s *saver) allocate(run *progress) {
+	if s != nil && run.epoch < s.w.Epochs && s.w.Offload == "" {
+		s.snapshot.Allocate(s.w.Team.Memory, checkpoint.Size(s.arrays(run)))
 	}
 }
 
@@ -157,7 +157,7 @@ func (s *saver) busy() worker.Asks {
 // writes beside the next epoch, from a snapshot. If the last checkpoint is still being written, it begins
 // after a later epoch. At the end of a run it always writes one and waits for it, so that more epochs can
 // continue from there.
-func (s *saver) save(of *progress, asked worker.Asks, end bool) error {
+func (s *saver) save(run *progress, asked worker.Asks, end bool) error {
 	if s == nil {
 		return nil
 	}
@@ -173,7 +173,7 @@ func (s *saver) save(of *progress, asked worker.Asks, end bool) error {
 		if err := s.settle(); err != nil {
 			return err
 		}
-		if err := s.begin(of, func() []checkpoint.Array { return s.arrays(of) }); err != nil {
+		if err := s.begin(run, func() []checkpoint.Array { return s.arrays(run) }); err != nil {
 			return err
 		}
 		return s.settle()
@@ -182,23 +182,23 @@ func (s *saver) save(of *progress, asked worker.Asks, end bool) error {
 		return nil
 	}
 	s.late = false
-	return s.begin(of, func() []checkpoint.Array {
+	return s.begin(run, func() []checkpoint.Array {
 		if s.w.Offload != "" {
-			return s.arrays(of)
+			return s.arrays(run)
 		}
-		return s.snapshot.Take(s.w.Team.Memory, s.arrays(of))
+		return s.snapshot.Take(s.w.Team.Memory, s.arrays(run))
 	})
 }
 
 // begin begins to write. Arrays that may rest on disk are written when it returns, because they are in memory
 // only in the turn of this worker.
-func (s *saver) begin(of *progress, take func() []checkpoint.Array) error {
+func (s *saver) begin(run *progress, take func() []checkpoint.Array) error {
 	w := s.w
 	metadata, err := w.Figures(s.snapshot.Bytes())
 	if err != nil {
 		return err
 	}
-	bytes := []int64{checkpoint.Size(s.arrays(of))}
+	bytes := []int64{checkpoint.Size(s.arrays(run))}
 	if err := w.Groups.World.SumInts(bytes); err != nil {
 		return err
 	}
@@ -208,12 +208,12 @@ func (s *saver) begin(of *progress, take func() []checkpoint.Array) error {
 	}
 	arrays := elements(take()) // others have had their turns: this panics if the disk fails
 	s.last = time.Now()
-	p := &writing{epoch: of.epoch, needs: s.KeepFree + bytes[0], begun: s.last, done: make(chan struct{})}
+	p := &writing{epoch: run.epoch, needs: s.KeepFree + bytes[0], begun: s.last, done: make(chan struct{})}
 	if w.Ranks().First() {
 		p.record = &Record{
 			Weft: s.Version, Settings: w.Texts(), Seed: w.Seed, Mesh: w.Mesh, Partition: s.Partition,
-			Chunks: chunksOf(&w.Config, s.Partition), Columns: s.columns, Curve: slices.Clone(of.curve),
-			Best: of.best.record(),
+			Chunks: chunksOf(&w.Config, s.Partition), Columns: s.columns, Curve: slices.Clone(run.curve),
+			Best: run.best.record(),
 		}
 		if w.Init != "" {
 			p.record.Standard = w.Standard
@@ -266,22 +266,22 @@ func (s *saver) commit() error {
 		File checkpoint.File
 		Err  string
 	}
-	mine := part{File: p.file}
+	local := part{File: p.file}
 	if p.err != nil {
-		mine.Err = p.err.Error()
+		local.Err = p.err.Error()
 	}
-	parts, err := worker.ToFirst(s.w.Groups.World, mine)
+	parts, err := worker.ToFirst(s.w.Groups.World, local)
 	if err != nil {
 		return err
 	}
 	return s.w.Ranks().OnFirst(func() error {
 		saved := Saved{Epoch: p.epoch}
 		var files []checkpoint.File
-		for rank, one := range parts {
-			files = append(files, one.File)
-			saved.Bytes = saved.Bytes + one.File.Bytes
-			if one.Err != "" && saved.Err == nil {
-				saved.Err = fmt.Errorf("worker %d: %s", rank, one.Err)
+		for rank, written := range parts {
+			files = append(files, written.File)
+			saved.Bytes = saved.Bytes + written.File.Bytes
+			if written.Err != "" && saved.Err == nil {
+				saved.Err = fmt.Errorf("worker %d: %s", rank, written.Err)
 			}
 		}
 		if saved.Err == nil {

@@ -165,8 +165,8 @@ func (s *edgeScorer) score(ctx context.Context, kind task.Kind, weights nn.State
 	rows, finish := s.Rows(ps), kind.Predicts(ps, weights)
 	own := nn.State{} // the parameters of the EdgeScorer alone
 	for name := range ps.State() {
-		if of, there := weights[name]; there {
-			own[name] = of
+		if value, there := weights[name]; there {
+			own[name] = value
 		}
 	}
 	if err := ps.Load(own); err != nil {
@@ -191,8 +191,8 @@ func (s *edgeScorer) score(ctx context.Context, kind task.Kind, weights nn.State
 			made = append(made, m)
 			return tape.Constant(m, set)
 		}
-		end := func(of []int32, kind int) func(k int) []float32 {
-			return func(k int) []float32 { return s.rows[s.at.row(kind, of[k])*s.Width:][:s.Width] }
+		end := func(vertices []int32, kind int) func(k int) []float32 {
+			return func(k int) []float32 { return s.rows[s.at.row(kind, vertices[k])*s.Width:][:s.Width] }
 		}
 		e := gnn.Edges{
 			Tape: tape, Source: matrix(s.Width, end(s.edges.Source, s.Source)),

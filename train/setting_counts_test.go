@@ -130,7 +130,7 @@ func TestEachSettingCounts(t *testing.T) {
 // losses.
 func TestEachPipelineSettingCounts(t *testing.T) {
 	g := tangle(t, 300, 100)
-	o := given(Defaults(), "model gcnii, layers 4, hidden 8, epochs 3, threads 1, parallel pipeline=2, "+
+	o := apply(Defaults(), "model gcnii, layers 4, hidden 8, epochs 3, threads 1, parallel pipeline=2, "+
 		"chunks 6, history-period 1")
 	tried := map[string][]float64{}
 	add := func(what string, o Options) {

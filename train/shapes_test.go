@@ -68,11 +68,11 @@ func TestEdgeShapes(t *testing.T) {
 			}
 			one := run(t, g, o).Losses
 			losses[s.name] = one
-			of := slices.Repeat([]int32{1}, s.vertices) // the first worker has one vertex, or none
+			owners := slices.Repeat([]int32{1}, s.vertices) // the first worker has one vertex, or none
 			if s.name != "one vertex" {
-				of[0] = 0
+				owners[0] = 0
 			}
-			two := mustRun(t, divided(t, g, o, 2, of)).Losses
+			two := mustRun(t, divided(t, g, o, 2, owners)).Losses
 			for i := range one {
 				if !(math.Abs(one[i]-two[i]) <= 1e-5*math.Abs(one[i])) || one[i] == 0 {
 					t.Errorf("%s, %s: losses %v on one worker, %v on two", model, s.name, one, two)

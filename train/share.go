@@ -56,12 +56,12 @@ func (j *Job) share(ctx context.Context, r *setting.Resolved, weights *nn.State,
 			return nil, err
 		}
 	}
-	of, err := j.drawn()
+	drawn, err := j.drawn()
 	if err != nil {
 		return nil, err
 	}
-	s, err := of.shareDrawn(ctx, r, weights, alike)
-	j.chunks = of.chunks
+	s, err := drawn.shareDrawn(ctx, r, weights, alike)
+	j.chunks = drawn.chunks
 	return s, err
 }
 
@@ -146,21 +146,21 @@ func (j *Job) checkLoss() error {
 	if j.Loss == nil {
 		return nil
 	}
-	var given, text string
+	var option, text string
 	switch {
 	case o.Task != task.Vertex:
 		return refusal.Errorf("--task %s: a job's own loss is for labels of vertices; leave one of them out",
 			o.Task)
 	case o.Loss != task.AutoLoss:
-		given, text = "--loss", o.Loss
+		option, text = "--loss", o.Loss
 	case o.ClassWeights != task.NoClassWeights:
-		given, text = "--class-weights", o.ClassWeights
+		option, text = "--class-weights", o.ClassWeights
 	case o.LabelSmoothing > 0:
-		given, text = "--label-smoothing", fmt.Sprint(o.LabelSmoothing)
+		option, text = "--label-smoothing", fmt.Sprint(o.LabelSmoothing)
 	default:
 		return nil
 	}
-	return refusal.Errorf("%s %s: the job has a loss of its own in its place; leave one of them out", given,
+	return refusal.Errorf("%s %s: the job has a loss of its own in its place; leave one of them out", option,
 		text)
 }
 
@@ -228,18 +228,18 @@ func (s *shared) checkFeatures(validated *partition.Whole) error {
 			return refusal.Errorf("it has vertices of the type %q, and the graph that is trained on has "+
 				"none; give graphs with the same vertex types", t.Type)
 		}
-		of := ""
+		suffix := ""
 		if len(validated.Types) > 1 {
-			of = fmt.Sprintf(" of the vertex type %q", t.Type)
+			suffix = fmt.Sprintf(" of the vertex type %q", t.Type)
 		}
 		trained := &s.whole.Types[like]
 		switch {
 		case t.FeatureColumns != trained.FeatureColumns:
 			return refusal.Errorf("it has %d features%s, and the graph that is trained on has %d; give "+
-				"graphs with the same features", t.FeatureColumns, of, trained.FeatureColumns)
+				"graphs with the same features", t.FeatureColumns, suffix, trained.FeatureColumns)
 		case t.FeatureValues > 0 && s.Standardises(trained) != nil:
 			return refusal.Errorf("its features%s are sparse, and those of the graph that is trained on are "+
-				"standardised; import it with --dense-features", of)
+				"standardised; import it with --dense-features", suffix)
 		}
 	}
 	return nil

@@ -123,7 +123,7 @@ func (j *Job) eachWorker(s *shared,
 	work func(*kernel.Team, *comm.Comm, *partition.Share) error,
 ) (failed error) {
 	n, threads := s.Workers, j.Threads(s.Resolved)
-	one := func(rank int, c *comm.Comm, at *seat) error {
+	runRank := func(rank int, c *comm.Comm, at *seat) error {
 		return s.open(s.PartitionOf(rank), func(share *partition.Share) error {
 			team := at.team(threads)
 			team.Watch, team.Waits = j.Watch, j.Watch != nil
@@ -134,7 +134,7 @@ func (j *Job) eachWorker(s *shared,
 		})
 	}
 	if s.TakesTurns() {
-		return j.inTurns(s, one)
+		return j.inTurns(s, runRank)
 	}
 	c, ranks := j.peers(), j.ranks()
 	if n > 1 && c.Size() > 1 {
@@ -160,16 +160,16 @@ func (j *Job) eachWorker(s *shared,
 		}
 	}
 	if n == 1 {
-		return ranks.Run(func() error { return one(ranks.Rank(), c, seats[0]) })
+		return ranks.Run(func() error { return runRank(ranks.Rank(), c, seats[0]) })
 	}
 	return launch.Workers(n, s.CommTimeout, func(c *comm.Comm) error {
-		return one(c.Rank(), c, seats[c.Rank()])
+		return runRank(c.Rank(), c, seats[c.Rank()])
 	})
 }
 
-// inTurns runs one as every rank that the workers of this process hold.
+// inTurns calls runRank as every rank that the workers of this process hold.
 func (j *Job) inTurns(s *shared,
-	one func(rank int, c *comm.Comm, at *seat) error,
+	runRank func(rank int, c *comm.Comm, at *seat) error,
 ) (failed error) {
 	links := []*comm.Comm{j.peers()} // links of this process's workers to all others
 	if links[0].Size() != s.Workers {
@@ -212,10 +212,10 @@ func (j *Job) inTurns(s *shared,
 		w := comm.NewSharedWorker(link, holders, spool)
 		for rank, holder := range holders {
 			if holder == link.Rank() {
-				mine := *seats[i]
-				mine.memory = mem.Another()
-				defer mine.memory.Close() // when all have ended, as they read each other's memory
-				at[rank] = &mine
+				local := *seats[i]
+				local.memory = mem.Another()
+				defer local.memory.Close() // when all have ended, as they read each other's memory
+				at[rank] = &local
 			}
 		}
 		shared = append(shared, w)
@@ -233,12 +233,12 @@ func (j *Job) inTurns(s *shared,
 		}
 	}
 	return launch.SharedWorkers(shared, s.CommTimeout, func(c *comm.Comm) error {
-		return one(c.Rank(), c, at[c.Rank()])
+		return runRank(c.Rank(), c, at[c.Rank()])
 	})
 }
 
-// speaks reports whether a rank returns the job's results in this process.
-func (j *Job) speaks(s *shared, c *comm.Comm) bool {
+// isReporter reports whether a rank returns the job's results in this process.
+func (j *Job) isReporter(s *shared, c *comm.Comm) bool {
 	if j.peers().Size() == 1 {
 		return c.Rank() == 0
 	}

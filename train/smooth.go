@@ -35,7 +35,7 @@ func (j *Job) Smooth(ctx context.Context, s gnn.Smoothing, probabilities []float
 		}
 		g := j.Graph.Copy()
 		err := j.Graph.Guard(func() (err error) {
-			g.Types[0].Features, err = known.beside(probabilities, &all.Types[0], s)
+			g.Types[0].Features, err = known.inputs(probabilities, &all.Types[0], s)
 			return err
 		})
 		if err != nil {
@@ -64,7 +64,7 @@ func (j *Job) Smooth(ctx context.Context, s gnn.Smoothing, probabilities []float
 		}
 		input(&share.Whole)
 		return share, share.Guard(func() (err error) {
-			share.Types[0].Features, err = known.beside(probabilities, &share.Types[0], s)
+			share.Types[0].Features, err = known.inputs(probabilities, &share.Types[0], s)
 			return err
 		})
 	}
@@ -99,8 +99,8 @@ func (l Known) check(w *partition.Whole, numbers int) error {
 	return nil
 }
 
-// beside returns the input of smoothing for some vertices: their probabilities, followed by the known labels.
-func (l Known) beside(probabilities []float32, v *partition.Values,
+// inputs returns the input of smoothing for some vertices: their probabilities, followed by the known labels.
+func (l Known) inputs(probabilities []float32, v *partition.Values,
 	s gnn.Smoothing,
 ) (f graph.Features, err error) {
 	if v.Labels.MultiLabel() {

@@ -94,11 +94,11 @@ func explainsDense(t *testing.T, what string, j *Job, stays bool) {
 	t.Helper()
 	planned, err := j.Plan(context.Background())
 	require.NoError(t, err)
-	says := false
+	found := false
 	for _, l := range planned.Workers[0].Layers {
-		says = says || l == plan.Layer{Name: "features", What: "are sparse, and dense for aggregate"}
+		found = found || l == plan.Layer{Name: "features", What: "are sparse, and dense for aggregate"}
 	}
-	assert.Equal(t, !stays, says, "%s: a plan says that features are made dense", what)
+	assert.Equal(t, !stays, found, "%s: a plan says that features are made dense", what)
 }
 
 // TestSparseBits: GraphSAGE as a program has the bits of the named model on sparse features, and never their
@@ -106,7 +106,7 @@ func explainsDense(t *testing.T, what string, j *Job, stays bool) {
 func TestSparseBits(t *testing.T) {
 	const columns = 1000
 	g, _ := wordy(t, columns)
-	named := given(Defaults(), "model sage, layers 2, hidden 8, dropout 0, norm none, lr .1, threads 1, epochs 1")
+	named := apply(Defaults(), "model sage, layers 2, hidden 8, dropout 0, norm none, lr .1, threads 1, epochs 1")
 	start := mustRun(t, &Job{Graph: g, Options: named}).Weights
 	var weights bytes.Buffer
 	require.NoError(t, safetensors.Write(&weights, start, nil))

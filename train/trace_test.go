@@ -146,7 +146,7 @@ func TestTraceOfProcesses(t *testing.T) {
 	results := make([]*Result, 3)
 	var all sync.WaitGroup
 	for rank, end := range comm.InProcess(len(results)) {
-		o := given(Defaults(), "model gcn, epochs 2")
+		o := apply(Defaults(), "model gcn, epochs 2")
 		j := onMesh(g, o, "tensor=3")
 		j.Comm, j.Trace = comm.New(end, time.Minute), rank == 0
 		all.Go(func() {
@@ -170,6 +170,6 @@ func TestTraceOfProcesses(t *testing.T) {
 	if results[1].Trace != nil || results[2].Trace != nil || results[1].Profile != nil {
 		t.Error("another worker has the trace or the profile too")
 	}
-	o := given(Defaults(), "model gcn, epochs 2")
+	o := apply(Defaults(), "model gcn, epochs 2")
 	checkProfile(t, onMesh(g, o, "tensor=3"), results[0])
 }

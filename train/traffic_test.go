@@ -18,11 +18,11 @@ func TestSetupTraffic(t *testing.T) {
 	const arc, version, simd, settings = 7, "1.2", "avx512", "lr 3"
 	for _, n := range []int{4, 9, 16} {
 		g := ringed(t, int32(arc*n), 1)
-		of := make([]int32, arc*n)
-		for v := range of {
-			of[v] = int32(v / arc)
+		owners := make([]int32, arc*n)
+		for v := range owners {
+			owners[v] = int32(v / arc)
 		}
-		shared := divided(t, g, networks()["sage"], n, of)
+		shared := divided(t, g, networks()["sage"], n, owners)
 		shared.Options.Epochs = 1
 
 		var mu sync.Mutex
@@ -54,16 +54,16 @@ func TestSetupTraffic(t *testing.T) {
 				r, err := s.Join()
 				assert.NoError(t, err)
 				joined.Done()
-				mine := *shared
-				mine.Comm = r.Comm
+				rankJob := *shared
+				rankJob.Comm = r.Comm
 				if r.First() {
 					joined.Wait()
 					next()
 					close(begun)
-					mine.OnEpoch = func(Epoch) { next() }
+					rankJob.OnEpoch = func(Epoch) { next() }
 				}
 				<-begun
-				_, err = mine.Plan(context.Background())
+				_, err = rankJob.Plan(context.Background())
 				assert.NoError(t, err)
 				planned.Done()
 				if r.First() {
@@ -72,7 +72,7 @@ func TestSetupTraffic(t *testing.T) {
 					close(ready)
 				}
 				<-ready
-				_, err = mine.Run(context.Background())
+				_, err = rankJob.Run(context.Background())
 				assert.NoError(t, r.End(err, func(error) {}))
 			})
 		}

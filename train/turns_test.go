@@ -50,16 +50,16 @@ type turned struct {
 func TestTurns(t *testing.T) {
 	for name, c := range allTurned(t) {
 		t.Run(name, func(t *testing.T) {
-			of := func(workers int) *Job {
+			onWorkers := func(workers int) *Job {
 				mesh := fmt.Sprintf("graph=%d", workers)
 				if c.slices > 0 {
 					mesh = strings.TrimPrefix(fmt.Sprintf("%s,tensor=%d", mesh, c.slices), "graph=1,")
 				}
 				return onMesh(c.g, c.Options, mesh+"/4")
 			}
-			apart := mustRun(t, of(4))
-			one, _ := planAndRun(t, of(1))
-			all := []*Result{one}
+			apart := mustRun(t, onWorkers(4))
+			single, _ := planAndRun(t, onWorkers(1))
+			all := []*Result{single}
 			if c.two != "" {
 				two, _ := planAndRun(t, onMesh(c.g, c.Options, c.two+"/4"))
 				all = append(all, two)
@@ -76,7 +76,7 @@ func TestTurns(t *testing.T) {
 						r.Workers, r.PeakTensorBytes, r.SentBytes, got, apart.Workers, want)
 				}
 			}
-			if sent := one.Communication; sent.Halo.Bytes != 0 || c.slices == 0 && sent.Links.Bytes != 0 {
+			if sent := single.Communication; sent.Halo.Bytes != 0 || c.slices == 0 && sent.Links.Bytes != 0 {
 				t.Errorf("partitions of one worker sent %+v", sent)
 			}
 		})
@@ -94,7 +94,7 @@ func allTurned(t *testing.T) map[string]turned {
 		wide: "hidden 256, layers 2",
 	} { // slices have parts of a head, or no columns
 		model, _, _ := strings.Cut(name, ", ")
-		all[name] = given(all[model], words)
+		all[name] = apply(all[model], words)
 	}
 	for i, name := range slices.Sorted(maps.Keys(all)) {
 		c := turned{g: g, Options: all[name]}
@@ -137,7 +137,7 @@ func typesInTurns(types *graph.Graph) map[string]Options {
 	} {
 		o := Defaults()
 		o.Model, o.Hidden, o.Epochs, o.LR, o.Threads = name, 10, 3, 1e-4, 1
-		all[name] = given(o, change)
+		all[name] = apply(o, change)
 	}
 	return all
 }
@@ -356,7 +356,7 @@ func allResting(t *testing.T) map[string]*resting {
 		o.Hidden, o.KeepHalo, o.Prefetch, o.Seed, o.Epochs = 3*o.Hidden, i == 1, 1+2*i, uint64(2+i), 2
 		add(name+" on several workers", small, o, fmt.Sprintf("graph=2/%d", 5+i), 0, .75, inMemory)
 	}
-	heads := given(models["gatv2"], "output-heads 3, hidden 12, layers 2")
+	heads := apply(models["gatv2"], "output-heads 3, hidden 12, layers 2")
 	add("unequal heads", small, heads, "graph=2,tensor=2/5", 0, inMemory).fits = true
 
 	generated := func(o generate.Options) *graph.Graph {
@@ -366,8 +366,8 @@ func allResting(t *testing.T) map[string]*resting {
 		return g
 	}
 	with := func(words string) Options {
-		o := given(Defaults(), "epochs 3, lr 1e-4")
-		return given(o, words)
+		o := apply(Defaults(), "epochs 3, lr 1e-4")
+		return apply(o, words)
 	}
 	// What is made of all edges of a partition, as their degrees, brings these back from the disk. It is in
 	// the plan also where the rows of the partition are few columns beside the edges.
@@ -446,7 +446,7 @@ func TestBytesInTurns(t *testing.T) {
 	seen, e := map[read]bool{}, g.Relations[0].Edges()
 	for k, u := range e.Source {
 		// workers hold two partitions each
-		if r := (read{u, a.Of[e.Target[k]]}); a.Of[u]/2 != r.by/2 && !seen[r] {
+		if r := (read{u, a.Parts[e.Target[k]]}); a.Parts[u]/2 != r.by/2 && !seen[r] {
 			seen[r] = true
 			halo += 2 * rounds * float * classes
 		}
@@ -472,25 +472,25 @@ func TestMovedAsPlanned(t *testing.T) {
 	small, large, types, models := tangle(t, 500, 1000), tangle(t, 900, 3000), severalTypes(t), networks()
 	bare := *large.Copy()
 	bare.Types[0].Features = graph.Features{}
-	of := [3][]resting{1: {
-		{g: &bare, Options: given(Defaults(), "model rgcn, clip .5, optimizer adamw, hidden 16")},
-		{g: &bare, Options: given(Defaults(), "model sage, node-embedding 64, hidden 16, lr .1")},
+	groups := [3][]resting{1: {
+		{g: &bare, Options: apply(Defaults(), "model rgcn, clip .5, optimizer adamw, hidden 16")},
+		{g: &bare, Options: apply(Defaults(), "model sage, node-embedding 64, hidden 16, lr .1")},
 		{g: &bare, Options: linked("model sage, node-embedding 64, precision bf16")},
 	}}
 	for i, name := range slices.Sorted(maps.Keys(models)) {
-		of[0] = append(of[0], resting{g: []*graph.Graph{small, large}[i%2], Options: models[name]})
+		groups[0] = append(groups[0], resting{g: []*graph.Graph{small, large}[i%2], Options: models[name]})
 	}
 	withTypes := typesInTurns(types)
 	for _, name := range slices.Sorted(maps.Keys(withTypes)) {
-		of[1] = append(of[1], resting{g: types, Options: withTypes[name]})
+		groups[1] = append(groups[1], resting{g: types, Options: withTypes[name]})
 	}
 	links := linksInTurns(t, large, types)
 	for _, name := range []string{"among", "area", "dot"} {
-		of[2] = append(of[2], links[name])
+		groups[2] = append(groups[2], links[name])
 	}
 	for i := range 15 {
 		draw := rand.New(rand.NewPCG(uint64(i), 0))
-		c := of[i%3][draw.IntN(len(of[i%3]))]
+		c := groups[i%3][draw.IntN(len(groups[i%3]))]
 		k, share, parts := 4+draw.IntN(2), []float64{0, .1, .6, .9}[draw.IntN(4)], []int32(nil)
 		o := c.Options
 		o.Epochs, o.EvalEvery = []int{1, 2, 3, 5}[draw.IntN(4)], []setting.Every{0, 1, 2, 5}[draw.IntN(4)]

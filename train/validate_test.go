@@ -50,7 +50,7 @@ func TestValidate(t *testing.T) {
 	g, other := tangle(t, 700, 3000), elsewhereGraph(t, 300)
 	for _, name := range []string{"gcn", "sage-max", "gat-edges", "pna", "cat", "both", "gcnii"} {
 		t.Run(name, func(t *testing.T) {
-			o := given(networks()[name], "epochs 4")
+			o := apply(networks()[name], "epochs 4")
 			plain := run(t, g, o)
 			j, curve := validated(g, other, o)
 			r, _ := planAndRun(t, j)
@@ -120,7 +120,7 @@ func TestValidateOnMeshes(t *testing.T) {
 				continue // a chunk has a vertex
 			}
 			t.Run(fmt.Sprintf("%s on %s, %d", name, mesh, vertices), func(t *testing.T) {
-				o := given(o, change)
+				o := apply(o, change)
 				j := onMesh(g, o, mesh)
 				with, curve := validated(g, other, j.Options)
 				p, err := with.Plan(context.Background())
@@ -153,7 +153,7 @@ func TestValidateMeasures(t *testing.T) {
 	other.Types[0].Labels.Classes, other.Types[0].Splits = 3, []graph.Split{
 		{Val: []int64{1, 2, 5, 9}, Test: []int64{3}},
 	}
-	o := given(networks()["gcn"], "class-weights balanced")
+	o := apply(networks()["gcn"], "class-weights balanced")
 	j, _ := validated(g, other, o)
 	r := mustRun(t, j)
 	p, err := (&Job{Graph: other, Options: o}).Predict(context.Background(), r.Weights, Logits)
@@ -183,14 +183,14 @@ func TestValidateMeasures(t *testing.T) {
 		}
 		return &with
 	}
-	trained, held := values(g, 3), values(other, 4)
-	j, _ = validated(trained, held, networks()["sage"])
+	trained, validation := values(g, 3), values(other, 4)
+	j, _ = validated(trained, validation, networks()["sage"])
 	r = mustRun(t, j)
-	p, err = (&Job{Graph: held, Options: j.Options}).Predict(context.Background(), r.Weights, Logits)
+	p, err = (&Job{Graph: validation, Options: j.Options}).Predict(context.Background(), r.Weights, Logits)
 	require.NoError(t, err)
 	square := 0.
 	for _, v := range other.Types[0].Splits[0].Val {
-		square += math.Pow(float64(p.Logits[v]-held.Types[0].Labels.Values[v]), 2)
+		square += math.Pow(float64(p.Logits[v]-validation.Types[0].Labels.Values[v]), 2)
 	}
 	if want := math.Sqrt(square / 4); r.Metric != "rmse" || math.Abs(want-r.Val) > 1e-5*want {
 		t.Errorf("%s %v, by hand %v", r.Metric, r.Val, want)
@@ -258,7 +258,7 @@ func TestValidateRefuses(t *testing.T) {
 // refused.
 func TestValidateTypes(t *testing.T) {
 	g := severalTypes(t)
-	o := given(networks()["gcn"], "model rgcn, residual false, norm none, normalize-features standard, epochs 2")
+	o := apply(networks()["gcn"], "model rgcn, residual false, norm none, normalize-features standard, epochs 2")
 	validate := func(change func(g *graph.Graph)) (*Result, error) {
 		other := *g.Copy()
 		other.Types, other.Relations = slices.Clone(g.Types), slices.Clone(g.Relations)
@@ -299,7 +299,7 @@ func TestValidateTypes(t *testing.T) {
 // TestValidateResumes: a run that continues has the validation metrics of one that never stopped, to the bit.
 func TestValidateResumes(t *testing.T) {
 	g, other, dir := tangle(t, 700, 3000), elsewhereGraph(t, 150), t.TempDir()
-	o := given(networks()["sage"], "epochs 6, eval-every 2")
+	o := apply(networks()["sage"], "epochs 6, eval-every 2")
 	whole, _ := validated(g, other, o)
 	want := follow(whole, filepath.Join(dir, "whole"), nil)
 	mustRun(t, whole)

@@ -92,7 +92,7 @@ func TestLossesOfOtherLabels(t *testing.T) {
 		{&several, "loss focal", ""},
 		{&several, "class-weights balanced", ""},
 	} {
-		_, err := (&Job{Graph: c.g, Options: given(Defaults(), c.change)}).Plan(t.Context())
+		_, err := (&Job{Graph: c.g, Options: apply(Defaults(), c.change)}).Plan(t.Context())
 		assert.Refused(t, err, c.want, c.change)
 	}
 }
@@ -126,12 +126,12 @@ func TestStandardFeatures(t *testing.T) {
 	o.LR, o.Epochs, o.Threads = .001, 3, 1
 	want := mustRun(t, &Job{Graph: &scaled, Options: o})
 	o.NormalizeFeatures = setting.Standard
-	one := mustRun(t, &Job{Graph: &raw, Options: o})
-	if d := away(want.Losses, one.Losses); d > 1e-5 {
+	standard := mustRun(t, &Job{Graph: &raw, Options: o})
+	if d := away(want.Losses, standard.Losses); d > 1e-5 {
 		t.Errorf("the losses differ by %.1e from those of standardised features", d)
 	}
-	for k, x := range one.Weights["features.mean"].Float32 {
-		d := one.Weights["features.deviation"].Float32[k]
+	for k, x := range standard.Weights["features.mean"].Float32 {
+		d := standard.Weights["features.deviation"].Float32[k]
 		if math.Abs(float64(x)-means[k]) > 1e-5 ||
 			k > 0 && math.Abs(float64(d)-math.Sqrt(deviations[k])) > 1e-5 || k == 0 && d != 1 {
 			t.Errorf("column %d: mean %v and deviation %v, want %v and the root of %v", k, x, d,
@@ -145,7 +145,7 @@ func TestStandardFeatures(t *testing.T) {
 				{
 					Frame: graph.Frame{
 						Count: len(ids), Features: g.Types[0].Features.Rows(ids),
-						Labels: g.Types[0].Labels.Of(ids),
+						Labels: g.Types[0].Labels.Select(ids),
 					},
 				},
 			},
@@ -153,11 +153,11 @@ func TestStandardFeatures(t *testing.T) {
 		}
 	}
 	part := some(&raw)
-	p, err := (&Job{Graph: part, Options: o}).Predict(context.Background(), one.Weights, Logits)
+	p, err := (&Job{Graph: part, Options: o}).Predict(context.Background(), standard.Weights, Logits)
 	require.NoError(t, err)
 	part = some(&scaled)
 	o.NormalizeFeatures = "none"
-	weights := maps.Clone(one.Weights)
+	weights := maps.Clone(standard.Weights)
 	delete(weights, "features.mean")
 	delete(weights, "features.deviation")
 	q, err := (&Job{Graph: part, Options: o}).Predict(context.Background(), weights, Logits)

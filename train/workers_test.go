@@ -23,14 +23,14 @@ import (
 	"weft/train/task"
 )
 
-// divided is a job on k workers. of assigns vertices to them; nil: a permutation does.
-func divided(t *testing.T, g *graph.Graph, o Options, k int, of []int32) *Job {
+// divided is a job on k workers. owners assigns vertices to them; nil: a permutation does.
+func divided(t *testing.T, g *graph.Graph, o Options, k int, owners []int32) *Job {
 	t.Helper()
 	o.Parallel = fmt.Sprintf("graph=%d", k)
 	o.Partition, o.Threads = partition.Random, 1
 	j := &Job{Graph: g, Options: o}
-	if of != nil {
-		shares, err := partition.Split(g, &partition.Assignment{K: k, Of: of})
+	if owners != nil {
+		shares, err := partition.Split(g, &partition.Assignment{K: k, Parts: owners})
 		require.NoError(t, err)
 		j.Parts = &Parts{
 			Whole: shares[0].Whole, Open: func(p int) (*partition.Share, error) { return shares[p], nil },
@@ -118,15 +118,15 @@ func TestValidationOfWeightZero(t *testing.T) {
 	}
 	g.Types[0].Splits = []graph.Split{{Train: train, Val: val}}
 	o.ClassWeights, o.Epochs, o.Patience = task.Balanced, 50, 3
-	one, _ := planAndRun(t, &Job{Graph: g, Options: o})
-	if math.IsNaN(one.Val) || !math.IsNaN(one.ValLoss) {
-		t.Errorf("accuracy %v and loss %v of validation, want a number and NaN", one.Val, one.ValLoss)
+	r, _ := planAndRun(t, &Job{Graph: g, Options: o})
+	if math.IsNaN(r.Val) || !math.IsNaN(r.ValLoss) {
+		t.Errorf("accuracy %v and loss %v of validation, want a number and NaN", r.Val, r.ValLoss)
 	}
-	assert.Equal(t, EndedPatience, one.Ended, "epochs, the best is %d", one.BestEpoch)
-	assert.Equal(t, one.Epochs, one.BestEpoch+3, "epochs, the best is %d", one.BestEpoch)
-	if many := mustRun(t, onMesh(g, o, "graph=2")); many.Val != one.Val || many.BestEpoch != one.BestEpoch {
+	assert.Equal(t, EndedPatience, r.Ended, "epochs, the best is %d", r.BestEpoch)
+	assert.Equal(t, r.Epochs, r.BestEpoch+3, "epochs, the best is %d", r.BestEpoch)
+	if many := mustRun(t, onMesh(g, o, "graph=2")); many.Val != r.Val || many.BestEpoch != r.BestEpoch {
 		t.Errorf("2 workers: validation %v in epoch %d, want %v in %d", many.Val, many.BestEpoch,
-			one.Val, one.BestEpoch)
+			r.Val, r.BestEpoch)
 	}
 	o.Select = setting.SelectLoss
 	const want = "--select loss: there is no validation loss, as the classes of all validation vertices " +
@@ -146,7 +146,7 @@ func TestEdgeColumns(t *testing.T) {
 			edges++
 		}
 	}
-	o := given(networks()["gcn"], "residual false")
+	o := apply(networks()["gcn"], "residual false")
 	want := 2 * edges * int64(o.Hidden+g.Types[0].Labels.Classes)
 	for _, j := range []*Job{{Graph: g, Options: o}, divided(t, g, o, 3, nil), onMesh(g, o, "tensor=3")} {
 		r, sum := mustRun(t, j), int64(0)
@@ -222,14 +222,14 @@ func TestGraphGoesDown(t *testing.T) {
 	for _, model := range []string{"sage", "gcn", "gat"} {
 		o := Defaults()
 		o.Model = model
-		one, err := (&Job{Graph: g, Options: o}).Plan(context.Background())
+		single, err := (&Job{Graph: g, Options: o}).Plan(context.Background())
 		require.NoError(t, err)
 		const k = 16
 		j := divided(t, g, o, k, nil)
 		j.Options.Partition = partition.Range
 		many, err := j.Plan(context.Background())
 		require.NoError(t, err)
-		if share, most := float64(one.GraphBytes[0])/k, float64(
+		if share, most := float64(single.GraphBytes[0])/k, float64(
 			slices.Max(many.GraphBytes)); most > 1.4*share {
 			t.Errorf("%s: a worker of %d holds %.0f bytes of the graph, its share is %.0f",
 				model, k, most, share)
@@ -365,9 +365,9 @@ func TestFailureInAPass(t *testing.T) {
 			if rank == 1 {
 				end = &failing{end, c.kind, c.n}
 			}
-			mine := *shared
-			mine.Comm = comm.New(end, 0)
-			all.Go(func() { _, errs[rank] = mine.Run(context.Background()) })
+			rankJob := *shared
+			rankJob.Comm = comm.New(end, 0)
+			all.Go(func() { _, errs[rank] = rankJob.Run(context.Background()) })
 		}
 		all.Wait()
 		var where *comm.Error

@@ -83,8 +83,8 @@ It takes some minutes and up to 10 GB of memory. Run nothing else on the machine
 	}
 	flags := cmd.Flags()
 	flags.IntVar(&o.Threads, "threads", 0, "threads to measure with, 0: all cores")
-	settings.AddThose(flags, func(one setting.Setting) bool {
-		return one.Name == "device" || one.Name == "program" || one.Name == "precision"
+	settings.AddThose(flags, func(option setting.Setting) bool {
+		return option.Name == "device" || option.Name == "program" || option.Name == "precision"
 	})
 	flags.StringVar(&only, "only", "", "measure only the models whose \"model precision graph\" matches "+
 		"this `regexp`")
@@ -115,14 +115,14 @@ func runProgram(cmd *cobra.Command, o bench.Options, s *train.Options, graph str
 	if err != nil {
 		return err
 	}
-	of := bench.Given{Options: *s, Name: graph}
+	workload := bench.Given{Options: *s, Name: graph}
 	if graph != "" {
 		g, _, err := data.OpenDataset(cmd.Context(), data.Source{Name: graph}, cmd.ErrOrStderr(), nil)
 		if err != nil {
 			return err
 		}
 		defer g.Close()
-		of.Graph = g
+		workload.Graph = g
 	}
 	ui.EndWithReader()
 	ctx, stop := cli.UntilSignal(cmd.Context(), func(os.Signal) {}, nil)
@@ -132,7 +132,7 @@ func runProgram(cmd *cobra.Command, o bench.Options, s *train.Options, graph str
 	if asJSON {
 		show = io.Discard
 	}
-	p, err := bench.MeasureProgram(ctx, o, of, func(m bench.Machine) { showRates(show, m) })
+	p, err := bench.MeasureProgram(ctx, o, workload, func(m bench.Machine) { showRates(show, m) })
 	if err != nil {
 		return err
 	}

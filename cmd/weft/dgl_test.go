@@ -17,9 +17,9 @@ func dglFiles(ts *testscript.TestScript, _ bool, args []string) {
 	dir := ts.MkAbs(args[0])
 	one, typed := dglGraph(), dglTyped()
 	// v's partition: v mod 7 mod 3, so that an order by partition is another
-	of := make([]int, one.Vertices[0].Count)
-	for v := range of {
-		of[v] = v % 7 % 3
+	parts := make([]int, one.Vertices[0].Count)
+	for v := range parts {
+		parts[v] = v % 7 % 3
 	}
 	ts.Check(os.MkdirAll(dir, 0o777))
 	old := dgltest.Graphs(nil, one)
@@ -32,10 +32,12 @@ func dglFiles(ts *testscript.TestScript, _ bool, args []string) {
 		ts.Check(os.WriteFile(filepath.Join(dir, name), content, 0o666))
 	}
 	ts.Check(dgltest.Divide(filepath.Join(dir, "older"), "one", one,
-		dgltest.Division{K: 3, Of: [][]int{of}, Names: dgltest.Older}))
-	ts.Check(dgltest.Divide(filepath.Join(dir, "newer"), "one", one, dgltest.Division{K: 3, Of: [][]int{of}}))
+		dgltest.Division{K: 3, Parts: [][]int{parts}, Names: dgltest.Older}))
+	ts.Check(dgltest.Divide(filepath.Join(dir, "newer"), "one", one, dgltest.Division{
+		K: 3, Parts: [][]int{parts},
+	}))
 	ts.Check(dgltest.Divide(filepath.Join(dir, "typed"), "typed", typed,
-		dgltest.Division{K: 3, Of: [][]int{of, of[:20]}, Names: dgltest.Older}))
+		dgltest.Division{K: 3, Parts: [][]int{parts, parts[:20]}, Names: dgltest.Older}))
 }
 
 // dglGraph is a graph of sixty vertices of three classes. Most edges stay within a class.

@@ -45,7 +45,7 @@ func TestLabelsOfOneOfSeveralLists(t *testing.T) {
 	tables := []string{"payments.csv", "likes.csv"}
 	how := strings.Fields("--vertices-from customers.csv --source payer --target payee")
 	learn := strings.Fields("--model sage --hidden 8 --epochs 30 --threads 1 --out")
-	of := func(command string, args ...any) (all []string) {
+	argv := func(command string, args ...any) (all []string) {
 		all = []string{command}
 		for _, a := range args {
 			switch a := a.(type) {
@@ -61,26 +61,27 @@ func TestLabelsOfOneOfSeveralLists(t *testing.T) {
 		return printed[map[string]map[string]any](t, "evaluate", run, "--json")
 	}
 
-	runWeft(t, of("train", tables, how, "--edge-label", "payments:fraud", learn, "run")...)
-	runWeft(t, of("import", "edges", tables, "store", how, "--edge-label", "payments:fraud", "--split",
+	runWeft(t, argv("train", tables, how, "--edge-label", "payments:fraud", learn, "run")...)
+	runWeft(t, argv("import", "edges", tables, "store", how, "--edge-label", "payments:fraud", "--split",
 		"random:60/20/20")...)
 	for _, label := range []string{"payments:fraud", "customers__payments__customers:fraud", "fraud"} {
-		runWeft(t, of("train", "store", "--edge-label", label, learn, "alone")...)
+		runWeft(t, argv("train", "store", "--edge-label", label, learn, "alone")...)
 		assert.Equal(t, metricsOf("alone"), metricsOf("run"), "--edge-label %s", label)
 		require.NoError(t, os.RemoveAll("alone"))
 	}
 	two := []string{"--parallel", "graph=2"}
-	runWeft(t, of("train", "store", "--edge-label", "payments:fraud", two, learn, "two")...)
+	runWeft(t, argv("train", "store", "--edge-label", "payments:fraud", two, learn, "two")...)
 
 	root, started := newRoot()
-	root.SetArgs(of("train", "store", "--edge-label", "likes:fraud", learn, "none"))
+	root.SetArgs(argv("train", "store", "--edge-label", "likes:fraud", learn, "none"))
 	root.SetErr(os.Stderr)
 	assert.Equal(t, 2, execute(root, started), "labels of the other relation")
 
-	runWeft(t, of("predict", "run", tables, how, "--edge-label", "payments:fraud", "--out", "scores.csv")...)
-	runWeft(t, of("explain", "run", "--edge", "3", "--out", "why.html")...)
+	runWeft(t,
+		argv("predict", "run", tables, how, "--edge-label", "payments:fraud", "--out", "scores.csv")...)
+	runWeft(t, argv("explain", "run", "--edge", "3", "--out", "why.html")...)
 	evaluated := printed[map[string]map[string]any](t,
-		of("evaluate", "run", tables, how, "--edge-label", "payments:fraud", "--json")...)
+		argv("evaluate", "run", tables, how, "--edge-label", "payments:fraud", "--json")...)
 	right, truth := 0.0, fraudsOf(t, "scores.csv")
 	for k, class := range columnOf(t, "scores.csv", "class") {
 		if class == truth[k] {
@@ -91,11 +92,11 @@ func TestLabelsOfOneOfSeveralLists(t *testing.T) {
 
 	// several labels, and a relation that is named
 	lists := []string{"pays=payments.csv", "likes.csv"}
-	runWeft(t, of("train", lists, how, "--edge-label", "pays:late,fraud", learn, "both")...)
+	runWeft(t, argv("train", lists, how, "--edge-label", "pays:late,fraud", learn, "both")...)
 	if _, found := metricsOf("both")["test"]["micro-f1"]; !found {
 		t.Error("there are no several labels")
 	}
-	runWeft(t, of("train", "payments.csv", how, "--edge-label", "payments:fraud", learn, "single")...)
+	runWeft(t, argv("train", "payments.csv", how, "--edge-label", "payments:fraud", learn, "single")...)
 }
 
 // TestCalibratedElsewhere: a run that is calibrated is measured by its fit on data without validation. The
@@ -103,7 +104,7 @@ func TestLabelsOfOneOfSeveralLists(t *testing.T) {
 func TestCalibratedElsewhere(t *testing.T) {
 	writeLists(t)
 	how := strings.Fields("--vertices-from customers.csv --source payer --target payee")
-	for _, of := range []struct {
+	for _, c := range []struct {
 		rows, label string
 		truth       func(t *testing.T, table string) []string
 	}{
@@ -112,17 +113,17 @@ func TestCalibratedElsewhere(t *testing.T) {
 		}},
 		{"edges", "--edge-label=fraud", fraudsOf},
 	} {
-		train := append([]string{"train", "payments.csv", of.label}, how...)
-		flags := "--calibrate isotonic --epochs 30 --seed 3 --split random:40/30/30 --out " + of.rows
+		train := append([]string{"train", "payments.csv", c.label}, how...)
+		flags := "--calibrate isotonic --epochs 30 --seed 3 --split random:40/30/30 --out " + c.rows
 		runWeft(t, append(train, strings.Fields(flags)...)...)
-		later := of.rows + ".later"
-		imports := []string{"import", "edges", "payments.csv", later, of.label, "--columns-of", of.rows}
+		later := c.rows + ".later"
+		imports := []string{"import", "edges", "payments.csv", later, c.label, "--columns-of", c.rows}
 		runWeft(t, append(imports, how...)...)
-		measured := printed[map[string]map[string]any](t, "evaluate", of.rows, later, "--json")["test"]
-		table := of.rows + ".csv"
-		runWeft(t, "predict", of.rows, later, "--columns", "class,probabilities", "--out", table)
+		measured := printed[map[string]map[string]any](t, "evaluate", c.rows, later, "--json")["test"]
+		table := c.rows + ".csv"
+		runWeft(t, "predict", c.rows, later, "--columns", "class,probabilities", "--out", table)
 
-		probabilities, truth := columnOf(t, table, "probability_yes"), of.truth(t, table)
+		probabilities, truth := columnOf(t, table, "probability_yes"), c.truth(t, table)
 		require.Equal(t, len(truth), len(probabilities))
 		const bins = 15
 		var sure, right [bins]float64
@@ -144,10 +145,10 @@ func TestCalibratedElsewhere(t *testing.T) {
 			want += math.Abs(sure[bin]-right[bin]) / float64(len(truth))
 		}
 		if got := measured["calibration-error"].(float64); math.Abs(got-want) > 1e-6 {
-			t.Errorf("%s: calibration error %v, of the table %v", of.rows, got, want)
+			t.Errorf("%s: calibration error %v, of the table %v", c.rows, got, want)
 		}
 		if measured["calibration-error"] == measured["calibration-error-before"] {
-			t.Errorf("%s: measured without the fit", of.rows)
+			t.Errorf("%s: measured without the fit", c.rows)
 		}
 	}
 }

@@ -203,21 +203,21 @@ func TestDamagedEdges(t *testing.T) {
 		status := execute(root, started)
 
 		lines := strings.Split(strings.TrimSuffix(stderr.String(), "\n"), "\n")
-		of := func(what string, more ...any) {
+		fail := func(what string, more ...any) {
 			t.Errorf("table %d, weft %s: %s\nstderr: %s\n%.400q", k, strings.Join(args, " "),
 				fmt.Sprintf(what, more...), stderr.String(), content)
 		}
-		said := 0 // errors
+		reported := 0 // lines of errors
 		for _, line := range lines {
 			if strings.HasPrefix(line, "weft: ") && !strings.HasPrefix(line, "weft: warning: ") &&
 				!strings.HasPrefix(line, "weft: note: ") {
-				said++
+				reported++
 			}
 		}
-		if status != cli.ExitDone && status != cli.ExitRefused || said != min(status, 1) ||
+		if status != cli.ExitDone && status != cli.ExitRefused || reported != min(status, 1) ||
 			strings.Contains(stderr.String(), "internal error") ||
 			strings.Contains(stderr.String(), "goroutine ") {
-			of("status %d, and %d lines of errors", status, said)
+			fail("status %d, and %d lines of errors", status, reported)
 		}
 		there, err := fs.Glob(os.DirFS("."), "*")
 		require.NoError(t, err)
@@ -236,7 +236,7 @@ func TestDamagedEdges(t *testing.T) {
 				whole = path == map[bool]string{true: "run", false: "scores.csv"}[learn]
 			}
 			if !whole {
-				of("%s is left", path)
+				fail("%s is left", path)
 			}
 			require.NoError(t, os.RemoveAll(path))
 		}

@@ -75,14 +75,14 @@ func flagsOf(cmd *cobra.Command) described {
 			return
 		}
 		kind, meaning := pflag.UnquoteUsage(f)
-		one := describedFlag{
+		flag := describedFlag{
 			Name: f.Name, Kind: cmp.Or(kind, f.Value.Type()), Default: f.DefValue,
 			Meaning: meaning, Choices: f.Annotations[cli.FlagChoices],
 		}
 		if group := f.Annotations[cli.FlagGroup]; len(group) > 0 {
-			one.Group = group[0]
+			flag.Group = group[0]
 		}
-		d.Flags = append(d.Flags, one)
+		d.Flags = append(d.Flags, flag)
 	}
 	cmd.LocalFlags().VisitAll(add)
 	cmd.InheritedFlags().VisitAll(add)

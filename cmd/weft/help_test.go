@@ -59,8 +59,8 @@ func TestHeadingsHaveFlags(t *testing.T) {
 		if text := flagGroups(cmd) + "\n"; empty.MatchString(text) {
 			t.Errorf("%s: a heading has no flags: %q", cmd.CommandPath(), empty.FindString(text))
 		}
-		for _, of := range cmd.Commands() {
-			each(of)
+		for _, subcommand := range cmd.Commands() {
+			each(subcommand)
 		}
 	}
 	root, _ := newRoot()

@@ -49,8 +49,8 @@ func TestLibraryFromElsewhere(t *testing.T) {
 		cmd := exec.Command(name, args...)
 		cmd.Dir = dir
 		cmd.Env = append(os.Environ(), "GOFLAGS=-mod=mod -buildvcs=false", "GOPROXY=off", "GOWORK=off")
-		if said, err := cmd.CombinedOutput(); err != nil || !strings.Contains(string(said), want) {
-			t.Fatalf("%s %s: %v: %s; want %q", name, strings.Join(args, " "), err, said, want)
+		if output, err := cmd.CombinedOutput(); err != nil || !strings.Contains(string(output), want) {
+			t.Fatalf("%s %s: %v: %s; want %q", name, strings.Join(args, " "), err, output, want)
 		}
 	}
 	run("3000 × 4 logits", "go", "run", ".")
@@ -70,9 +70,9 @@ func TestGoPage(t *testing.T) {
 		t.Helper()
 		cmd := exec.Command(name, args...)
 		cmd.Dir = in
-		said, err := cmd.CombinedOutput()
-		require.NoError(t, err, "%s %s: %s", name, strings.Join(args, " "), said)
-		return string(said)
+		output, err := cmd.CombinedOutput()
+		require.NoError(t, err, "%s %s: %s", name, strings.Join(args, " "), output)
+		return string(output)
 	}
 	page, err := os.ReadFile(filepath.Join(root, "docs", "go.md"))
 	require.NoError(t, err)
@@ -87,7 +87,7 @@ func TestGoPage(t *testing.T) {
 	source, program := filepath.Join(dir, "main.go"), filepath.Join(dir, "program")
 	sources, err := filepath.Glob(filepath.Join(root, "examples", "*", "main.go"))
 	require.NoError(t, err)
-	said, programs := "", 0
+	results, programs := "", 0
 	check := func(at, text string) {
 		for _, name := range imported.FindAllStringSubmatch(text, -1) {
 			if !slices.Contains(public, name[1]) {
@@ -97,14 +97,14 @@ func TestGoPage(t *testing.T) {
 	}
 	for _, b := range snippets(t, "docs/go.md") {
 		if b.lang == "" {
-			assert.Equal(t, said, b.text, b.at)
+			assert.Equal(t, results, b.text, b.at)
 			continue
 		}
 		check(b.at, b.text)
 		require.NoError(t, os.WriteFile(source, []byte(b.text), 0o666))
 		assert.Equal(t, "", run(root, "gofmt", "-l", source), "%s: not formatted", b.at)
 		run(root, "go", "build", "-o", program, source)
-		said = run(dir, program)
+		results = run(dir, program)
 		programs++
 	}
 	for _, path := range sources {
@@ -126,9 +126,9 @@ func TestModulePath(t *testing.T) {
 		cmd := exec.Command(name, args...)
 		cmd.Dir = dir
 		cmd.Env = append(os.Environ(), "GOFLAGS=-buildvcs=false", "GOPROXY=off", "GOWORK=off")
-		said, err := cmd.CombinedOutput()
-		require.NoError(t, err, "%s %s: %s", name, strings.Join(args, " "), said)
-		return string(said)
+		output, err := cmd.CombinedOutput()
+		require.NoError(t, err, "%s %s: %s", name, strings.Join(args, " "), output)
+		return string(output)
 	}
 	run("scripts/module-path", path)
 	packages := run("go", "list", "-f", "{{.ImportPath}} {{.Imports}} {{.TestImports}} {{.XTestImports}}", "./...")

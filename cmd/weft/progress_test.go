@@ -52,9 +52,9 @@ func TestProgressOfSetUp(t *testing.T) {
 			assert.Equal(t, cli.ExitDone, execute(root, started), "%s: status", c.args)
 			return out.String()
 		}
-		tty, said := uitest.Open(t)
+		tty, screen := uitest.Open(t)
 		command(tty, filepath.Join(dir, "shown"))
-		text := said()
+		text := screen()
 		rest := text
 		for _, stage := range c.stages {
 			at := strings.Index(rest, "\r"+stage)

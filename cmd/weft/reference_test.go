@@ -69,7 +69,7 @@ type section struct {
 func writeFlags(out *strings.Builder, root *cobra.Command) {
 	var all []section
 	for _, s := range sections(root, "") {
-		if k := slices.IndexFunc(all, func(one section) bool { return one.list == s.list }); k >= 0 {
+		if k := slices.IndexFunc(all, func(other section) bool { return other.list == s.list }); k >= 0 {
 			all[k].usage += ", " + s.usage
 		} else if s.list != "" {
 			all = append(all, s)
@@ -88,12 +88,12 @@ func sections(cmd *cobra.Command, above string) (all []section) {
 	var own []*pflag.Flag
 	var shared []string
 	cmd.LocalFlags().VisitAll(func(f *pflag.Flag) {
-		of := train.Flags().Lookup(f.Name)
+		trainFlag := train.Flags().Lookup(f.Name)
 		if _, setting := f.Value.(*cli.SettingValue); setting || f.Hidden || f.Name == "version" ||
 			f.Name == "config" || strings.Contains(above, entry(f)) {
 			return
 		}
-		if cmd != train && of != nil && entry(f) == entry(of) {
+		if cmd != train && trainFlag != nil && entry(f) == entry(trainFlag) {
 			shared = append(shared, "`--"+f.Name+"`")
 		} else {
 			own = append(own, f)

@@ -155,10 +155,10 @@ func TestReportAsSeen(t *testing.T) {
 			assert.Len(t, shares, 4)
 			run, _, _, err := rundir.Read(runs[0])
 			require.NoError(t, err)
-			for k, of := range shares {
-				assert.Equal(t, [4]float64{0, 100, 0, 100}, of.Scales, "%s", of.Title)
+			for k, share := range shares {
+				assert.Equal(t, [4]float64{0, 100, 0, 100}, share.Scales, "%s", share.Title)
 				if k >= 2 { // calibration, after and before
-					assert.Equal(t, testEdges(t, &run), of.Counts, "%s", of.Title)
+					assert.Equal(t, testEdges(t, &run), share.Counts, "%s", share.Title)
 				}
 			}
 		}

@@ -212,9 +212,9 @@ func (r *refuser) run(ts *testscript.TestScript, args []string) (a answer) {
 		var err error
 		r.requests, err = r.process.StdinPipe()
 		ts.Check(err)
-		said, err := r.process.StdoutPipe()
+		stdout, err := r.process.StdoutPipe()
 		ts.Check(err)
-		r.answers = json.NewDecoder(said)
+		r.answers = json.NewDecoder(stdout)
 		ts.Check(r.process.Start())
 	}
 	ts.Check(json.NewEncoder(r.requests).Encode(args))

@@ -111,13 +111,13 @@ func shows(ts *testscript.TestScript, negated bool, args []string) {
 			place, share := strings.CutSuffix(strings.Trim(place, "{}"), "%")
 			at := known
 			for key := range strings.SplitSeq(place, ".") {
-				switch of := at.(type) {
+				switch node := at.(type) {
 				case map[string]any:
-					at = of[key]
+					at = node[key]
 				case []any:
 					k, err := strconv.Atoi(key)
 					ts.Check(err)
-					at = of[k]
+					at = node[k]
 				}
 			}
 			x, is := at.(float64)
@@ -141,10 +141,10 @@ func shows(ts *testscript.TestScript, negated bool, args []string) {
 // sameRows holds the rows of an array to those of another that a list names, as in "same-rows all.npy
 // some.npy ids.npy": they have the same bits.
 func sameRows(ts *testscript.TestScript, negated bool, args []string) {
-	of, named := readArray(ts, args[0]), readArray(ts, args[1])
-	all, some := floats(ts, of), floats(ts, named)
+	full, named := readArray(ts, args[0]), readArray(ts, args[1])
+	all, some := floats(ts, full), floats(ts, named)
 	ids, err := readArray(ts, args[2]).Int64s()
-	same, columns := err == nil && named.Shape[0] == len(ids) && len(ids) > 0, of.Shape[1]
+	same, columns := err == nil && named.Shape[0] == len(ids) && len(ids) > 0, full.Shape[1]
 	for i := 0; same && i < len(ids); i++ {
 		v := int(ids[i])
 		same = slices.Equal(some[i*columns:(i+1)*columns], all[v*columns:(v+1)*columns])
@@ -180,9 +180,9 @@ func nearNumbers(ts *testscript.TestScript, negated bool, args []string) {
 	number := regexp.MustCompile(`\d+(\.\d+)?(e-?\d+)?`)
 	a, b := ts.ReadFile(args[1]), ts.ReadFile(args[2])
 	near := number.ReplaceAllString(a, "") == number.ReplaceAllString(b, "")
-	of, others := number.FindAllString(a, -1), number.FindAllString(b, -1)
-	for i := 0; near && i < len(of); i++ {
-		x, err := strconv.ParseFloat(of[i], 64)
+	numbers, others := number.FindAllString(a, -1), number.FindAllString(b, -1)
+	for i := 0; near && i < len(numbers); i++ {
+		x, err := strconv.ParseFloat(numbers[i], 64)
 		ts.Check(err)
 		y, err := strconv.ParseFloat(others[i], 64)
 		ts.Check(err)

@@ -88,11 +88,11 @@ func tame(ts *testscript.TestScript, _ bool, args []string) {
 	err := ts.Exec("weft", args[1:]...)
 	checkStatus(ts, args, err)
 	for _, name := range []string{"stdout", "stderr"} {
-		said := ts.ReadFile(name)
-		if wild := strings.IndexFunc(said, func(r rune) bool {
+		output := ts.ReadFile(name)
+		if wild := strings.IndexFunc(output, func(r rune) bool {
 			return r != '\n' && !strconv.IsPrint(r)
-		}); wild >= 0 || !utf8.ValidString(said) {
-			ts.Fatalf("weft %q printed %q", args[1:], said)
+		}); wild >= 0 || !utf8.ValidString(output) {
+			ts.Fatalf("weft %q printed %q", args[1:], output)
 		}
 	}
 }
@@ -213,13 +213,13 @@ func writeWeights(ts *testscript.TestScript, _ bool, args []string) {
 			ts.Check(err)
 			shape, values = append(shape, n), values*n
 		}
-		of := nn.Tensor{Shape: shape}
+		weights := nn.Tensor{Shape: shape}
 		for _, text := range rest[2 : 2+values] {
 			x, err := strconv.ParseFloat(text, 32)
 			ts.Check(err)
-			of.Float32 = append(of.Float32, float32(x))
+			weights.Float32 = append(weights.Float32, float32(x))
 		}
-		state[rest[0]], rest = of, rest[2+values:]
+		state[rest[0]], rest = weights, rest[2+values:]
 	}
 	var text bytes.Buffer
 	ts.Check(nn.EncodeState(&text, state))

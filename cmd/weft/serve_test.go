@@ -98,9 +98,9 @@ func TestServeWithFewFiles(t *testing.T) {
 		Kind: generate.SBM, Vertices: 60, Degree: 3, Features: 4, Classes: 2,
 	}))
 	weft(t, "train", store, "--epochs", "1", "--out", run)
-	var said bytes.Buffer
+	var stderr bytes.Buffer
 	c := exec.Command("sh", "-c", `ulimit -n 128; exec "$0" "$@"`, "weft", "serve", run, "--port", "0")
-	c.Stderr = &said
+	c.Stderr = &stderr
 	url, end := listens(t, c)
 	for range 130 {
 		idle, err := net.Dial("tcp", strings.TrimPrefix(url, "http://"))
@@ -111,7 +111,7 @@ func TestServeWithFewFiles(t *testing.T) {
 	require.NoError(t, err)
 	assert.Equal(t, 200, status)
 	assert.Contains(t, end(), "1 request answered in ")
-	assert.Equal(t, "weft: terminated: stopping; interrupt again to stop at once\n", said.String())
+	assert.Equal(t, "weft: terminated: stopping; interrupt again to stop at once\n", stderr.String())
 }
 
 // TestServe: serve answers what predict writes, and a signal ends it with status 0.
@@ -150,10 +150,10 @@ func tableFiles(t *testing.T) (path func(name string) string,
 func TestServeAdditions(t *testing.T) {
 	path, file := tableFiles(t)
 	const persons, shops = 40, 7
-	var of, at, bought, sold []string
+	var people, at, bought, sold []string
 	for i := range persons {
 		city := []string{"Rome", "Paris", ""}[i%3]
-		of = append(of, fmt.Sprintf("p%d,%s,%d,%c", i, city, 20+i*i%50, 'x'+i%2))
+		people = append(people, fmt.Sprintf("p%d,%s,%d,%c", i, city, 20+i*i%50, 'x'+i%2))
 		bought = append(bought, fmt.Sprintf("p%d,s%d", i, i*i%shops))
 		sold = append(sold, fmt.Sprintf("s%d,p%d", i%shops, (i*3+1)%persons))
 	}
@@ -162,7 +162,7 @@ func TestServeAdditions(t *testing.T) {
 	}
 	weft(t, "import", "edges", "buys="+file("buys.csv", "p,s", bought...),
 		"sells="+file("sells.csv", "s,p", sold...), path("g"),
-		"--vertices-from", "person="+file("person.csv", "id,city,age,kind", of...),
+		"--vertices-from", "person="+file("person.csv", "id,city,age,kind", people...),
 		"--vertices-from", "shop="+file("shop.csv", "id,size", at...), "--label", "kind",
 		"--source", "person:p", "--source", "shop:s", "--target", "shop:s", "--target", "person:p",
 		"--split", "random:60/20/20")

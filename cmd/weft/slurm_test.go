@@ -43,7 +43,7 @@ func TestRequeueScript(t *testing.T) {
 			cmd := exec.Command("sh", requeueScript, "a store", run, "--epochs", "20")
 			cmd.Env = append(os.Environ(), "PATH="+folder+":"+os.Getenv("PATH"),
 				"SLURM_NTASKS=4", "SLURM_JOB_ID=7")
-			said, err := cmd.CombinedOutput()
+			output, err := cmd.CombinedOutput()
 			if exit := (*exec.ExitError)(nil); err != nil && !errors.As(err, &exit) {
 				t.Fatal(err)
 			}
@@ -52,8 +52,8 @@ func TestRequeueScript(t *testing.T) {
 			if job.requeued {
 				want += "requeue 7\n"
 			}
-			assert.Equal(t, want, string(said), "status, said\n%s", said)
-			assert.Equal(t, job.status, cmd.ProcessState.ExitCode(), "status, said\n%s", said)
+			assert.Equal(t, want, string(output), "status, said\n%s", output)
+			assert.Equal(t, job.status, cmd.ProcessState.ExitCode(), "status, said\n%s", output)
 		})
 	}
 }

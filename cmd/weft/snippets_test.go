@@ -107,7 +107,7 @@ func (s *console) link(to, name string) {
 }
 
 // run runs Python and returns what it printed. ran is false where a module is not installed, which is logged.
-func (s *console) run(b snippet) (said string, ran bool) {
+func (s *console) run(b snippet) (output string, ran bool) {
 	s.t.Helper()
 	text, err := json.Marshal(b.text)
 	if err != nil {
@@ -134,19 +134,19 @@ func (s *console) run(b snippet) (said string, ran bool) {
 // something else.
 func (s *console) document(b snippet) {
 	s.t.Helper()
-	said, ran := s.run(b)
-	if !ran || said == "" {
+	output, ran := s.run(b)
+	if !ran || output == "" {
 		return
 	}
 	var a, c float64
 	if strings.Contains(b.text, `["summary"]["test"]`) {
-		if _, err := fmt.Sscan(said, &a, &c); err != nil || math.Abs(a-c) > 1e-6 {
-			s.t.Errorf("%s: printed %q, want the same accuracy twice (%v)", b.at, said, err)
+		if _, err := fmt.Sscan(output, &a, &c); err != nil || math.Abs(a-c) > 1e-6 {
+			s.t.Errorf("%s: printed %q, want the same accuracy twice (%v)", b.at, output, err)
 		}
 		return
 	}
-	if _, err := fmt.Sscan(said, &a); err != nil || !(a < 1e-4) {
-		s.t.Errorf("%s: printed %q, want a small difference (%v)", b.at, said, err)
+	if _, err := fmt.Sscan(output, &a); err != nil || !(a < 1e-4) {
+		s.t.Errorf("%s: printed %q, want a small difference (%v)", b.at, output, err)
 	}
 }
 
@@ -157,11 +157,11 @@ func (s *console) shell(at, line string) string {
 	cmd.Dir = s.folder
 	var stderr strings.Builder
 	cmd.Stderr = &stderr
-	said, err := cmd.Output()
+	output, err := cmd.Output()
 	if err != nil {
 		s.t.Fatalf("%s: %s: %v: %s", at, line, err, stderr.String())
 	}
-	return string(said)
+	return string(output)
 }
 
 // elsewhere matches the command lines that this test leaves to others: those that install, or depend on the
@@ -204,8 +204,8 @@ func (s *console) commands(b snippet) {
 			if !shown && !strings.Contains(command, "--epochs") { // that it trains is enough
 				command = trains.ReplaceAllString(command, "$0 --epochs 2")
 			}
-			if said := s.shell(b.at, command); shown && words(said) != words(want) {
-				s.t.Errorf("%s: %s printed\n%swhere the document has\n%s", b.at, command, said, want)
+			if output := s.shell(b.at, command); shown && words(output) != words(want) {
+				s.t.Errorf("%s: %s printed\n%swhere the document has\n%s", b.at, command, output, want)
 			}
 		}
 	}
@@ -231,9 +231,9 @@ func (s *console) pickled() {
 			"actor.npz":   "300 vertices, 1,491 edges, 8 features, 3 classes",
 		} {
 			s.run(snippet{at: b.at, text: strings.ReplaceAll(b.text, name, strconv.Quote(file))})
-			if said := s.shell(file, "weft import npz converted.npz "+file+
-				".weft"); !strings.Contains(said, want) {
-				s.t.Errorf("%s: %q, want %q", file, said, want)
+			if output := s.shell(file, "weft import npz converted.npz "+file+
+				".weft"); !strings.Contains(output, want) {
+				s.t.Errorf("%s: %q, want %q", file, output, want)
 			}
 		}
 	}
@@ -306,8 +306,8 @@ func TestMachinesOfDocument(t *testing.T) {
 		switch {
 		case b.lang == "yaml":
 			require.NoError(t, os.WriteFile(filepath.Join(s.folder, "mine.yaml"), []byte(b.text), 0o666))
-			said := s.shell(b.at, "weft plan --machine mine.yaml --vertices 1M --edges 9M --features 8 --classes 3")
-			assert.Contains(t, said, "mine: 24 GB, copies of 900 GB/s in it", b.at)
+			output := s.shell(b.at, "weft plan --machine mine.yaml --vertices 1M --edges 9M --features 8 --classes 3")
+			assert.Contains(t, output, "mine: 24 GB, copies of 900 GB/s in it", b.at)
 			files++
 		case strings.HasPrefix(b.text, "$ "):
 			s.commands(b)
@@ -331,12 +331,12 @@ func TestSnippetsWithSplits(t *testing.T) {
 			continue
 		}
 		file := regexp.MustCompile(`"(mine\.\w+)"`).FindStringSubmatch(b.text)[1]
-		format, beside := "edges", arrays
+		format, options := "edges", arrays
 		if filepath.Ext(file) == ".npz" {
-			format, beside = "npz", ""
+			format, options = "npz", ""
 		}
-		said := s.shell(b.at, "rm -rf stores/cora && weft import "+format+" "+file+" stores/cora"+beside)
-		assert.Contains(t, said, "300 vertices, 1,500 edges, 8 features, 3 classes, 10 splits, the "+
+		output := s.shell(b.at, "rm -rf stores/cora && weft import "+format+" "+file+" stores/cora"+options)
+		assert.Contains(t, output, "300 vertices, 1,500 edges, 8 features, 3 classes, 10 splits, the "+
 			"first 180/60/60", "%s: imported", b.at)
 	}
 	s.shell("train", "weft train stores/cora --split 7 --epochs 30 --out runs/cora")

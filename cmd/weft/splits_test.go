@@ -33,8 +33,8 @@ func TestSplitOfARun(t *testing.T) {
 	var want [2]map[string]map[string]any
 	for split := range want {
 		want[split] = map[string]map[string]any{}
-		for part, of := range g.Types[0].Splits[split].Parts() {
-			e, err := metric.Evaluate(rows, &g.Types[0].Labels, *of)
+		for part, vertices := range g.Types[0].Splits[split].Parts() {
+			e, err := metric.Evaluate(rows, &g.Types[0].Labels, *vertices)
 			require.NoError(t, err)
 			want[split][[]string{"train", "val", "test"}[part]] = asJSON[map[string]any](t, &e)
 		}
@@ -70,10 +70,10 @@ func printed[T any](t *testing.T, args ...string) (v T) {
 	return v
 }
 
-// asJSON is a value as its JSON reads.
-func asJSON[T any](t *testing.T, of any) (v T) {
+// asJSON returns a value as it is read from its JSON.
+func asJSON[T any](t *testing.T, value any) (v T) {
 	t.Helper()
-	text, err := json.Marshal(of)
+	text, err := json.Marshal(value)
 	if err == nil {
 		err = json.Unmarshal(text, &v)
 	}

@@ -35,8 +35,8 @@ func TestLiveWithFewFiles(t *testing.T) {
 		err = c.Start()
 	}
 	require.NoError(t, err)
-	var said strings.Builder
-	lines := bufio.NewScanner(io.TeeReader(out, &said))
+	var output strings.Builder
+	lines := bufio.NewScanner(io.TeeReader(out, &output))
 	var conns []net.Conn
 	for lines.Scan() {
 		if _, url, found := strings.Cut(lines.Text(), ": live at http://"); found {
@@ -56,11 +56,11 @@ func TestLiveWithFewFiles(t *testing.T) {
 	err = c.Wait()
 	var exit *exec.ExitError
 	if !errors.As(err, &exit) || exit.ExitCode() != cli.ExitInterrupted || len(conns) != 100 {
-		t.Fatalf("%v, %d connections:\n%s", err, len(conns), said.String())
+		t.Fatalf("%v, %d connections:\n%s", err, len(conns), output.String())
 	}
 	weights, _ := filepath.Glob(filepath.Join(run, "model.safetensors"))
 	checkpoints, _ := filepath.Glob(filepath.Join(run, "checkpoints", "epoch-*", "manifest.json"))
 	if len(weights) != 1 || len(checkpoints) == 0 {
-		t.Errorf("weights %v, checkpoints %v:\n%s", weights, checkpoints, said.String())
+		t.Errorf("weights %v, checkpoints %v:\n%s", weights, checkpoints, output.String())
 	}
 }

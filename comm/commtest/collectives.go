@@ -49,14 +49,14 @@ func singles(rank, n int) []float32 {
 }
 
 func sameSingleSum(got []float32, ranks int) error {
-	of := make([][]float32, ranks)
-	for r := range of {
-		of[r] = singles(r, len(got))
+	terms := make([][]float32, ranks)
+	for r := range terms {
+		terms[r] = singles(r, len(got))
 	}
 	for i := range got {
-		want := float64(of[0][i])
+		want := float64(terms[0][i])
 		for r := 1; r < ranks; r++ {
-			want += float64(of[r][i])
+			want += float64(terms[r][i])
 		}
 		if math.Float32bits(got[i]) != math.Float32bits(float32(want)) {
 			return fmt.Errorf("single sum %d of %d over %d ranks is %v, want %v", i, len(got), ranks,
@@ -122,11 +122,11 @@ func allGather(c *comm.Comm, k comm.Kind) error {
 	for r := range all {
 		all[r] = make([]byte, r*r*17) // rank 0 has none
 	}
-	mine := pattern(len(all[c.Rank()]), c.Rank())
-	if err := c.AllGather(k, mine, all); err != nil {
+	local := pattern(len(all[c.Rank()]), c.Rank())
+	if err := c.AllGather(k, local, all); err != nil {
 		return err
 	}
-	lists, err := comm.GatherLists(c, k, mine)
+	lists, err := comm.GatherLists(c, k, local)
 	if err != nil {
 		return err
 	}
@@ -144,12 +144,12 @@ func allGather(c *comm.Comm, k comm.Kind) error {
 // exchange tests Exchange: each rank has two values for each rank.
 func exchange(c *comm.Comm) error {
 	value := func(from, to, i int) int64 { return int64(100*from + 10*to + i) }
-	var mine, want []int64
+	var local, want []int64
 	for r := range c.Size() {
-		mine = append(mine, value(c.Rank(), r, 0), value(c.Rank(), r, 1))
+		local = append(local, value(c.Rank(), r, 0), value(c.Rank(), r, 1))
 		want = append(want, value(r, c.Rank(), 0), value(r, c.Rank(), 1))
 	}
-	got, err := comm.Exchange(c, comm.Setup, mine...)
+	got, err := comm.Exchange(c, comm.Setup, local...)
 	if err == nil && !slices.Equal(got, want) {
 		err = fmt.Errorf("rank %d of %d got %v, want %v", c.Rank(), c.Size(), got, want)
 	}
@@ -316,8 +316,8 @@ func counters(c *comm.Comm) error {
 		return comm.Traffic{Bytes: int64(asks), Messages: 1}
 	}
 	share := int64(10+n-1) / int64(n) // of ten values
-	mine := min(share, max(0, 10-share*int64(me)))
-	for _, one := range []struct {
+	owned := min(share, max(0, 10-share*int64(me)))
+	for _, test := range []struct {
 		name string
 		kind comm.Kind
 		call func() error
@@ -352,20 +352,20 @@ func counters(c *comm.Comm) error {
 		{"barrier", comm.Setup, func() error { return c.Barrier(comm.Setup) }, comm.Traffic{}},
 		{
 			"sum", comm.Gradient, func() error { return c.SumFloats(comm.Gradient, make([]float32, 10)) },
-			comm.Traffic{Bytes: 4 * (10 - mine + mine*others), Messages: messages(n, me, 10) +
-				others*min(1, mine)},
+			comm.Traffic{Bytes: 4 * (10 - owned + owned*others), Messages: messages(n, me, 10) +
+				others*min(1, owned)},
 		},
 	} {
-		start := c.Sent(one.kind)
-		if err := one.call(); err != nil {
-			return fmt.Errorf("%s: %w", one.name, err)
+		start := c.Sent(test.kind)
+		if err := test.call(); err != nil {
+			return fmt.Errorf("%s: %w", test.name, err)
 		}
-		now := c.Sent(one.kind)
+		now := c.Sent(test.kind)
 		if got := (comm.Traffic{
 			Bytes:    now.Bytes - start.Bytes,
 			Messages: now.Messages - start.Messages,
-		}); got != one.want {
-			return fmt.Errorf("%s: counted %+v, want %+v", one.name, got, one.want)
+		}); got != test.want {
+			return fmt.Errorf("%s: counted %+v, want %+v", test.name, got, test.want)
 		}
 	}
 	start := c.Sent(comm.Setup)

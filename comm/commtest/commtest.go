@@ -66,10 +66,10 @@ const MaxRanks = 8
 // all its goroutines wait, so a deadline passes only if nothing else can end the waits. Every wait has a
 // deadline, whose error says who waited for whom.
 func Run(t *testing.T, connect func(n int) []comm.Transport) {
-	for _, one := range Cases() {
-		t.Run(one.Name, func(t *testing.T) {
+	for _, testCase := range Cases() {
+		t.Run(testCase.Name, func(t *testing.T) {
 			t.Parallel()
-			synctest.Test(t, func(t *testing.T) { runInProcess(t, connect(one.Ranks), one) })
+			synctest.Test(t, func(t *testing.T) { runInProcess(t, connect(testCase.Ranks), testCase) })
 		})
 	}
 }
@@ -77,18 +77,18 @@ func Run(t *testing.T, connect func(n int) []comm.Transport) {
 // RunTurns runs the suite with several ranks on each of some workers. A rank is on the worker whose number is
 // the rank modulo the number of workers.
 func RunTurns(t *testing.T, workers int, spool func() comm.Spool) {
-	for _, one := range Cases() {
-		if one.Apart {
+	for _, testCase := range Cases() {
+		if testCase.Apart {
 			continue
 		}
-		t.Run(one.Name, func(t *testing.T) {
+		t.Run(testCase.Name, func(t *testing.T) {
 			t.Parallel()
 			synctest.Test(t, func(t *testing.T) {
-				holders := make([]int, one.Ranks)
+				holders := make([]int, testCase.Ranks)
 				for rank := range holders {
 					holders[rank] = rank % workers
 				}
-				ts := make([]comm.Transport, one.Ranks)
+				ts := make([]comm.Transport, testCase.Ranks)
 				shared := make([]*comm.SharedWorker, workers)
 				for w, link := range comm.InProcess(workers) {
 					shared[w] = comm.NewSharedWorker(comm.New(link, 0), holders, spool())
@@ -96,11 +96,11 @@ func RunTurns(t *testing.T, workers int, spool func() comm.Spool) {
 						ts[rank.Rank()] = rank
 					}
 				}
-				runInProcess(t, ts, one)
+				runInProcess(t, ts, testCase)
 				var ends sync.WaitGroup
 				for _, h := range shared {
 					ends.Go(func() {
-						if err := h.Close(); err != nil && !one.Ends {
+						if err := h.Close(); err != nil && !testCase.Ends {
 							t.Error(err)
 						}
 					})
@@ -111,18 +111,18 @@ func RunTurns(t *testing.T, workers int, spool func() comm.Spool) {
 	}
 }
 
-func runInProcess(t *testing.T, ts []comm.Transport, one Case) {
+func runInProcess(t *testing.T, ts []comm.Transport, testCase Case) {
 	errs := make([]error, len(ts))
 	var ranks sync.WaitGroup
 	for r, transport := range ts {
 		ranks.Go(func() {
-			c := comm.New(transport, cmp.Or(one.Timeout, time.Minute))
+			c := comm.New(transport, cmp.Or(testCase.Timeout, time.Minute))
 			c.Begin()
 			defer c.End()
-			errs[r] = one.Run(c)
+			errs[r] = testCase.Run(c)
 			if errs[r] != nil {
 				c.Abort(errs[r])
-			} else if !one.Ends {
+			} else if !testCase.Ends {
 				errs[r] = c.Close()
 			}
 		})
@@ -138,12 +138,12 @@ func runInProcess(t *testing.T, ts []comm.Transport, one Case) {
 // RunAsRank runs the cases that leave the transport usable, as one of at least MaxRanks processes, and
 // reports the result of each.
 func RunAsRank(t comm.Transport, report func(name string, err error)) {
-	for _, one := range Cases() {
-		if one.Ends {
+	for _, testCase := range Cases() {
+		if testCase.Ends {
 			continue
 		}
-		err := asMember(comm.New(t, one.Timeout), one)
-		report(one.Name, err)
+		err := asMember(comm.New(t, testCase.Timeout), testCase)
+		report(testCase.Name, err)
 		if err != nil {
 			t.Abort(err)
 			return
@@ -151,16 +151,16 @@ func RunAsRank(t comm.Transport, report func(name string, err error)) {
 	}
 }
 
-func asMember(all *comm.Comm, one Case) error {
+func asMember(all *comm.Comm, testCase Case) error {
 	members := []int{all.Rank()}
-	if all.Rank() < one.Ranks {
+	if all.Rank() < testCase.Ranks {
 		members = nil
-		for r := range one.Ranks {
+		for r := range testCase.Ranks {
 			members = append(members, r)
 		}
 	}
-	if c := all.Group(members...); all.Rank() < one.Ranks {
-		if err := one.Run(c); err != nil {
+	if c := all.Group(members...); all.Rank() < testCase.Ranks {
+		if err := testCase.Run(c); err != nil {
 			return err
 		}
 	}

@@ -41,19 +41,19 @@ func (c *Call) sum() uint32 {
 // begun is what a rank tells of its call.
 type begun struct {
 	sum   [4]byte
-	says  string
+	name  string
 	error []byte // packed
 }
 
 // text is how it travels.
 func (b *begun) text() []byte {
-	return append(append(append(b.sum[:], b.says...), 0), b.error...)
+	return append(append(append(b.sum[:], b.name...), 0), b.error...)
 }
 
 // begunOf reads a text.
 func begunOf(text []byte) (b begun) {
-	says, packed, _ := bytes.Cut(text[copy(b.sum[:], text):], []byte{0})
-	b.says, b.error = string(says), packed
+	name, packed, _ := bytes.Cut(text[copy(b.sum[:], text):], []byte{0})
+	b.name, b.error = string(name), packed
 	return b
 }
 
@@ -61,7 +61,7 @@ func begunOf(text []byte) (b begun) {
 // calls otherwise than rank 0, or brings something else: with one error, a Common, about the lowest such
 // rank.
 func (r Ranks) Begin(c *Call, err error) error {
-	own := begun{says: c.Says, error: []byte(pack(err))}
+	own := begun{name: c.Says, error: []byte(pack(err))}
 	binary.LittleEndian.PutUint32(own.sum[:], c.sum())
 	all, broken := comm.ToFirst(r.Comm, own.text())
 	if broken != nil {
@@ -78,9 +78,9 @@ func (r Ranks) Begin(c *Call, err error) error {
 	switch {
 	case len(theirs.error) > 0:
 		return r.common(found.Rank, theirs.error, err)
-	case theirs.says != first.says:
+	case theirs.name != first.name:
 		return &Common{refusal.Errorf("rank %d calls %s, and rank 0 %s: the processes make the same calls in "+
-			"the same order", found.Rank, theirs.says, first.says)}
+			"the same order", found.Rank, theirs.name, first.name)}
 	}
 	names, broken := r.differing(c, found.Rank)
 	if broken != nil {

@@ -11,8 +11,8 @@ import (
 // TestCall: ranks that call alike and bring the same go on. Else all have one error, about the lowest rank
 // that refuses its call, calls otherwise than rank 0, or brings something else. Their connection is whole.
 func TestCall(t *testing.T) {
-	of := func(says string, sums ...uint32) Call {
-		c := Call{Says: says, Unlike: "has others than rank 0"}
+	mk := func(text string, sums ...uint32) Call {
+		c := Call{Says: text, Unlike: "has others than rank 0"}
 		for k, sum := range sums {
 			c.Alike = append(c.Alike, Alike{string(rune('a' + k)), sum})
 		}
@@ -24,26 +24,26 @@ func TestCall(t *testing.T) {
 		errs  []error
 		want  string // "": none
 	}{
-		"alike":    {[]Call{of("sum", 1, 2), of("sum", 1, 2), of("sum", 1, 2)}, none, ""},
-		"nothing":  {[]Call{of("sum"), of("sum"), of("sum")}, none, ""},
-		"says":     {[]Call{of("sum"), of("sum"), of("rows")}, none, "rank 2 calls rows, and rank 0 sum: "},
-		"first":    {[]Call{of("sum"), of("rows"), of("rows")}, none, "rank 1 calls rows, and rank 0 sum: "},
-		"brings":   {[]Call{of("sum", 1, 2), of("sum", 1, 3), of("sum", 3, 2)}, none, "b: rank 1 has others"},
-		"brings 2": {[]Call{of("sum", 1, 2), of("sum", 1, 2), of("sum", 3, 2)}, none, "a: rank 2 has others"},
+		"alike":    {[]Call{mk("sum", 1, 2), mk("sum", 1, 2), mk("sum", 1, 2)}, none, ""},
+		"nothing":  {[]Call{mk("sum"), mk("sum"), mk("sum")}, none, ""},
+		"says":     {[]Call{mk("sum"), mk("sum"), mk("rows")}, none, "rank 2 calls rows, and rank 0 sum: "},
+		"first":    {[]Call{mk("sum"), mk("rows"), mk("rows")}, none, "rank 1 calls rows, and rank 0 sum: "},
+		"brings":   {[]Call{mk("sum", 1, 2), mk("sum", 1, 3), mk("sum", 3, 2)}, none, "b: rank 1 has others"},
+		"brings 2": {[]Call{mk("sum", 1, 2), mk("sum", 1, 2), mk("sum", 3, 2)}, none, "a: rank 2 has others"},
 		"several": {
-			[]Call{of("sum", 1, 2, 3, 4, 5), of("sum", 0, 0, 3, 0, 0), of("sum", 1)},
+			[]Call{mk("sum", 1, 2, 3, 4, 5), mk("sum", 0, 0, 3, 0, 0), mk("sum", 1)},
 			none,
 			"a, b, d, and 1 more: rank 1 has others than rank 0",
 		},
-		"more":  {[]Call{of("sum", 1), of("sum", 1), of("sum", 1, 2)}, none, "b: rank 2 has others than rank 0"},
-		"fewer": {[]Call{of("sum", 1, 2), of("sum", 1, 2), of("sum", 1)}, none, "b: rank 2 has others than rank 0"},
+		"more":  {[]Call{mk("sum", 1), mk("sum", 1), mk("sum", 1, 2)}, none, "b: rank 2 has others than rank 0"},
+		"fewer": {[]Call{mk("sum", 1, 2), mk("sum", 1, 2), mk("sum", 1)}, none, "b: rank 2 has others than rank 0"},
 		"refused": {
-			[]Call{of("sum", 1), of("rows", 2), of("")},
+			[]Call{mk("sum", 1), mk("rows", 2), mk("")},
 			[]error{nil, nil, refusal.Errorf("no: %w", own{})},
 			"rank 2: no: a fault",
 		},
 		"refused by all": {
-			[]Call{of("sum"), of("sum"), of("sum")}, []error{own{}, errors.New("another"), nil}, "a fault",
+			[]Call{mk("sum"), mk("sum"), mk("sum")}, []error{own{}, errors.New("another"), nil}, "a fault",
 		},
 	} {
 		for rank, err := range each(3, func(r Ranks) error {
@@ -62,7 +62,7 @@ func TestCall(t *testing.T) {
 			}
 		}
 	}
-	call := of("sum", 1)
+	call := mk("sum", 1)
 	assert.NoError(t, alone.Begin(&call, nil), "alone")
 	assert.ErrorIs(t, alone.Begin(&call, own{}), own{}, "alone")
 }

@@ -157,13 +157,13 @@ func (r Ranks) allEnded(ended <-chan struct{}) error {
 		working = tick.C
 	}
 	for {
-		mine := int64(1)
+		pending := int64(1)
 		select {
 		case <-ended:
-			mine = 0
+			pending = 0
 		case <-working:
 		}
-		left, err := r.Largest(mine)
+		left, err := r.Largest(pending)
 		if err != nil || left == 0 {
 			return err
 		}
@@ -172,8 +172,8 @@ func (r Ranks) allEnded(ended <-chan struct{}) error {
 
 // Agree fails on all ranks if a rank's text differs from rank 0's. The error, a Common, is what differs makes
 // of the lowest such rank. A text is not empty. In a plan the other ranks' texts are.
-func (r Ranks) Agree(mine string, differs func(rank int, theirs, first string) error) error {
-	all, err := comm.ToFirst(r.Comm, []byte(mine))
+func (r Ranks) Agree(text string, differs func(rank int, theirs, first string) error) error {
+	all, err := comm.ToFirst(r.Comm, []byte(text))
 	if err != nil {
 		return err
 	}
@@ -192,7 +192,7 @@ func (r Ranks) Agree(mine string, differs func(rank int, theirs, first string) e
 
 // Largest is the largest of the ranks' numbers.
 func (r Ranks) Largest(n int64) (int64, error) {
-	of := []int64{n}
-	err := r.Comm.MaxInts(of)
-	return of[0], err
+	largest := []int64{n}
+	err := r.Comm.MaxInts(largest)
+	return largest[0], err
 }

@@ -84,8 +84,8 @@ func TestTogether(t *testing.T) {
 				t.Errorf("%s: rank %d: %v, of kind %d", name, rank, err, kindOf(err))
 			}
 			assert.Equal(t, c.subject, refusal.SubjectOf(err), "%s: rank %d: about", name, rank)
-			if mine := c.errs[rank]; mine != nil && strings.HasSuffix(c.want, mine.Error()) &&
-				!errors.Is(err, mine) {
+			if rankErr := c.errs[rank]; rankErr != nil && strings.HasSuffix(c.want, rankErr.Error()) &&
+				!errors.Is(err, rankErr) {
 				t.Errorf("%s: rank %d lost its own error: %v", name, rank, err)
 			}
 		}
@@ -305,24 +305,24 @@ func TestNoConnection(t *testing.T) {
 // TestEnd: who says an error, and who waits for whom.
 func TestEnd(t *testing.T) {
 	for name, c := range map[string]struct {
-		err  error
-		said int    // ranks that say it in End
-		told []bool // by rank: there is nothing more to say
+		err   error
+		calls int    // on how many ranks End calls the function
+		told  []bool // by rank: there is nothing more to say
 	}{
 		"done":    {told: []bool{false, false, false}},
 		"common":  {&Common{refusal.Errorf("of all")}, 1, []bool{true, true, true}},
 		"refused": {refusal.Errorf("found by one"), 0, []bool{false, false, false}},
 		"failed":  {own{}, 0, []bool{false, false, false}},
 	} {
-		var said atomic.Int32
+		var calls atomic.Int32
 		for rank, err := range each(3, func(r Ranks) error {
 			err := r.End(c.err, func(err error) {
 				assert.Equal(t, 0, r.Rank(), name)
 				assert.ErrorIs(t, err, c.err, name)
-				said.Add(1)
+				calls.Add(1)
 			})
-			assert.Equal(t, c.said, int(said.Load()), "%s: rank %d ends when %d ranks have said why", name,
-				r.Rank(), said.Load())
+			assert.Equal(t, c.calls, int(calls.Load()), "%s: rank %d ends when %d ranks have said why", name,
+				r.Rank(), calls.Load())
 			return err
 		}) {
 			if !errors.Is(err, c.err) || Told(err) != c.told[rank] || refusal.Is(err) != refusal.Is(c.err) {

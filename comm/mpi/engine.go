@@ -45,8 +45,8 @@ type queue struct {
 
 // part is an MPI message: all or part of a transfer.
 type part struct {
-	of    *transfer
-	bytes int
+	transfer *transfer
+	bytes    int
 }
 
 // start begins a transfer.
@@ -128,7 +128,7 @@ func (e *engine) progress() error {
 		p := e.slots[end.slot]
 		e.slots[end.slot] = part{}
 		e.free = append(e.free, int(end.slot))
-		t := p.of
+		t := p.transfer
 		t.parts--
 		if err := failure(end.error); err != nil {
 			e.end(t, err)

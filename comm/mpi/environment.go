@@ -36,7 +36,7 @@ func launched(lookup func(string) (string, bool)) launch {
 		}
 		return n
 	}
-	for _, one := range []launch{
+	for _, found := range []launch{
 		// Open MPI's mpirun
 		{
 			number("OMPI_COMM_WORLD_RANK"), number("OMPI_COMM_WORLD_SIZE"),
@@ -47,17 +47,17 @@ func launched(lookup func(string) (string, bool)) launch {
 		// Srun --mpi=pmix
 		{number("PMIX_RANK"), number("SLURM_STEP_NUM_TASKS"), -1, byPMIx},
 	} {
-		if one.rank < 0 || one.ranks <= one.rank {
+		if found.rank < 0 || found.ranks <= found.rank {
 			continue
 		}
-		if one.local < 1 {
+		if found.local < 1 {
 			tasks, _ := lookup("SLURM_STEP_TASKS_PER_NODE")
-			one.local = slurmTasks(tasks, number("SLURM_NODEID"))
+			found.local = slurmTasks(tasks, number("SLURM_NODEID"))
 		}
-		if one.local < 1 || one.local > one.ranks {
-			one.local = one.ranks // as if all were on one machine: too few cores are better than too many
+		if found.local < 1 || found.local > found.ranks {
+			found.local = found.ranks // as if all were on one machine: too few cores are better than too many
 		}
-		return one
+		return found
 	}
 	return launch{0, 1, 1, nobody}
 }

@@ -22,7 +22,7 @@ func TestLaunched(t *testing.T) {
 		}
 		return all
 	}
-	for _, one := range []struct {
+	for _, c := range []struct {
 		name string
 		env  environment
 		want launch
@@ -69,15 +69,15 @@ func TestLaunched(t *testing.T) {
 			"PMI_SIZE": "4",
 		}, launch{0, 1, 1, nobody}},
 	} {
-		got := launched(func(name string) (string, bool) { v, ok := one.env[name]; return v, ok })
-		if got != one.want {
-			t.Errorf("%s: %+v, want %+v", one.name, got, one.want)
+		got := launched(func(name string) (string, bool) { v, ok := c.env[name]; return v, ok })
+		if got != c.want {
+			t.Errorf("%s: %+v, want %+v", c.name, got, c.want)
 		}
 	}
 }
 
 func TestSlurmTasks(t *testing.T) {
-	for _, one := range []struct {
+	for _, c := range []struct {
 		list       string
 		node, want int
 	}{
@@ -91,8 +91,8 @@ func TestSlurmTasks(t *testing.T) {
 		{"2(x", 0, 0},
 		{"2", -1, 0},
 	} {
-		if got := slurmTasks(one.list, one.node); got != one.want {
-			t.Errorf("%q, node %d: %d, want %d", one.list, one.node, got, one.want)
+		if got := slurmTasks(c.list, c.node); got != c.want {
+			t.Errorf("%q, node %d: %d, want %d", c.list, c.node, got, c.want)
 		}
 	}
 }

@@ -38,9 +38,9 @@ func TestInterface(t *testing.T) {
 				os.DevNull).Run(); err != nil {
 				t.Skipf("no %s with mpi.h: apt-get install %s", compiler, packages)
 			}
-			if said, err := exec.Command(compiler, "-c", "-o", os.DevNull,
+			if output, err := exec.Command(compiler, "-c", "-o", os.DevNull,
 				"testdata/abi.c").CombinedOutput(); err != nil {
-				t.Errorf("%v: %s", err, said)
+				t.Errorf("%v: %s", err, output)
 			}
 		})
 	}
@@ -55,7 +55,7 @@ func TestCandidates(t *testing.T) {
 			os.WriteFile(name, nil, 0o666)))
 	}
 	other := filepath.Join(folder, "lib64", "libmpi.so.40")
-	for _, one := range []struct {
+	for _, c := range []struct {
 		environment []string
 		program     string
 		want        []string
@@ -72,15 +72,15 @@ func TestCandidates(t *testing.T) {
 		{nil, bin + "/mpirun", []string{other, both, "libmpi.so.40", "libmpi.so.12", "libmpich.so.12"}},
 		{append(underHydra, "WEFT_MPI=/opt/libmpi.so"), bin + "/hydra_pmi_proxy", []string{"/opt/libmpi.so"}},
 	} {
-		if diff := cmp.Diff(one.want, candidates(lookup(one.environment...), one.program)); diff != "" {
-			t.Errorf("%v, %s: %s", one.environment, one.program, diff)
+		if diff := cmp.Diff(c.want, candidates(lookup(c.environment...), c.program)); diff != "" {
+			t.Errorf("%v, %s: %s", c.environment, c.program, diff)
 		}
 	}
 }
 
 // TestMissing: without a library the error says what was looked for, and the way out.
 func TestMissing(t *testing.T) {
-	for _, one := range []struct {
+	for _, c := range []struct {
 		environment []string
 		want        string
 	}{
@@ -101,8 +101,8 @@ func TestMissing(t *testing.T) {
 		{append(underHydra, "WEFT_MPI=/opt/libmpi.so"), "WEFT_MPI: none: name the launcher's library of " +
 			"MPI: libmpi.so.40 of Open MPI, or libmpi.so.12 of MPICH"},
 	} {
-		if err := missing(lookup(one.environment...), "none"); !refusal.Is(err) || err.Error() != one.want {
-			t.Errorf("%v: %v, want %s", one.environment, err, one.want)
+		if err := missing(lookup(c.environment...), "none"); !refusal.Is(err) || err.Error() != c.want {
+			t.Errorf("%v: %v, want %s", c.environment, err, c.want)
 		}
 	}
 }
@@ -129,12 +129,12 @@ func TestAbove(t *testing.T) {
 		t.Fatal(err)
 	}
 	// A shell that waits, with and without the variables of a launcher
-	for _, one := range []struct {
+	for _, c := range []struct {
 		environment []string
 		want        string
 	}{{underOpenMPI, self}, {nil, shell}} {
 		cmd := exec.Command(shell, "-c", "echo; read line; exit 0")
-		cmd.Env = one.environment
+		cmd.Env = c.environment
 		in, err := cmd.StdinPipe()
 		require.NoError(t, err)
 		out, err := cmd.StdoutPipe()
@@ -143,8 +143,8 @@ func TestAbove(t *testing.T) {
 		if _, err := out.Read(make([]byte, 1)); err != nil { // the shell runs
 			t.Fatal(err)
 		}
-		if got := above(cmd.Process.Pid); got != one.want {
-			t.Errorf("%v: %s, want %s", one.environment, got, one.want)
+		if got := above(cmd.Process.Pid); got != c.want {
+			t.Errorf("%v: %s, want %s", c.environment, got, c.want)
 		}
 		assert.NoError(t, in.Close())
 		assert.NoError(t, cmd.Wait())

@@ -53,15 +53,15 @@ type ranks func(t *testing.T, n int, role string) (output string, status int)
 // eachLauncher runs a test with the ranks of each launcher that is installed.
 func eachLauncher(t *testing.T, test func(t *testing.T, launch ranks)) {
 	t.Parallel()
-	for _, one := range launchers {
-		t.Run(one.name, func(t *testing.T) {
+	for _, launcher := range launchers {
+		t.Run(launcher.name, func(t *testing.T) {
 			t.Parallel()
-			path, err := exec.LookPath(one.name)
+			path, err := exec.LookPath(launcher.name)
 			if err != nil {
-				t.Skipf("no %s: apt-get install %s", one.name, one.packages)
+				t.Skipf("no %s: apt-get install %s", launcher.name, launcher.packages)
 			}
 			test(t, func(t *testing.T, n int, role string) (string, int) {
-				return launchRanks(t, append([]string{path}, one.arguments...), n, role)
+				return launchRanks(t, append([]string{path}, launcher.arguments...), n, role)
 			})
 		})
 	}
@@ -114,9 +114,9 @@ func play(role string) int {
 		report("library", ofLauncher())
 		commtest.RunAsRank(t, report)
 	case "case":
-		for _, one := range commtest.Cases() {
-			if one.Name == argument {
-				report(one.Name, one.Run(comm.New(t, one.Timeout)))
+		for _, testCase := range commtest.Cases() {
+			if testCase.Name == argument {
+				report(testCase.Name, testCase.Run(comm.New(t, testCase.Timeout)))
 			}
 		}
 		if err := meet(t); err != nil {
@@ -246,9 +246,9 @@ func everyRank(t *testing.T, output string, n int, names ...string) {
 
 func TestSuite(t *testing.T) {
 	names := []string{"library", "close"}
-	for _, one := range commtest.Cases() {
-		if !one.Ends {
-			names = append(names, one.Name)
+	for _, testCase := range commtest.Cases() {
+		if !testCase.Ends {
+			names = append(names, testCase.Name)
 		}
 	}
 	eachLauncher(t, func(t *testing.T, launch ranks) {
@@ -267,12 +267,12 @@ func TestSuite(t *testing.T) {
 
 func TestFailures(t *testing.T) {
 	eachLauncher(t, func(t *testing.T, launch ranks) {
-		for _, one := range commtest.Cases() {
-			if one.Ends {
-				t.Run(one.Name, func(t *testing.T) {
+		for _, testCase := range commtest.Cases() {
+			if testCase.Ends {
+				t.Run(testCase.Name, func(t *testing.T) {
 					t.Parallel()
-					output, status := launch(t, one.Ranks, "case="+one.Name)
-					everyRank(t, output, one.Ranks, one.Name)
+					output, status := launch(t, testCase.Ranks, "case="+testCase.Name)
+					everyRank(t, output, testCase.Ranks, testCase.Name)
 					if status == 0 {
 						t.Error("exit status 0 after an error")
 					}

@@ -44,17 +44,17 @@ var Build = sync.OnceValues(func() (string, error) {
 		return "", fmt.Errorf("go list: %w", err)
 	}
 	root, library := string(module[:len(module)-1]), filepath.Join("bin", "libcuda-on-cpu.so")
-	one, err := os.Open(root)
+	lock, err := os.Open(root)
 	if err != nil {
 		return "", err
 	}
-	defer one.Close() // unlocks, too
-	if err := unix.Flock(int(one.Fd()), unix.LOCK_EX); err != nil {
+	defer lock.Close() // unlocks, too
+	if err := unix.Flock(int(lock.Fd()), unix.LOCK_EX); err != nil {
 		return "", fmt.Errorf("%s: %w", root, err)
 	}
-	said, err := exec.Command("make", "--no-print-directory", "-C", root, library).CombinedOutput()
+	output, err := exec.Command("make", "--no-print-directory", "-C", root, library).CombinedOutput()
 	if err != nil {
-		return "", fmt.Errorf("make %s: %w\n%s", library, err, said)
+		return "", fmt.Errorf("make %s: %w\n%s", library, err, output)
 	}
 	return filepath.Join(root, library), nil
 })

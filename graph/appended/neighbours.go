@@ -10,11 +10,11 @@ import (
 
 // Neighbours lists the in-neighbours, or the out-neighbours, of the vertices of a type along a relation.
 type Neighbours struct {
-	own   *graph.Relation  // a row for each vertex that the graph has
-	of    []int32          // the vertices with new edges, ascending
-	added graph.Relation   // a row for each vertex of of
-	order []int64          // the numbers of added's edges in the Addition
-	gone  map[int32][]Edge // by vertex: its removed edges, from its neighbours; nil: none
+	own      *graph.Relation  // a row for each vertex that the graph has
+	vertices []int32          // the vertices with new edges, ascending
+	added    graph.Relation   // a row for each of vertices
+	order    []int64          // the numbers of added's edges in the Addition
+	gone     map[int32][]Edge // by vertex: its removed edges, from its neighbours; nil: none
 	// passes reports whether the edge of vertex v from the neighbour u passes messages; nil: all do.
 	passes func(u, v int32, before int) bool
 }
@@ -79,8 +79,8 @@ func (g *Graph) Before(relation int, source, target int32, passing int) int {
 	}
 }
 
-// newNeighbours lists own and, for the edges e, the neighbours to of the vertices of.
-func newNeighbours(own *graph.Relation, e *graph.Edges, of, to []int32) *Neighbours {
+// newNeighbours lists own and, for the edges e, the neighbours from of the vertices to.
+func newNeighbours(own *graph.Relation, e *graph.Edges, from, to []int32) *Neighbours {
 	n, columns := &Neighbours{own: own}, int64(e.FeatureColumns)
 	order := make([]int64, e.Len())
 	for k := range order {
@@ -88,14 +88,14 @@ func newNeighbours(own *graph.Relation, e *graph.Edges, of, to []int32) *Neighbo
 	}
 	n.order = order
 	slices.SortStableFunc(order, func(a, b int64) int {
-		return cmp.Or(cmp.Compare(to[a], to[b]), cmp.Compare(of[a], of[b]))
+		return cmp.Or(cmp.Compare(to[a], to[b]), cmp.Compare(from[a], from[b]))
 	})
 	for _, k := range order {
-		if len(n.of) == 0 || n.of[len(n.of)-1] != to[k] {
-			n.of, n.added.Indptr = append(n.of, to[k]),
+		if len(n.vertices) == 0 || n.vertices[len(n.vertices)-1] != to[k] {
+			n.vertices, n.added.Indptr = append(n.vertices, to[k]),
 				append(n.added.Indptr, int64(len(n.added.Sources)))
 		}
-		n.added.Sources = append(n.added.Sources, of[k])
+		n.added.Sources = append(n.added.Sources, from[k])
 		if e.Weights != nil {
 			n.added.Weights = append(n.added.Weights, e.Weights[k])
 		}
@@ -133,7 +133,7 @@ func (n *Neighbours) label(added *graph.Frame) error {
 // renumbered are lists of the graph's edges, by the numbers that these have together with the new edges.
 func (n *Neighbours) renumbered(splits []graph.Split) (all []graph.Split) {
 	var before []int64 // by new edge: how many of the graph's edges come before it
-	for i, v := range n.of {
+	for i, v := range n.vertices {
 		k, end := int64(len(n.own.Sources)), int64(len(n.own.Sources))
 		if int(v) < len(n.own.Indptr)-1 {
 			k, end = n.own.Indptr[v], n.own.Indptr[v+1]
@@ -146,29 +146,29 @@ func (n *Neighbours) renumbered(splits []graph.Split) (all []graph.Split) {
 		}
 	}
 	for i := range splits {
-		var of graph.Split
+		var split graph.Split
 		for part, list := range splits[i].Parts() {
 			edges := make([]int64, len(*list))
 			for at, k := range *list {
 				more, _ := slices.BinarySearch(before, k+1)
 				edges[at] = k + int64(more)
 			}
-			*of.Parts()[part] = edges
+			*split.Parts()[part] = edges
 		}
-		all = append(all, of)
+		all = append(all, split)
 	}
 	return all
 }
 
 // Changed are the vertices with new edges, ascending.
-func (n *Neighbours) Changed() []int32 { return n.of }
+func (n *Neighbours) Changed() []int32 { return n.vertices }
 
 // spans returns where the edges of a vertex lie, in own and in added.
 func (n *Neighbours) spans(v int32) (from, to, fromAdded, toAdded int64) {
 	if int(v) < len(n.own.Indptr)-1 {
 		from, to = n.own.Indptr[v], n.own.Indptr[v+1]
 	}
-	if k, found := slices.BinarySearch(n.of, v); found {
+	if k, found := slices.BinarySearch(n.vertices, v); found {
 		fromAdded, toAdded = n.added.Indptr[k], n.added.Indptr[k+1]
 	}
 	return from, to, fromAdded, toAdded

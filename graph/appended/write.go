@@ -95,7 +95,7 @@ func (g *Graph) features(w *graph.Writer, kind int, progress graph.Progress) err
 			}
 		}
 		for rows := range slices.Chunk(own.Dense, step) {
-			progress.Of("copying features", done, int64(len(own.Dense)))
+			progress.Report("copying features", done, int64(len(own.Dense)))
 			done += int64(len(rows))
 			if err := write(&graph.Features{Columns: own.Columns, Dense: rows}); err != nil {
 				return err
@@ -124,7 +124,7 @@ func (g *Graph) edges(w *graph.Writer, relation int, written *streamed.Written,
 	all, done := int64(len(r.Sources)+g.Added.Edges[relation].Len()), int64(0)
 	err := w.In(relation, all, r, func(write func(*graph.Relation) error) error {
 		return n.rows(g.Counts[g.Ends[relation].Target], func(rows *graph.Relation) error {
-			progress.Of("copying edges", done, all)
+			progress.Report("copying edges", done, all)
 			done += int64(len(rows.Sources))
 			g.Unload() // the written rows are a copy
 			written.Label(relation, &rows.Frame)
@@ -132,9 +132,9 @@ func (g *Graph) edges(w *graph.Writer, relation int, written *streamed.Written,
 		})
 	})
 	if l := &r.Frame; err == nil && l.HasLabels() && len(l.Splits) > 0 {
-		err = w.EdgeSplits(relation, func(of *graph.Frame) error {
-			of.Splits = n.renumbered(l.Splits)
-			written.Divide(relation, of.Splits)
+		err = w.EdgeSplits(relation, func(frame *graph.Frame) error {
+			frame.Splits = n.renumbered(l.Splits)
+			written.Divide(relation, frame.Splits)
 			return nil
 		})
 	}

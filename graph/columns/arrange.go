@@ -30,19 +30,19 @@ type mean struct {
 	value   float32
 }
 
-// Arrange returns what brings features of the columns given into the form of the columns asked for, by the
+// Arrange returns what brings features of the supplied columns into the form of those asked for, by the
 // names of columns and of categories; nil: they have it already. Notes name columns that are not asked for,
 // and columns with unknown categories, whose rows have 0 in all features of the column. Arrange refuses a
 // column that is missing or of another kind.
-func Arrange(asked, given List) (a *Arrangement, notes []string, err error) {
+func Arrange(asked, supplied List) (a *Arrangement, notes []string, err error) {
 	a = &Arrangement{asked: asked, width: asked.Width()}
-	begins := make([]int, len(given))
-	for i := 1; i < len(given); i++ {
-		begins[i] = begins[i-1] + given[i-1].Width()
+	begins := make([]int, len(supplied))
+	for i := 1; i < len(supplied); i++ {
+		begins[i] = begins[i-1] + supplied[i-1].Width()
 	}
 	var lacking []string
 	to := 0
-	places := given.Places()
+	places := supplied.Places()
 	used := asked.Places()
 	for i := range asked {
 		want := &asked[i]
@@ -51,7 +51,7 @@ func Arrange(asked, given List) (a *Arrangement, notes []string, err error) {
 			lacking = append(lacking, want.Name)
 			continue
 		}
-		have := &given[k]
+		have := &supplied[k]
 		if have.Kind != want.Kind || !slices.Equal(have.Cycles, want.Cycles) {
 			return nil, nil, refusal.Errorf("column %s is %s, where it was %s",
 				want.Name, have.described(), want.described())
@@ -65,15 +65,15 @@ func Arrange(asked, given List) (a *Arrangement, notes []string, err error) {
 		return nil, nil, refusal.Errorf("there is no column %s", strings.Join(lacking, ", "))
 	}
 	var unused []string
-	for i := range given {
-		if _, is := used[given[i].Name]; !is {
-			unused = append(unused, given[i].Name)
+	for i := range supplied {
+		if _, is := used[supplied[i].Name]; !is {
+			unused = append(unused, supplied[i].Name)
 		}
 	}
 	if len(unused) > 0 {
 		notes = append(notes, "columns that are not used: "+strings.Join(unused, ", "))
 	}
-	if slices.EqualFunc(asked, given, sameFeatures) {
+	if slices.EqualFunc(asked, supplied, sameFeatures) {
 		return nil, notes, nil
 	}
 	return a, notes, nil

@@ -246,9 +246,9 @@ func (l List) Places() map[string]int {
 // dates. It does not for 0 and 1, nor for values between −1 and 1.
 func (l List) Scaled() (scaled []bool) {
 	for i := range l {
-		of := make([]bool, l[i].Width())
-		of[0] = l[i].Kind == Number || l[i].Kind == Date
-		scaled = append(scaled, of...)
+		flags := make([]bool, l[i].Width())
+		flags[0] = l[i].Kind == Number || l[i].Kind == Date
+		scaled = append(scaled, flags...)
 	}
 	return scaled
 }

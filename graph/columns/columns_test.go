@@ -360,12 +360,12 @@ func TestOffset(t *testing.T) {
 		require.NoError(t, err)
 		var features, arranged []float32
 		for _, field := range c.fields {
-			var of []float32
+			var row []float32
 			features, _, err = made.Append(features, []byte(field))
 			require.NoError(t, err)
-			of, _, err = other.Append(of, []byte(field))
+			row, _, err = other.Append(row, []byte(field))
 			require.NoError(t, err)
-			arranged = append(arranged, a.Row(nil, of)...)
+			arranged = append(arranged, a.Row(nil, row)...)
 		}
 		mean, deviation := 0., 0.
 		for _, x := range features[:n] {
@@ -392,7 +392,7 @@ func TestArrange(t *testing.T) {
 		{Name: "age", Kind: Number, Mean: 40, Gaps: true},
 		{Name: "vip", Kind: Boolean, Mean: .25},
 	}
-	given := List{
+	supplied := List{
 		{Name: "vip", Kind: Boolean, Mean: .5, Gaps: true, Missing: 1},
 		{Name: "height", Kind: Number, Mean: 2},
 		{
@@ -401,7 +401,7 @@ func TestArrange(t *testing.T) {
 		},
 		{Name: "age", Kind: Number, Mean: 20, Gaps: true, Missing: 2},
 	}
-	a, notes, err := Arrange(asked, given)
+	a, notes, err := Arrange(asked, supplied)
 	require.NoError(t, err)
 	assert.Equal(t, []string{
 		`column city: 5 rows have values that are not known, as "Oslo", which count as other`,
@@ -416,12 +416,12 @@ func TestArrange(t *testing.T) {
 	} {
 		var from, want []float32
 		for i, field := range row {
-			from, _, err = given[i].Append(from, []byte(field))
+			from, _, err = supplied[i].Append(from, []byte(field))
 			require.NoError(t, err)
 		}
 		for _, i := range []int{2, 3, 0} {
 			var unknown bool
-			want, unknown, err = asked[asked.Places()[given[i].Name]].Append(want, []byte(row[i]))
+			want, unknown, err = asked[asked.Places()[supplied[i].Name]].Append(want, []byte(row[i]))
 			require.NoError(t, err)
 			assert.Equal(t, i == 2 && (row[i] == "Oslo" || row[i] == "Bergen"), unknown)
 		}
@@ -429,14 +429,14 @@ func TestArrange(t *testing.T) {
 		assert.Equal(t, want, room)
 	}
 	for _, c := range []struct {
-		given List
-		want  string
+		supplied List
+		want     string
 	}{
-		{given[:3], "there is no column age"},
-		{given[1:2], "there is no column city, age, vip"},
+		{supplied[:3], "there is no column age"},
+		{supplied[1:2], "there is no column city, age, vip"},
 		{List{{Name: "city", Kind: Number}}, "column city is a number, where it was a category"},
 	} {
-		_, _, err := Arrange(asked, c.given)
+		_, _, err := Arrange(asked, c.supplied)
 		if err == nil || err.Error() != c.want {
 			t.Errorf("%v, want %s", err, c.want)
 		}

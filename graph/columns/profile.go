@@ -188,9 +188,9 @@ func (p *Profile) Column() (c Column, note string) {
 		return c, "it has no value"
 	}
 	for i := range parsed {
-		of, month := &p.candidates[i], &p.candidates[monthFirst]
-		fails := of.fails || !of.odd.Few(p.present) || parsed[i].Kind == Boolean && of.odd.Rows > 0
-		if !fails && (i != dayFirst || month.fails || of.odd.Rows <= month.odd.Rows) {
+		form, month := &p.candidates[i], &p.candidates[monthFirst]
+		fails := form.fails || !form.odd.Few(p.present) || parsed[i].Kind == Boolean && form.odd.Rows > 0
+		if !fails && (i != dayFirst || month.fails || form.odd.Rows <= month.odd.Rows) {
 			return p.number(i)
 		}
 	}
@@ -218,16 +218,16 @@ func (p *Profile) Column() (c Column, note string) {
 
 // number is the column with the kind of parsed[i].
 func (p *Profile) number(i int) (c Column, note string) {
-	of := &p.candidates[i]
+	form := &p.candidates[i]
 	c = parsed[i]
-	c.Name, c.Missing = p.Name, p.missing+of.odd.Rows
+	c.Name, c.Missing = p.Name, p.missing+form.odd.Rows
 	c.Gaps = c.Missing > 0
 	if c.Kind == Number && p.infinite != "" {
 		return Column{Name: p.Name}, p.infinite + " is not finite in float32: leave the field empty"
 	}
-	c.Offset = of.offset()
-	c.Mean = float32(of.sum/float64(of.good) - c.Offset)
-	note = of.odd.Note(c.Kind)
+	c.Offset = form.offset()
+	c.Mean = float32(form.sum/float64(form.good) - c.Offset)
+	note = form.odd.Note(c.Kind)
 	if c.Kind != Date {
 		return c, note
 	}

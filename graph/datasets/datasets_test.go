@@ -124,11 +124,11 @@ func TestInterrupted(t *testing.T) {
 	for _, dir := range []string{stale, busy} {
 		require.NoError(t, errors.Join(os.MkdirAll(dir, 0o777), os.Chtimes(dir, before, before)))
 	}
-	mine, linked, link := filepath.Join(parent, ".tiny-mine"), t.TempDir(),
+	foreign, linked, link := filepath.Join(parent, ".tiny-mine"), t.TempDir(),
 		filepath.Join(parent, atomicfile.Hidden(d.Name))
-	require.NoError(t, errors.Join(os.Mkdir(mine, 0o777), os.Chtimes(mine, before, before),
+	require.NoError(t, errors.Join(os.Mkdir(foreign, 0o777), os.Chtimes(foreign, before, before),
 		os.Symlink(linked, link), os.Chtimes(linked, before, before)))
-	others := []string{mine, link}
+	others := []string{foreign, link}
 	slices.Sort(others)
 	lock, err := os.Open(busy)
 	if err == nil {

@@ -27,8 +27,8 @@ func KeyOf(words ...string) string {
 // keyEnding is the end of a name to which KeyOf was added.
 var keyEnding = regexp.MustCompile(`\.[0-9a-f]{16}$`)
 
-// WithoutKey is NAME of NAME.KEY, where KEY is one of KeyOf.
-func WithoutKey(name string) (of string, keyed bool) {
+// WithoutKey is the base NAME of NAME.KEY, where KEY is one of KeyOf.
+func WithoutKey(name string) (base string, keyed bool) {
 	at := keyEnding.FindStringIndex(name)
 	if at == nil {
 		return name, false
@@ -48,18 +48,18 @@ func BesideTable(path string, folder bool) string {
 	if !is || all == filepath.Dir(all) {
 		return path
 	}
-	beside := all + strings.ReplaceAll(whole[len(all):], string(filepath.Separator), ".")
+	sibling := all + strings.ReplaceAll(whole[len(all):], string(filepath.Separator), ".")
 	if filepath.IsAbs(path) {
-		return beside
+		return sibling
 	}
 	here, err := filepath.Abs(".")
 	if err == nil {
-		beside, err = filepath.Rel(here, beside)
+		sibling, err = filepath.Rel(here, sibling)
 	}
 	if err != nil {
 		return path
 	}
-	return beside
+	return sibling
 }
 
 // ImportOf is the place in the cache for the store of a source, by its path and the flags of the import. The

@@ -174,10 +174,10 @@ func TestMakingWaits(t *testing.T) {
 	source, store := filepath.Join(dir, "graph"), filepath.Join(dir, "graph.weft")
 	write(t, source, "")
 	synctest.Test(t, func(t *testing.T) {
-		var said []string
+		var lines []string
 		begun, finish, ends := make(chan bool), make(chan bool), make(chan error)
 		makes := 0
-		one := Making{
+		first := Making{
 			Name: "graph", Store: store, Sources: []string{source},
 			Replaceable: func() error { return CheckOwn(store) },
 			Make: func(store string) error {
@@ -188,12 +188,12 @@ func TestMakingWaits(t *testing.T) {
 			},
 			Say: func(string) {},
 		}
-		go func() { ends <- one.Do(t.Context()) }()
+		go func() { ends <- first.Do(t.Context()) }()
 		<-begun
-		second := one
-		second.Say = func(line string) { said = append(said, line) }
+		second := first
+		second.Say = func(line string) { lines = append(lines, line) }
 		ctx, cancel := context.WithCancelCause(t.Context())
-		third, stopped := one, errors.New("stopped")
+		third, stopped := first, errors.New("stopped")
 		go func() { ends <- second.Do(t.Context()) }()
 		thirdEnds := make(chan error)
 		go func() { thirdEnds <- third.Do(ctx) }()
@@ -206,8 +206,8 @@ func TestMakingWaits(t *testing.T) {
 		close(finish)
 		require.NoError(t, errors.Join(<-ends, <-ends))
 		if want := []string{"graph: another process makes its store; waiting for it"}; makes != 1 ||
-			!slices.Equal(said, want) {
-			t.Errorf("made %d times, and the second said %q", makes, said)
+			!slices.Equal(lines, want) {
+			t.Errorf("made %d times, and the second said %q", makes, lines)
 		}
 	})
 	assert.Equal(t, 20, vertices(t, store), "vertices")

@@ -80,11 +80,11 @@ func build(packages map[string]entry) (*graph.Graph, error) {
 		entries = append(entries, p)
 	}
 	slices.SortFunc(entries, func(a, b entry) int { return cmp.Compare(a.name, b.name) })
-	of := graph.VertexType{Frame: graph.Frame{Count: len(entries), Names: make([]string, len(entries))}}
+	vertices := graph.VertexType{Frame: graph.Frame{Count: len(entries), Names: make([]string, len(entries))}}
 	vertex := make(map[string]int32, len(entries))
 	synopses := make([]string, len(entries))
 	for v, p := range entries {
-		of.Names[v], synopses[v] = p.name, p.synopsis
+		vertices.Names[v], synopses[v] = p.name, p.synopsis
 		vertex[p.name] = int32(v)
 	}
 	edges, err := dependencies(entries, vertex)
@@ -95,11 +95,11 @@ func build(packages map[string]entry) (*graph.Graph, error) {
 	if err != nil {
 		return nil, err
 	}
-	if of.Features, err = describe(synopses); err != nil {
+	if vertices.Features, err = describe(synopses); err != nil {
 		return nil, err
 	}
-	of.Labels = sections(entries)
-	return &graph.Graph{Types: []graph.VertexType{of}, Relations: []graph.Relation{relation}}, nil
+	vertices.Labels = sections(entries)
+	return &graph.Graph{Types: []graph.VertexType{vertices}, Relations: []graph.Relation{relation}}, nil
 }
 
 // dependencies lists the edges b→a of all packages a, each once and without self loops.

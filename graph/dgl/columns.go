@@ -186,8 +186,8 @@ func (t *table) features(name string, keepDense bool) (*arrays.Matrix, error) {
 	return arrays.OpenMatrix(c.open, keepDense, func(err error) error { return t.refuse(name, err) })
 }
 
-// beside opens a column of edges, nil if it has no values.
-func (t *table) beside(name string) (*arrays.Beside, error) {
+// edgeColumn opens a column of edges, nil if it has no values.
+func (t *table) edgeColumn(name string) (*arrays.Beside, error) {
 	if name == "" {
 		return nil, nil
 	}

@@ -163,11 +163,11 @@ func parsePart(text json.RawMessage) (files partFiles, err error) {
 	return files, nil
 }
 
-// inOrder lists the names of types by their numbers. If the file has none, there is one type of the given
-// name.
-func inOrder(ids map[string]int, one string) ([]string, error) {
+// inOrder lists the names of types by their numbers. If the file has none, there is one type, called
+// fallback.
+func inOrder(ids map[string]int, fallback string) ([]string, error) {
 	if len(ids) == 0 {
-		return []string{one}, nil
+		return []string{fallback}, nil
 	}
 	names := make([]string, len(ids))
 	for name, id := range ids {
@@ -274,7 +274,7 @@ func newIDMap(spans [][]span, ids int64) (*idMap, error) {
 	last := int64(0)
 	for p := range spans[0] {
 		m.firsts = append(m.firsts, last)
-		var of []int // the types that exist
+		var list []int // the types that exist
 		for t := range spans {
 			s := spans[t][p]
 			if s.start < 0 || s.end < s.start || s.end > ids {
@@ -283,11 +283,11 @@ func newIDMap(spans [][]span, ids int64) (*idMap, error) {
 			m.bases[t] = append(m.bases[t], counts[t])
 			counts[t] += s.count()
 			if s.count() > 0 {
-				of = append(of, t)
+				list = append(list, t)
 			}
 		}
-		slices.SortFunc(of, func(a, b int) int { return cmp.Compare(spans[a][p].start, spans[b][p].start) })
-		for _, t := range of {
+		slices.SortFunc(list, func(a, b int) int { return cmp.Compare(spans[a][p].start, spans[b][p].start) })
+		for _, t := range list {
 			s := spans[t][p]
 			if s.start != last {
 				return nil, fmt.Errorf("a range of partition %d begins at %d, and the one before "+

@@ -61,8 +61,8 @@ type Options struct {
 
 // Division is DGL's assignment of vertices to partitions.
 type Division struct {
-	K  int     // number of partitions
-	Of []int32 // the partition of each vertex
+	K     int     // number of partitions
+	Parts []int32 // the partition of each vertex
 }
 
 // Open opens a graph, to be read or written in a stream, until it is closed. path is a file of graphs, the
@@ -174,9 +174,9 @@ func (c *cursor) open(path string, o *Options) (*streamed.Graph, error) {
 	if len(chosen) > 1 {
 		return c.several(path, chosen, vertices, o)
 	}
-	of := chosen[0].contents(path, vertices)
-	of.labelled = o.EdgeSplit != Masks
-	g, _, err := of.open(o)
+	content := chosen[0].contents(path, vertices)
+	content.labelled = o.EdgeSplit != Masks
+	g, _, err := content.open(o)
 	if err == nil && c.hasLists(o) {
 		g, err = c.splitByLists(g)
 	}
@@ -193,9 +193,9 @@ func (c *cursor) several(path string, chosen []*structure, vertices int,
 ) (*streamed.Graph, error) {
 	graphs := make([]*graph.Graph, len(chosen))
 	for k, s := range chosen {
-		one, _, err := s.contents(fmt.Sprintf("%s: graph %d", path, k), vertices).open(o)
+		opened, _, err := s.contents(fmt.Sprintf("%s: graph %d", path, k), vertices).open(o)
 		if err == nil {
-			graphs[k], err = one.Read()
+			graphs[k], err = opened.Read()
 		}
 		if err != nil {
 			return nil, err
@@ -362,12 +362,12 @@ func (c *contents) open(o *Options) (g *streamed.Graph, order []int, err error) 
 		}
 	}
 	own := c.types[k.first]
-	of := &graph.Graph{Notes: c.notes}
+	all := &graph.Graph{Notes: c.notes}
 	for _, t := range order {
 		made := graph.VertexType{Type: typeName(c.types[t].name), Frame: graph.Frame{Count: c.types[t].rows}}
-		of.Types = append(of.Types, made)
+		all.Types = append(all.Types, made)
 	}
-	g = &streamed.Graph{InMemory: of, Source: c.source, Types: make([]streamed.Type, len(order))}
+	g = &streamed.Graph{InMemory: all, Source: c.source, Types: make([]streamed.Type, len(order))}
 	for i, r := range c.relations {
 		made, err := c.relation(r, k.weights[i], k.edgeFeatures[i], k.masks)
 		if err == nil {
@@ -380,12 +380,12 @@ func (c *contents) open(o *Options) (g *streamed.Graph, order []int, err error) 
 	}
 	g.TellLabelsApart()
 	if k.masks {
-		held, reverses, err := withoutReverses(g)
+		heldOut, reverses, err := withoutReverses(g)
 		if err != nil {
 			return nil, nil, err
 		}
-		of.Notes = append(of.Notes, fmt.Sprintf("%d validation and test edges of masks pass no messages, "+
-			"nor do %d of reverse relations", held, reverses))
+		all.Notes = append(all.Notes, fmt.Sprintf("%d validation and test edges of masks pass no messages, "+
+			"nor do %d of reverse relations", heldOut, reverses))
 	}
 	for i, t := range order {
 		m, err := c.types[t].features(k.features[t], o.DenseFeatures)
@@ -394,19 +394,19 @@ func (c *contents) open(o *Options) (g *streamed.Graph, order []int, err error) 
 		}
 		m.Give(g, i)
 	}
-	if of.Types[0].Labels, err = own.labels(k.labels[k.first], cmp.Or(c.vertices, own.rows)); err != nil {
+	if all.Types[0].Labels, err = own.labels(k.labels[k.first], cmp.Or(c.vertices, own.rows)); err != nil {
 		return nil, nil, err
 	}
 	masks := [3]string{k.splits[0][k.first], k.splits[1][k.first], k.splits[2][k.first]}
-	if of.Types[0].Splits, err = own.splits(masks, &of.Types[0].Labels); err != nil {
+	if all.Types[0].Splits, err = own.splits(masks, &all.Types[0].Labels); err != nil {
 		return nil, nil, err
 	}
 	for _, left := range []struct {
-		of     string
+		kind   string
 		tables []*table
 	}{{"vertices", c.types}, {"edges", c.edgeTables()}} {
 		if names := namesOf(left.tables, (*table).left); len(names) > 0 {
-			of.Notes = append(of.Notes, fmt.Sprintf("columns of %s left out: %s", left.of,
+			all.Notes = append(all.Notes, fmt.Sprintf("columns of %s left out: %s", left.kind,
 				arrays.Listed(names)))
 		}
 	}
@@ -475,14 +475,14 @@ func (c *contents) relation(r *relation, weights, features string, masks bool) (
 	}
 	list := arrays.EdgeArrays{Open: r.open, Refuse: r.refuse}
 	var err error
-	if list.Weights, err = r.beside(weights); err != nil {
+	if list.Weights, err = r.edgeColumn(weights); err != nil {
 		return made, err
 	}
 	if list.Weights != nil && list.Weights.Columns > 1 {
 		return made, refusal.Errorf("%s: --edge-weights %.40q: has %d columns, where an edge has one weight",
 			c.source, weights, list.Weights.Columns)
 	}
-	if list.Features, err = r.beside(features); err != nil {
+	if list.Features, err = r.edgeColumn(features); err != nil {
 		return made, err
 	}
 	made.Count, made.Weighted, made.Each = int64(r.rows), list.Weights != nil, list.Each
@@ -497,11 +497,11 @@ func (c *contents) relation(r *relation, weights, features string, masks bool) (
 	if err != nil {
 		return made, err
 	}
-	split, held, err := r.split(&all)
+	split, heldOut, err := r.split(&all)
 	if err != nil {
 		return made, err
 	}
-	made.Edges = streamed.Listed(without(all, held), made.Refuse)
+	made.Edges = streamed.Listed(without(all, heldOut), made.Refuse)
 	made.EdgeSplit = split
 	return made, nil
 }

@@ -384,10 +384,10 @@ func TestRealDivision(t *testing.T) {
 			g.Types[0].Features.Columns, g.Types[0].Labels.Classes)
 	}
 	counts := make([]int, d.K)
-	for _, p := range d.Of {
+	for _, p := range d.Parts {
 		counts[p]++
 	}
-	if !slices.Equal(counts, []int{3323, 3301, 3376}) || d.Of[3322] != 0 || d.Of[3323] != 1 {
+	if !slices.Equal(counts, []int{3323, 3301, 3376}) || d.Parts[3322] != 0 || d.Parts[3323] != 1 {
 		t.Errorf("partitions of %v vertices", counts)
 	}
 }

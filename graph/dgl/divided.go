@@ -128,7 +128,7 @@ func (d *divided) contents(path string) (*contents, error) {
 		c.notes[0] = "vertices have DGL's ids of the divided graph, whose files do not hold those before"
 	}
 	vertices, err := d.columns(&tensorFiles{
-		types: d.vertexTypes, file: func(of *partFiles) string { return of.vertexTensors },
+		types: d.vertexTypes, file: func(files *partFiles) string { return files.vertexTensors },
 		rows:  func(t, p int) int { return int(d.vertexMap.spans[t][p].count()) },
 		order: d.locations,
 	})
@@ -142,7 +142,7 @@ func (d *divided) contents(path string) (*contents, error) {
 		})
 	}
 	edges, err := d.columns(&tensorFiles{
-		types: d.edgeTypes, file: func(of *partFiles) string { return of.edgeTensors },
+		types: d.edgeTypes, file: func(files *partFiles) string { return files.edgeTensors },
 		rows: func(t, p int) int { return d.edges[t].inPart[p] },
 	})
 	if err != nil {
@@ -171,21 +171,21 @@ func (d *divided) division(order []int) (*Division, error) {
 	if err := memory.Need(4 * int64(d.vertices)); err != nil {
 		return nil, err
 	}
-	of := make([]int32, 0, d.vertices)
+	parts := make([]int32, 0, d.vertices)
 	for _, t := range order {
 		if d.before != nil {
 			for _, at := range d.locations[t] {
-				of = append(of, at.part)
+				parts = append(parts, at.part)
 			}
 			continue
 		}
 		for p, s := range d.vertexMap.spans[t] {
 			for range s.count() {
-				of = append(of, int32(p))
+				parts = append(parts, int32(p))
 			}
 		}
 	}
-	return &Division{K: len(d.parts), Of: of}, nil
+	return &Division{K: len(d.parts), Parts: parts}, nil
 }
 
 // part is the graph of a partition.
@@ -205,18 +205,18 @@ func (d *divided) withPart(p int, use func(*part) error) error {
 		return err
 	}
 	defer c.Close()
-	of := &part{p: p, file: file}
+	partition := &part{p: p, file: file}
 	switch all, failed := c.choose(AllGraphs); {
 	case failed != nil:
 		err = failed
 	case len(all) > 1:
 		err = refusal.Errorf("holds %d graphs, where a partition is one", len(all))
 	default:
-		of.structure = all[0]
-		err = d.readPart(of)
+		partition.structure = all[0]
+		err = d.readPart(partition)
 	}
 	if err == nil {
-		err = use(of)
+		err = use(partition)
 	}
 	return refusal.In(d.path(file), err)
 }
@@ -308,8 +308,8 @@ func (d *divided) addVertices(p *part) error {
 	owned, seen := 0, make([]bool, d.vertexMap.owned(p.p))
 	first := d.vertexMap.firsts[p.p]
 	for i, id := range p.ids {
-		of, t := d.vertexMap.at(int64(id))
-		if of != p.p {
+		owner, t := d.vertexMap.at(int64(id))
+		if owner != p.p {
 			continue
 		}
 		if seen[int64(id)-first] {
@@ -385,8 +385,8 @@ func (d *divided) originalIDs(p *part) ([]int32, error) {
 	}
 	all := make([]int32, len(p.ids))
 	for i, id := range p.ids {
-		if of, t := d.vertexMap.at(int64(id)); of == p.p {
-			all[i] = own[t][int64(id)-d.vertexMap.spans[t][of].start]
+		if owner, t := d.vertexMap.at(int64(id)); owner == p.p {
+			all[i] = own[t][int64(id)-d.vertexMap.spans[t][owner].start]
 		}
 	}
 	return all, nil
@@ -432,20 +432,20 @@ func (e *partEdges) Close() {}
 
 // read reads the edges that a partition owns.
 func (e *partEdges) read(p *part) error {
-	d, of := e.d, &e.d.edges[e.kind]
+	d, typ := e.d, &e.d.edges[e.kind]
 	all, err := p.relations[0].edges()
 	if err != nil {
 		return err
 	}
 	const ends = 2 * 4
-	if err := memory.Need(ends * int64(len(p.ids)+of.inPart[p.p])); err != nil {
+	if err := memory.Need(ends * int64(len(p.ids)+typ.inPart[p.p])); err != nil {
 		return err
 	}
-	types, given := make([]int32, len(p.ids)), make([]int32, len(p.ids))
+	types, renumbered := make([]int32, len(p.ids)), make([]int32, len(p.ids))
 	for i, id := range p.ids {
-		types[i], given[i] = d.vertex(int64(id))
+		types[i], renumbered[i] = d.vertex(int64(id))
 	}
-	e.source, e.target = make([]int32, 0, of.inPart[p.p]), make([]int32, 0, of.inPart[p.p])
+	e.source, e.target = make([]int32, 0, typ.inPart[p.p]), make([]int32, 0, typ.inPart[p.p])
 	for k, t := range p.kind {
 		if t != e.kind {
 			continue
@@ -455,25 +455,25 @@ func (e *partEdges) read(p *part) error {
 			return fmt.Errorf("edge %d is its own, and leads into a vertex of another partition", k)
 		}
 		joined := [2]int{int(types[u]), int(types[v])}
-		if of.ends[0] < 0 {
-			of.ends = joined
+		if typ.ends[0] < 0 {
+			typ.ends = joined
 		}
-		if of.ends != joined {
+		if typ.ends != joined {
 			return fmt.Errorf("edge %d of type %.40q joins %.40q to %.40q, where others join %.40q to %.40q",
 				k, d.edgeTypes[t], d.vertexTypes[joined[0]], d.vertexTypes[joined[1]],
-				d.vertexTypes[of.ends[0]], d.vertexTypes[of.ends[1]])
+				d.vertexTypes[typ.ends[0]], d.vertexTypes[typ.ends[1]])
 		}
-		e.source, e.target = append(e.source, given[u]), append(e.target, given[v])
+		e.source, e.target = append(e.source, renumbered[u]), append(e.target, renumbered[v])
 	}
 	return nil
 }
 
 // vertex returns the type of a vertex of the divided graph, and its number in the result.
 func (d *divided) vertex(id int64) (t, number int32) {
-	_, of := d.vertexMap.at(id)
+	_, typ := d.vertexMap.at(id)
 	number = int32(d.vertexMap.number(id))
 	if d.before != nil {
-		number = d.before[of][number]
+		number = d.before[typ][number]
 	}
-	return int32(of), number
+	return int32(typ), number
 }

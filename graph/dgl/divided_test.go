@@ -25,11 +25,11 @@ func divide(t testing.TB, g *dgltest.Graph, d dgltest.Division) string {
 	dir := t.TempDir()
 	d.K = max(d.K, 2)
 	for _, v := range g.Vertices {
-		of := make([]int, v.Count)
-		for k := range of {
-			of[k] = (k*k + 1) % d.K
+		parts := make([]int, v.Count)
+		for k := range parts {
+			parts[k] = (k*k + 1) % d.K
 		}
-		d.Of = append(d.Of, of)
+		d.Parts = append(d.Parts, parts)
 	}
 	require.NoError(t, dgltest.Divide(dir, "g", g, d))
 	return filepath.Join(dir, "g.json")
@@ -59,7 +59,7 @@ func TestDivided(t *testing.T) {
 					want = append(want, int32((k*k+1)%division.K))
 				}
 			}
-			assert.Equal(t, want, division.Of)
+			assert.Equal(t, want, division.Parts)
 			assert.Equal(t, max(d.K, 2), division.K)
 		}
 	}
@@ -85,7 +85,7 @@ func TestDividedIDs(t *testing.T) {
 		renamed[v] = int32(k)
 	}
 	same(t, got, graphtest.Permuted(t, whole, renamed))
-	assert.Equal(t, []int32{0, 0, 0, 0, 0, 1, 1, 1, 1, 1}, d.Of, "partitions")
+	assert.Equal(t, []int32{0, 0, 0, 0, 0, 1, 1, 1, 1, 1}, d.Parts, "partitions")
 }
 
 // One partition is the graph, and no division.
@@ -93,7 +93,7 @@ func TestDividedInOne(t *testing.T) {
 	g := shop()
 	dir := t.TempDir()
 	err := dgltest.Divide(dir, "g", g,
-		dgltest.Division{K: 1, Of: [][]int{make([]int, 2), make([]int, 4), make([]int, 3)}})
+		dgltest.Division{K: 1, Parts: [][]int{make([]int, 2), make([]int, 4), make([]int, 3)}})
 	require.NoError(t, err)
 	whole, _ := read(t, graphtest.File(t, "g.bin", dgltest.Graphs(nil, g)), only)
 	got, d := read(t, filepath.Join(dir, "g.json"), only)
@@ -346,7 +346,7 @@ func tryRead(t *testing.T, path string, bytes int) {
 		return
 	}
 	defer g.Close()
-	if d != nil && len(d.Of) != g.InMemory.Vertices() {
-		t.Errorf("partitions of %d vertices, and %d vertices", len(d.Of), g.InMemory.Vertices())
+	if d != nil && len(d.Parts) != g.InMemory.Vertices() {
+		t.Errorf("partitions of %d vertices, and %d vertices", len(d.Parts), g.InMemory.Vertices())
 	}
 }

@@ -41,10 +41,10 @@ func (c *contents) labelEdges(r *relation, to *streamed.Relation,
 			masks[part] = ""
 		}
 	}
-	of := graph.Frame{Labels: labels.Named(name)}
-	if of.Splits, err = r.splits(masks, &of.Labels); err != nil {
+	frame := graph.Frame{Labels: labels.Named(name)}
+	if frame.Splits, err = r.splits(masks, &frame.Labels); err != nil {
 		return err
 	}
-	to.Label(of, divide)
+	to.Label(frame, divide)
 	return nil
 }

@@ -18,9 +18,9 @@ func TestEdgeLabels(t *testing.T) {
 	}
 	// Edge k goes from user k%3 to item k%4, so that the store has the edges 0, 4, 1, 5, 6, 2, 3, 7.
 	labelled := func(label dgltest.Tensor) *graph.Relation {
-		of := follows(masks)
-		of.Relations[0].Tensors["label"] = label
-		g, _ := read(t, graphtest.File(t, "g.bin", dgltest.Graphs(nil, of)), only)
+		input := follows(masks)
+		input.Relations[0].Tensors["label"] = label
+		g, _ := read(t, graphtest.File(t, "g.bin", dgltest.Graphs(nil, input)), only)
 		r := &g.Relations[0]
 		assert.Equal(t, []int32{0, 1, 1, 2, 0, 2, 0, 1}, r.Sources)
 		assert.Equal(t, "label", r.Labels.Column)
@@ -38,10 +38,10 @@ func TestEdgeLabels(t *testing.T) {
 	assert.Equal(t, []int64{1, 0, 0, 1, 1, 0, 1, 0}, r.Labels.Class)
 
 	// Masks of edges are a split of links where that is asked for.
-	of := follows(masks)
-	of.Relations[0].Tensors["label"] = dgltest.Of([]int64{0, 1, 2, 0, 1, 2, -1, 1})
+	input := follows(masks)
+	input.Relations[0].Tensors["label"] = dgltest.Of([]int64{0, 1, 2, 0, 1, 2, -1, 1})
 	o := only
 	o.EdgeSplit = Masks
-	g, _ := read(t, graphtest.File(t, "g.bin", dgltest.Graphs(nil, of)), o)
+	g, _ := read(t, graphtest.File(t, "g.bin", dgltest.Graphs(nil, input)), o)
 	assert.Equal(t, true, !g.Relations[0].HasLabels() && g.Relations[0].EdgeSplit != nil)
 }

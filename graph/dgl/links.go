@@ -45,17 +45,17 @@ func (c *contents) readsMasks(o *Options, labels []string) (bool, error) {
 // hasMasks reports whether there are masks of the edges.
 func (r *relation) hasMasks() bool { return r.rows > 0 && slices.ContainsFunc(edgeMasks[:], r.has) }
 
-// split reads the masks of the edges. held marks the edges that pass no messages: validation and test edges.
-func (r *relation) split(e *graph.Edges) (split *graph.EdgeSplit, held []bool, err error) {
+// split reads the masks of the edges. heldOut marks those that pass no messages: validation and test edges.
+func (r *relation) split(e *graph.Edges) (split *graph.EdgeSplit, heldOut []bool, err error) {
 	split = &graph.EdgeSplit{}
-	held = make([]bool, r.rows)
+	heldOut = make([]bool, r.rows)
 	seen := make([]bool, r.rows)
 	for part, name := range edgeMasks {
 		err := r.mask(name, func(k int64) error {
 			if seen[k] {
 				return fmt.Errorf("edge %d is in another mask, too", k)
 			}
-			seen[k], held[k] = true, part > 0
+			seen[k], heldOut[k] = true, part > 0
 			split.Edges[part] = append(split.Edges[part], e.Source[k], e.Target[k])
 			return nil
 		})
@@ -65,14 +65,14 @@ func (r *relation) split(e *graph.Edges) (split *graph.EdgeSplit, held []bool, e
 	}
 	for _, name := range heldMasks {
 		err := r.mask(name, func(k int64) error {
-			held[k] = true
+			heldOut[k] = true
 			return nil
 		})
 		if err != nil {
 			return nil, nil, err
 		}
 	}
-	return split, held, nil
+	return split, heldOut, nil
 }
 
 // mask calls use with each edge that a column marks. Without such a column it does nothing.
@@ -98,9 +98,9 @@ func (r *relation) mask(name string, use func(edge int64) error) error {
 }
 
 // without returns the edges that are not held out.
-func without(e graph.Edges, held []bool) graph.Edges {
+func without(e graph.Edges, heldOut []bool) graph.Edges {
 	rest := graph.Edges{FeatureColumns: e.FeatureColumns}
-	for k, out := range held {
+	for k, out := range heldOut {
 		if !out {
 			rest.Append(&e, k)
 		}
@@ -121,14 +121,14 @@ func named(r *streamed.Relation) *graph.Relation {
 // withoutReverses removes from reverse relations the edges that a split holds out, whichever of the two is
 // called the reverse of the other. It returns how many edges pass no messages because of a split, and how
 // many of them are reverses.
-func withoutReverses(g *streamed.Graph) (held, reverses int, err error) {
+func withoutReverses(g *streamed.Graph) (heldOut, reverses int, err error) {
 	for _, forward := range g.Relations {
 		if forward.EdgeSplit == nil {
 			continue
 		}
 		out := map[[2]int32]bool{}
 		for part := 1; part < len(edgeMasks); part++ {
-			held += forward.EdgeSplit.Count(part)
+			heldOut += forward.EdgeSplit.Count(part)
 			for pair := range slices.Chunk(forward.EdgeSplit.Edges[part], 2) {
 				out[[2]int32{pair[1], pair[0]}] = true
 			}
@@ -140,7 +140,7 @@ func withoutReverses(g *streamed.Graph) (held, reverses int, err error) {
 			}
 			all, err := back.Read(nil)
 			if err != nil {
-				return held, reverses, err
+				return heldOut, reverses, err
 			}
 			isOut := make([]bool, all.Len())
 			for k, u := range all.Source {
@@ -152,7 +152,7 @@ func withoutReverses(g *streamed.Graph) (held, reverses int, err error) {
 			back.Edges = streamed.Listed(without(all, isOut), back.Refuse)
 		}
 	}
-	return held, reverses, nil
+	return heldOut, reverses, nil
 }
 
 // listOf names a list of AsLinkPredDataset for a part: the sources or targets of its edges, or of its

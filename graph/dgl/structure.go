@@ -265,8 +265,8 @@ func (m *matrix) asStored() (arrays.EndsReader, error) {
 		}
 	}
 	if m.format == coo {
-		if n, of := m.first.elements(), m.second.elements(); n != of {
-			return nil, refusal.Errorf("%d sources and %d destinations of edges", n, of)
+		if n, targets := m.first.elements(), m.second.elements(); n != targets {
+			return nil, refusal.Errorf("%d sources and %d destinations of edges", n, targets)
 		}
 		o := arrays.EndsOptions{High: [2]int64{int64(m.rows), int64(m.columns)}, Outside: outside}
 		return arrays.OpenVectors([2]func() (*arrays.Entry, error){m.first.open, m.second.open}, o)

@@ -17,7 +17,7 @@ import (
 // row for each vertex or edge that the partition owns.
 type tensorFiles struct {
 	types []string
-	file  func(of *partFiles) string
+	file  func(files *partFiles) string
 	rows  func(t, p int) int // number of rows of type t in partition p
 	order [][]location       // of the rows of each type; nil: the partitions' rows follow each other
 }
@@ -70,8 +70,8 @@ func (d *divided) columns(f *tensorFiles) ([]map[string]column, error) {
 // column returns the type (−1: none) and the name in a tensor's key: TYPE/NAME, or NAME in old files of one
 // type.
 func (f *tensorFiles) column(key string) (t int, name string) {
-	for t, of := range f.types {
-		if name, ours := strings.CutPrefix(key, of+"/"); ours {
+	for t, typ := range f.types {
+		if name, ours := strings.CutPrefix(key, typ+"/"); ours {
 			return t, name
 		}
 	}

@@ -19,7 +19,7 @@ func newClasses(o *Options) *classes {
 	return &classes{uint64(o.Classes), newPermutation(vertices, counter.New(o.Seed, "labels").At(0))}
 }
 
-func (c *classes) of(vertex uint64) uint64 { return c.order.at(vertex) % c.count }
+func (c *classes) class(vertex uint64) uint64 { return c.order.at(vertex) % c.count }
 
 // size returns the number of vertices of a class.
 func (c *classes) size(class uint64) uint64 { return (c.order.n - class + c.count - 1) / c.count }
@@ -49,7 +49,7 @@ func newFeatures(o *Options, classes *classes) featureFunc {
 	}
 	return func(row []float32, vertex int) {
 		noise.Normals(row, uint64(vertex))
-		centre := centres[int(classes.of(uint64(vertex)))*len(row):]
+		centre := centres[int(classes.class(uint64(vertex)))*len(row):]
 		for j := range row {
 			row[j] = centre[j] + 2*row[j]
 		}

@@ -95,7 +95,7 @@ func produce(o *Options, budget int64, to graph.Sink, scratch func() (*os.File, 
 			return inBatches(vertices, o.Features, fill, func(rows []float32) error {
 				made += int64(len(rows) / o.Features)
 				err := write(&graph.Features{Columns: o.Features, Dense: rows})
-				o.Progress.Of("making features", made, int64(vertices))
+				o.Progress.Report("making features", made, int64(vertices))
 				return err
 			})
 		})
@@ -103,7 +103,7 @@ func produce(o *Options, budget int64, to graph.Sink, scratch func() (*os.File, 
 			return err
 		}
 	}
-	class := func(row []int64, vertex int) { row[0] = int64(classes.of(uint64(vertex))) }
+	class := func(row []int64, vertex int) { row[0] = int64(classes.class(uint64(vertex))) }
 	err := to.Classes(func(write func([]int64) error) error { return inBatches(vertices, 1, class, write) })
 	if err != nil {
 		return err

@@ -137,9 +137,9 @@ func TestBudgetAndThreadsDoNotMatter(t *testing.T) {
 				func() {
 					defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(threads))
 					disk, _, failed := onDisk(t, &o, max(budget, 2000))
-					held, err := hold(&o, budget, nil)
+					memory, err := hold(&o, budget, nil)
 					require.NoError(t, errors.Join(failed, err))
-					assert.Equal(t, "", diff(want, held)+diff(want, disk), "%d threads, %d bytes", threads,
+					assert.Equal(t, "", diff(want, memory)+diff(want, disk), "%d threads, %d bytes", threads,
 						budget)
 				}()
 			}

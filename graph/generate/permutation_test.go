@@ -41,16 +41,16 @@ func TestClassesHaveTheirMembers(t *testing.T) {
 			seen := make([]bool, n)
 			for k := range c.size(class) {
 				v := c.member(class, k)
-				if seen[v] || c.of(v) != class {
-					t.Fatalf("member %d of class %d is %d of class %d", k, class, v, c.of(v))
+				if seen[v] || c.class(v) != class {
+					t.Fatalf("member %d of class %d is %d of class %d", k, class, v, c.class(v))
 				}
 				seen[v] = true
 			}
 			for k := range uint64(n) - c.size(class) {
 				v := c.other(class, k)
-				if seen[v] || c.of(v) == class {
+				if seen[v] || c.class(v) == class {
 					t.Fatalf("vertex %d outside class %d is %d of class %d, seen before: %t", k, class,
-						v, c.of(v), seen[v])
+						v, c.class(v), seen[v])
 				}
 				seen[v] = true
 			}

@@ -147,7 +147,7 @@ func (m *rowMaker) stored() int64 {
 func (m *rowMaker) tell(drawn int64, passes int, made int64) {
 	stored := m.stored()
 	done := float64(drawn+made) / (float64(passes)*float64(m.draws) + float64(stored))
-	m.progress.Of("making edges", int64(done*float64(stored)), stored)
+	m.progress.Report("making edges", int64(done*float64(stored)), stored)
 }
 
 // pass stores the edges into consecutive buckets, from the end of the previous pass to end.
@@ -240,7 +240,7 @@ func (m *rowMaker) count() {
 				counts[t>>shift]++
 			}
 		}
-	}, func(drawn int64) { m.progress.Of("counting edges", drawn, int64(m.draws)) })
+	}, func(drawn int64) { m.progress.Report("counting edges", drawn, int64(m.draws)) })
 }
 
 // fill stores the edges into buckets first … last−1, grouped by bucket. each gives it these edges, or all

@@ -26,14 +26,14 @@ const spillBatch = 1 << 16
 // spill draws all edges and writes them to a file.
 func spill[K key](m *rowMaker, passes []pass, file *os.File, tell func(drawn int64)) (*spilled[K], error) {
 	s := &spilled[K]{m: m, file: file, passes: passes}
-	of := make([]int32, len(m.counts[0])) // bucket → pass
+	passOf := make([]int32, len(m.counts[0])) // bucket → pass
 	var position int64
 	for n := range passes {
 		starts := make([]int64, 0, len(m.counts)+1)
 		for _, counts := range m.counts {
 			starts = append(starts, position)
 			for b := s.first(n); b < passes[n].end; b++ {
-				of[b] = int32(n)
+				passOf[b] = int32(n)
 				position += counts[b]
 			}
 		}
@@ -66,7 +66,7 @@ func spill[K key](m *rowMaker, passes []pass, file *os.File, tell func(drawn int
 		shift, sourceBits := m.shift, m.sourceBits()
 		return func(source, target []uint32) {
 			for i, t := range target[:len(source)] {
-				n := of[t>>shift]
+				n := passOf[t>>shift]
 				waiting[n] = append(waiting[n], K(t-low[n])<<sourceBits|K(source[i]))
 				if len(waiting[n]) == batch {
 					write(n)

@@ -91,7 +91,7 @@ type reader struct {
 	Options
 	*names.Relations
 	split    bool         // there are files of a split
-	held     [][3][]int32 // by relation: validation and test triples, head and tail; none that train
+	heldOut  [][3][]int32 // by relation: head and tail of the triples by part; none of training
 	triples  [3]int       // of each part
 	list     [2]string    // the names of files that list the entities and the relations; "": there is none
 	warnings []string
@@ -209,8 +209,8 @@ func (r *reader) file(path string, part int) error {
 // number is Number, and makes room for the triples of the relation that are held out.
 func (r *reader) number(name []byte) (int, error) {
 	k, err := r.Number(name)
-	if err == nil && k == len(r.held) {
-		r.held, err = memory.Append(r.held, [3][]int32{})
+	if err == nil && k == len(r.heldOut) {
+		r.heldOut, err = memory.Append(r.heldOut, [3][]int32{})
 	}
 	return k, err
 }
@@ -248,8 +248,8 @@ func (r *reader) add(fields [][]byte, part int) error {
 	if part == 0 {
 		return r.All[k].Add(ends[0], ends[1])
 	}
-	held := &r.held[k][part]
-	*held, err = memory.Append(*held, ends[0], ends[1])
+	pairs := &r.heldOut[k][part]
+	*pairs, err = memory.Append(*pairs, ends[0], ends[1])
 	return err
 }
 
@@ -338,7 +338,7 @@ func (r *reader) splits() ([]graph.EdgeSplit, error) {
 		for i, source := range e.Source {
 			train = append(train, source, e.Target[i])
 		}
-		splits[k].Edges = [3][]int32{train, r.held[k][1], r.held[k][2]}
+		splits[k].Edges = [3][]int32{train, r.heldOut[k][1], r.heldOut[k][2]}
 	}
 	return splits, nil
 }

@@ -44,11 +44,11 @@ func triples(g *graph.Graph) (all []string) {
 		line := fmt.Sprint(r.Source, ",", r.Name, ",", r.Target, edges)
 		if r.EdgeSplit != nil {
 			for _, part := range r.EdgeSplit.Edges {
-				var held []string
+				var pairs []string
 				for i := 0; i < len(part); i += 2 {
-					held = append(held, pair(part[i], part[i+1]))
+					pairs = append(pairs, pair(part[i], part[i+1]))
 				}
-				line += fmt.Sprint(" ", held)
+				line += fmt.Sprint(" ", pairs)
 			}
 		}
 		all = append(all, line)
@@ -231,17 +231,17 @@ func FuzzRead(f *testing.F) {
 		[]byte("0\tann\n1\trex\n2\tben\n3\ttom cat\n4\tdan\n"))
 	f.Add([]byte("a b c\nc b a"), []byte("a  b\tc"), []byte("\n"))
 	f.Add([]byte("\xef\xbb\xbfa\t/\tc\n\ta\t.\tc"), []byte("a\tb\tc"), []byte(""))
-	f.Fuzz(func(t *testing.T, train, held, entities []byte) {
+	f.Fuzz(func(t *testing.T, train, heldOut, entities []byte) {
 		dir := graphtest.Files(t, map[string]string{
-			"train.txt": string(train), "valid.txt": string(held),
-			"test.txt": string(held),
+			"train.txt": string(train), "valid.txt": string(heldOut),
+			"test.txt": string(heldOut),
 		})
 		if len(entities) > 0 {
 			require.NoError(t, os.WriteFile(filepath.Join(dir, "entities.dict"), entities, 0o666))
 		}
 		var g *graph.Graph
 		var err error
-		alloctest.Reading(t, len(train)+2*len(held)+len(entities),
+		alloctest.Reading(t, len(train)+2*len(heldOut)+len(entities),
 			func() { g, err = Read(Options{Path: dir, Reciprocal: len(entities)%2 == 0}) })
 		if err != nil {
 			assert.Refused(t, err, "", "is not a refusal of one line")

@@ -66,31 +66,31 @@ func (a *archive) fields() (*streamed.Graph, error) {
 	}
 	total, labelled := 0, -1
 	for k, r := range relations {
-		of := streamed.Relation{
+		made := streamed.Relation{
 			Source: vertices[r.source].name, Name: r.name,
 			Target: vertices[r.target].name,
 		}
-		if of.Edges, err = r.Edges(r.key); err != nil {
+		if made.Edges, err = r.Edges(r.key); err != nil {
 			return nil, err
 		}
 		if !a.isTyped() {
-			of.Refuse = func(err error) error { return refusal.In(a.Path, err) }
+			made.Refuse = func(err error) error { return refusal.In(a.Path, err) }
 		}
-		if of.EdgeSplit, err = r.EdgeSplit(); err != nil {
+		if made.EdgeSplit, err = r.EdgeSplit(); err != nil {
 			return nil, err
 		}
-		if err := a.label(&r, &of); err != nil {
+		if err := a.label(&r, &made); err != nil {
 			return nil, err
 		}
-		if of.Frame != nil {
+		if made.Frame != nil {
 			if labelled >= 0 {
 				return nil, refusal.Errorf("%s: the arrays %q and %q are both labels of edges: leave out all but those "+
 					"to learn", a.Path, relations[labelled].Key(edgeLabelsKey), r.Key(edgeLabelsKey))
 			}
 			labelled = k
 		}
-		g.Relations = append(g.Relations, of)
-		total += int(of.Count)
+		g.Relations = append(g.Relations, made)
+		total += int(made.Count)
 	}
 	if err := a.count(vertices, relations, g.Relations, total); err != nil {
 		return nil, err
@@ -183,7 +183,7 @@ func listed(a *arrays.Archive, key string, columns int) ([]string, error) {
 func (a *archive) count(vertices []vertexType, relations []relation, edges []streamed.Relation,
 	total int,
 ) (err error) {
-	held := total // rows in the file
+	rows := total // rows in the file
 	for k := range vertices {
 		v := &vertices[k]
 		if v.count, err = v.Vertices(total); err != nil {
@@ -201,14 +201,14 @@ func (a *archive) count(vertices []vertexType, relations []relation, edges []str
 			}
 		}
 		if v.Has("x") || v.Has("y") || v.Has("x_indptr") {
-			held += v.count
+			rows += v.count
 		}
 	}
 	claimed := int64(0) // even a relation without edges has a row for each vertex
 	for _, r := range relations {
 		claimed += int64(max(vertices[r.source].count, vertices[r.target].count))
 	}
-	if claimed > arrays.MaxClaims(held) {
+	if claimed > arrays.MaxClaims(rows) {
 		return refusal.Errorf("%s: %d relations of %d vertices in all, with %d edges: too many for what "+
 			"the file holds", a.Path, len(relations), claimed, total)
 	}
@@ -250,7 +250,7 @@ func (a *archive) countByEdges(vertices []vertexType, k int, relations []relatio
 // giveVertices gives the graph, which has so many edges, what its types of vertices have, in their order: the
 // type with labels first.
 func (a *archive) giveVertices(g *streamed.Graph, vertices []vertexType, edges int) error {
-	first, of := -1, g.InMemory
+	first, mem := -1, g.InMemory
 	for k, v := range vertices {
 		switch {
 		case !v.Has("y"):
@@ -265,14 +265,14 @@ func (a *archive) giveVertices(g *streamed.Graph, vertices []vertexType, edges i
 	vertices = append([]vertexType{own}, slices.Delete(slices.Clone(vertices), max(first, 0),
 		max(first, 0)+1)...)
 	for _, v := range vertices {
-		of.Types = append(of.Types, graph.VertexType{Type: v.name, Frame: graph.Frame{Count: v.count}})
+		mem.Types = append(mem.Types, graph.VertexType{Type: v.name, Frame: graph.Frame{Count: v.count}})
 	}
-	of.Notes = []string{fmt.Sprintf("%d edges, as the file lists them", edges)}
+	mem.Notes = []string{fmt.Sprintf("%d edges, as the file lists them", edges)}
 	if a.isTyped() {
-		of.Notes[0] = fmt.Sprintf("%s of %s, as the file lists them",
+		mem.Notes[0] = fmt.Sprintf("%s of %s, as the file lists them",
 			arrays.Counted(edges, "edge"), arrays.Counted(len(g.Relations), "relation"))
 	}
-	if err := a.giveGraphs(of, vertices); err != nil {
+	if err := a.giveGraphs(mem, vertices); err != nil {
 		return err
 	}
 	for t, v := range vertices {
@@ -289,11 +289,11 @@ func (a *archive) giveVertices(g *streamed.Graph, vertices []vertexType, edges i
 			return err
 		}
 		if t == 0 {
-			of.Types[0].Labels = labels
+			mem.Types[0].Labels = labels
 		}
 	}
 	var err error
-	of.Types[0].Splits, err = own.Splits(arrays.MaskKeys, of.Types[0].Count, &of.Types[0].Labels,
+	mem.Types[0].Splits, err = own.Splits(arrays.MaskKeys, mem.Types[0].Count, &mem.Types[0].Labels,
 		arrays.Masks)
 	return err
 }

@@ -164,7 +164,7 @@ func (a *archive) sparseAdjacency() (*streamed.Graph, error) {
 	}
 	vertices := int(rows)
 	g := a.graph(vertices, e)
-	of := g.InMemory
+	mem := g.InMemory
 	features := &arrays.Matrix{}
 	switch {
 	case attributed:
@@ -177,21 +177,21 @@ func (a *archive) sparseAdjacency() (*streamed.Graph, error) {
 	}
 	features.Give(g, 0)
 	if a.Has("labels") {
-		if of.Types[0].Labels, err = a.Labels("labels", vertices, graph.VertexNoun); err != nil {
+		if mem.Types[0].Labels, err = a.Labels("labels", vertices, graph.VertexNoun); err != nil {
 			return nil, err
 		}
 	} else {
-		of.Notes = append(of.Notes, `no "labels": the vertices cannot be classified`)
+		mem.Notes = append(mem.Notes, `no "labels": the vertices cannot be classified`)
 	}
-	if of.Types[0].Names, err = a.names(of, "node_names", vertices); err != nil {
+	if mem.Types[0].Names, err = a.names(mem, "node_names", vertices); err != nil {
 		return nil, err
 	}
-	if of.Types[0].Labels.Names, err = a.names(of, classNamesKey, of.Types[0].Labels.Classes); err != nil {
+	if mem.Types[0].Labels.Names, err = a.names(mem, classNamesKey, mem.Types[0].Labels.Classes); err != nil {
 		return nil, err
 	}
 	for _, key := range unread {
 		if a.Has(key) {
-			of.Notes = append(of.Notes, fmt.Sprintf("left out: %q", key))
+			mem.Notes = append(mem.Notes, fmt.Sprintf("left out: %q", key))
 		}
 	}
 	return g, nil
@@ -254,21 +254,21 @@ func (a *archive) heterophilous() (*streamed.Graph, error) {
 		return nil, err
 	}
 	g := a.graph(vertices, e)
-	of := g.InMemory
+	mem := g.InMemory
 	switch {
 	case a.options.AsListed:
 	case a.namedDirected():
-		of.Notes = []string{fmt.Sprintf("%d edges stay directed, as the file's name says", e.Count)}
+		mem.Notes = []string{fmt.Sprintf("%d edges stay directed, as the file's name says", e.Count)}
 	default:
-		of.Notes, g.Symmetrize = nil, true
+		mem.Notes, g.Symmetrize = nil, true
 	}
 	features.Give(g, 0)
-	of.Types[0].Labels = labels
-	if of.Types[0].Labels.Classes == 2 && !of.Types[0].Labels.MultiLabel() {
-		of.Metric = "roc-auc"
+	mem.Types[0].Labels = labels
+	if mem.Types[0].Labels.Classes == 2 && !mem.Types[0].Labels.MultiLabel() {
+		mem.Metric = "roc-auc"
 	}
 	if divided {
-		of.Types[0].Splits, err = a.Splits(maskKeys, vertices, &of.Types[0].Labels, arrays.MaskRows)
+		mem.Types[0].Splits, err = a.Splits(maskKeys, vertices, &mem.Types[0].Labels, arrays.MaskRows)
 	}
 	return g, err
 }

@@ -423,8 +423,8 @@ func TestEdgeSplit(t *testing.T) {
 	}
 	edges := [3][]int32{{0, 1, 1, 2}, {2, 0}, {1, 0}}
 	for _, c := range []struct {
-		given []entry
-		want  graph.EdgeSplit
+		negatives []entry
+		want      graph.EdgeSplit
 	}{
 		{nil, graph.EdgeSplit{Edges: edges}},
 		{shared, graph.EdgeSplit{
@@ -434,7 +434,7 @@ func TestEdgeSplit(t *testing.T) {
 			Edges: edges, Negatives: graph.TargetNegatives, Negative: [3][]int32{nil, {0, 1, 2}, {2, 2}},
 		}},
 	} {
-		path := write(t, slices.Concat(edgeList(), lists, c.given)...)
+		path := write(t, slices.Concat(edgeList(), lists, c.negatives)...)
 		g := streamedtest.Same(t, opening(path))
 		assert.Equal(t, c.want, *g.Relations[0].EdgeSplit)
 	}

@@ -52,7 +52,7 @@ func TestInStream(t *testing.T) {
 		ones[k] = 1
 	}
 	byEnd, pairs := fmt.Sprintf("(2, %d)", edges), fmt.Sprintf("(%d, 2)", edges)
-	of := []entry{
+	attributes := []entry{
 		array("x", "<f8", fmt.Sprintf("(%d, 3)", vertices), x),
 		array("y", "<i2", fmt.Sprintf("(%d,)", vertices), y),
 		array("edge_weight", "<f4", fmt.Sprintf("(%d,)", edges), w), array("edge_attr", "<f4", pairs, f),
@@ -70,12 +70,12 @@ func TestInStream(t *testing.T) {
 		return append(append([]entry{}, entries...), more...)
 	}
 	for name, entries := range map[string][]entry{
-		"edge_index": with(of,
+		"edge_index": with(attributes,
 			array("edge_index", "<i8", byEnd, append(append([]int64{}, u...), v...))),
-		"edge_index, int32":      with(of, array("edge_index", "<i4", byEnd, narrow)),
-		"edge_index, by columns": with(of[:2], inFortran(array("edge_index", "<i8", byEnd, both))),
+		"edge_index, int32":      with(attributes, array("edge_index", "<i4", byEnd, narrow)),
+		"edge_index, by columns": with(attributes[:2], inFortran(array("edge_index", "<i8", byEnd, both))),
 		"edge_index alone":       {array("edge_index", "<i8", byEnd, append(append([]int64{}, u...), v...))},
-		"edges": with(of[1:3], array("edges", "<i8", pairs, both),
+		"edges": with(attributes[1:3], array("edges", "<i8", pairs, both),
 			array("num_nodes", "<i8", "()", []int64{vertices})),
 		"edges, by columns": {inFortran(array("edges", "<i8", pairs,
 			append(append([]int64{}, u...), v...))), array("num_nodes", "<i8", "()", []int64{vertices + 9})},

@@ -89,10 +89,11 @@ func (f *archives) close() {
 	}
 }
 
-// place is the archive and the key of a kind of array of a type or relation; nil: there is no such archive.
-func (f *archives) place(kind, of string) (a *arrays.Archive, key string) {
+// place is the archive and the key of a kind of array of the type or relation of that name; nil: there is no
+// such archive.
+func (f *archives) place(kind, name string) (a *arrays.Archive, key string) {
 	if f.typed {
-		return f.open[kind+kindSuffix], of
+		return f.open[kind+kindSuffix], name
 	}
 	return f.open[oneArchive], kind
 }
@@ -114,9 +115,9 @@ func numbers(a *arrays.Archive, key string) ([]int64, error) {
 	return list, err
 }
 
-// countsOf reads the numbers of vertices, or of edges, of a folder of one type.
-func (f *archives) countsOf(of string) ([]int64, error) {
-	return numbers(f.open[oneArchive], "num_"+of+"s_list")
+// countsOf reads the numbers of vertices (element "node"), or of edges ("edge"), of a folder of one type.
+func (f *archives) countsOf(element string) ([]int64, error) {
+	return numbers(f.open[oneArchive], "num_"+element+"s_list")
 }
 
 // count reads a number of vertices or edges of a folder of several types.

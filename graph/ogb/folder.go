@@ -43,11 +43,11 @@ func (f *folder) open() (*streamed.Graph, error) {
 		return nil, err
 	}
 	own := types[0]
-	of := &graph.Graph{
+	mem := &graph.Graph{
 		Types:      types,
 		Provenance: "ogb " + f.Folder, Metric: known[nameOf(f.Folder)].metric,
 	}
-	g := &streamed.Graph{InMemory: of, Source: f.Folder, Symmetrize: f.Symmetrize, Progress: f.Progress}
+	g := &streamed.Graph{InMemory: mem, Source: f.Folder, Symmetrize: f.Symmetrize, Progress: f.Progress}
 	var split *graph.EdgeSplit
 	if !f.typed {
 		if split, err = f.readEdgeSplit(own.Count); err != nil {
@@ -55,7 +55,7 @@ func (f *folder) open() (*streamed.Graph, error) {
 		}
 	}
 	if split == nil {
-		if err := f.readLabels(of, own); err != nil {
+		if err := f.readLabels(mem, own); err != nil {
 			return nil, err
 		}
 	}
@@ -83,7 +83,7 @@ func (f *folder) open() (*streamed.Graph, error) {
 		listed += made.Count
 	}
 	notes, warnings := sayUnread(f.name(), f.unread(f.typeNames(), relations))
-	of.Warnings = warnings
+	mem.Warnings = warnings
 	if f.typed {
 		err = f.checkClaims(g, relations, int(listed))
 		f.notes = sayKept(kept)
@@ -102,7 +102,7 @@ func (f *folder) open() (*streamed.Graph, error) {
 	if err == nil && !f.typed {
 		err = f.chooseFeatures(g)
 	}
-	of.Notes = f.notes
+	mem.Notes = f.notes
 	return g, err
 }
 
@@ -215,22 +215,22 @@ func (f *folder) direct() (why string) {
 }
 
 // readLabels reads the labels of a type and the split of its vertices.
-func (f *folder) readLabels(g *graph.Graph, of graph.VertexType) error {
-	m, err := f.labels(of.Type)
+func (f *folder) readLabels(g *graph.Graph, t graph.VertexType) error {
+	m, err := f.labels(t.Type)
 	if err != nil {
 		return err
 	}
 	defer m.Close()
-	if g.Types[0].Labels, err = labelsOf(m, of.Count); err != nil {
+	if g.Types[0].Labels, err = labelsOf(m, t.Count); err != nil {
 		return err
 	}
-	g.Types[0].Splits, err = f.readSplits(of.Type, of.Count, &g.Types[0].Labels)
+	g.Types[0].Splits, err = f.readSplits(t.Type, t.Count, &g.Types[0].Labels)
 	return err
 }
 
 // rows are the features of a type, nil where there are none.
-func (f *folder) rows(of graph.VertexType) (*streamed.Rows, error) {
-	open := func() (matrix, error) { return f.matrix(nodeFeatures, of.Type) }
+func (f *folder) rows(t graph.VertexType) (*streamed.Rows, error) {
+	open := func() (matrix, error) { return f.matrix(nodeFeatures, t.Type) }
 	m, err := open()
 	if err != nil || m == nil {
 		return nil, err
@@ -238,7 +238,7 @@ func (f *folder) rows(of graph.VertexType) (*streamed.Rows, error) {
 	defer m.Close()
 	where := m.where(0)
 	return &streamed.Rows{
-		Columns: m.width(), Each: eachRow(open, of.Count, true),
+		Columns: m.width(), Each: eachRow(open, t.Count, true),
 		Refuse: func(err error) error { return refusal.In(where, err) },
 	}, nil
 }
@@ -277,19 +277,19 @@ func newArray(name string, vertices int, open func() (matrix, error)) (streamed.
 }
 
 // arraysOf are the arrays of a type other than features and labels, and their names in a note.
-func (f *folder) arraysOf(of graph.VertexType) (all []streamed.Array, kept []string, err error) {
-	for _, name := range f.more(of.Type) {
-		a, err := newArray(arrayName(name), of.Count,
-			func() (matrix, error) { return f.matrix(name, of.Type) })
-		if err != nil && of.Type == "" {
+func (f *folder) arraysOf(t graph.VertexType) (all []streamed.Array, kept []string, err error) {
+	for _, name := range f.more(t.Type) {
+		a, err := newArray(arrayName(name), t.Count,
+			func() (matrix, error) { return f.matrix(name, t.Type) })
+		if err != nil && t.Type == "" {
 			err = refusal.Errorf("%w (%s may be left out of the folder)", err, name)
 		}
 		if err != nil {
 			return nil, nil, err
 		}
 		called := fmt.Sprintf("%q", a.Name)
-		if of.Type != "" {
-			called += fmt.Sprintf(" of %.80q", of.Type)
+		if t.Type != "" {
+			called += fmt.Sprintf(" of %.80q", t.Type)
 		}
 		all = append(all, a)
 		kept = append(kept, called)
@@ -313,7 +313,7 @@ func (f *folder) edgesOf(r triplet) (e streamed.Edges, err error) {
 	defer list.Close()
 	e.Count, e.Refuse = count, func(err error) error { return refusal.In(list.name(), err) }
 	isSaid := func(err error) error { return err }
-	of := arrays.EdgeArrays{Refuse: isSaid, Open: func() (arrays.EndsReader, error) {
+	stored := arrays.EdgeArrays{Refuse: isSaid, Open: func() (arrays.EndsReader, error) {
 		list, count, err := f.edges(r, within)
 		return &announced{edges: list, want: count}, err
 	}}
@@ -324,7 +324,7 @@ func (f *folder) edgesOf(r triplet) (e streamed.Edges, err error) {
 	if m != nil {
 		defer m.Close()
 		e.Columns = m.width()
-		of.Features = &arrays.Beside{
+		stored.Features = &arrays.Beside{
 			Columns: e.Columns, Refuse: isSaid,
 			Open: func() (arrays.RowReader, error) {
 				m, err := f.edgeFeatures(r)
@@ -332,9 +332,9 @@ func (f *folder) edgesOf(r triplet) (e streamed.Edges, err error) {
 			},
 		}
 	}
-	e.Each = of.Each
+	e.Each = stored.Each
 	if f.inverse {
-		e.Count, e.Symmetric, e.Each = 2*count, true, withInverse(of.Each)
+		e.Count, e.Symmetric, e.Each = 2*count, true, withInverse(stored.Each)
 	}
 	return e, nil
 }
@@ -348,9 +348,9 @@ func withInverse(each func(do func(graph.Edges) error) error) func(do func(graph
 			both.Source, both.Target, both.Features = both.Source[:0], both.Target[:0], both.Features[:0]
 			both.FeatureColumns = columns
 			for k, u := range e.Source {
-				v, of := e.Target[k], e.Features[k*columns:(k+1)*columns]
+				v, features := e.Target[k], e.Features[k*columns:(k+1)*columns]
 				both.Source, both.Target = append(both.Source, u, v), append(both.Target, v, u)
-				both.Features = append(append(both.Features, of...), of...)
+				both.Features = append(append(both.Features, features...), features...)
 			}
 			return do(both)
 		})

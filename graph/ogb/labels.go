@@ -75,8 +75,8 @@ func tasks(m *whole) (graph.Labels, error) {
 }
 
 // readSplits reads the named split, or the only one, or makes the splits of the rule. Its files lie in a
-// folder of the type of; empty: directly in the split's folder.
-func (o *Options) readSplits(of string, vertices int, labels *graph.Labels) ([]graph.Split, error) {
+// folder of the vertex type, and directly in the split's folder if the type has no name.
+func (o *Options) readSplits(vertexType string, vertices int, labels *graph.Labels) ([]graph.Split, error) {
 	if o.Rule != nil {
 		f := graph.Frame{Labels: *labels}
 		err := f.MakeSplits(o.Rule.Spec, o.Rule.Splits, o.Rule.Seed)
@@ -87,10 +87,10 @@ func (o *Options) readSplits(of string, vertices int, labels *graph.Labels) ([]g
 		return nil, err
 	}
 	if has(path, pickledSplit) {
-		s, err := readPickled(filepath.Join(path, pickledSplit), of, vertices, labels)
+		s, err := readPickled(filepath.Join(path, pickledSplit), vertexType, vertices, labels)
 		return []graph.Split{s}, err
 	}
-	s, err := readSplit(filepath.Join(path, of), vertices, labels)
+	s, err := readSplit(filepath.Join(path, vertexType), vertices, labels)
 	return []graph.Split{s}, err
 }
 

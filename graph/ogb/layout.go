@@ -135,7 +135,7 @@ func checkName(where, name string) error {
 
 // oneType makes the only vertex type of a folder from what the folder announces. count reads the number of
 // vertices ("node"), or of edges ("edge"), of each of its graphs.
-func oneType(folder string, count func(of string) ([]int64, error)) ([]graph.VertexType, error) {
+func oneType(folder string, count func(element string) ([]int64, error)) ([]graph.VertexType, error) {
 	vertices, err := onlyCount(folder, "node", count)
 	if err != nil {
 		return nil, err
@@ -151,9 +151,10 @@ func oneType(folder string, count func(of string) ([]int64, error)) ([]graph.Ver
 	return []graph.VertexType{{Frame: graph.Frame{Count: int(vertices)}}}, nil
 }
 
-// onlyCount reads the number of vertices, or of edges, of the only graph of a folder.
-func onlyCount(folder, of string, count func(of string) ([]int64, error)) (int64, error) {
-	list, err := count(of)
+// onlyCount reads the number of vertices (element "node"), or of edges ("edge"), of the only graph of a
+// folder.
+func onlyCount(folder, element string, count func(element string) ([]int64, error)) (int64, error) {
+	list, err := count(element)
 	if err == nil && len(list) != 1 {
 		err = refusal.Errorf("%s: holds %d graphs: a folder of one graph is read, as those of node "+
 			"property prediction are", folder, len(list))

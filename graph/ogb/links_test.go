@@ -72,15 +72,15 @@ func TestPickledSplit(t *testing.T) {
 	const vertices = 10
 	labels := graph.Labels{Classes: 1, Class: make([]int64, vertices)}
 	want := graph.Split{Train: []int64{0, 2, 4}, Val: []int64{5}, Test: []int64{1, 9}}
-	for file, of := range map[string]string{"split_dict.pt": "", "typed_split_dict.pt": "paper"} {
-		got, err := readPickled(filepath.Join("testdata", file), of, vertices, &labels)
+	for file, vertexType := range map[string]string{"split_dict.pt": "", "typed_split_dict.pt": "paper"} {
+		got, err := readPickled(filepath.Join("testdata", file), vertexType, vertices, &labels)
 		if err != nil {
 			t.Errorf("%s: %v", file, err)
 		} else if diff := cmp.Diff(want, got); diff != "" {
 			t.Errorf("%s (-want +got):\n%s", file, diff)
 		}
 	}
-	for _, c := range []struct{ file, of, want string }{
+	for _, c := range []struct{ file, vertexType, want string }{
 		{"split_dict.pt", "paper", `has no ids that are called "train of paper"`},
 		{"typed_split_dict.pt", "", `has no ids that are called "train"`},
 		{"typed_split_dict.pt", "field", `has no ids that are called "train of field"`},
@@ -89,8 +89,8 @@ func TestPickledSplit(t *testing.T) {
 		{"golden.py", "", "give a file of torch.save"},
 	} {
 		path := filepath.Join("testdata", c.file)
-		_, err := readPickled(path, c.of, vertices, &labels)
-		assert.RefusedFor(t, err, path+": ", c.want, "%s of %q", c.file, c.of)
+		_, err := readPickled(path, c.vertexType, vertices, &labels)
+		assert.RefusedFor(t, err, path+": ", c.want, "%s of %q", c.file, c.vertexType)
 	}
 }
 

@@ -30,10 +30,10 @@ func check(t *testing.T, o Options, g *graph.Graph) *graph.Graph {
 		cmpopts.EquateNaNs()); diff != "" {
 		t.Fatalf("read (-want +got):\n%s", diff)
 	}
-	one, err := Open(o)
+	opened, err := Open(o)
 	require.NoError(t, err)
-	defer one.Close()
-	return streamedtest.Equal(t, one, read).Graph
+	defer opened.Close()
+	return streamedtest.Equal(t, opened, read).Graph
 }
 
 // Text and archives, stored and compressed, hold the same graph.

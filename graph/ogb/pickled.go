@@ -13,7 +13,7 @@ const pickledSplit = "split_dict.pt"
 
 // readPickled reads the split in such a file: a dict of ids, with train, valid and test. In a folder with
 // types each of these is a dict by type, from which it takes one.
-func readPickled(path, of string, vertices int, labels *graph.Labels) (s graph.Split, err error) {
+func readPickled(path, vertexType string, vertices int, labels *graph.Labels) (s graph.Split, err error) {
 	f, err := torchfile.Open(path)
 	if err != nil {
 		return s, err
@@ -22,9 +22,9 @@ func readPickled(path, of string, vertices int, labels *graph.Labels) (s graph.S
 	names := [3]string{"train", "valid", "test"}
 	for part, name := range names {
 		value := under(f.Value, name)
-		if of != "" {
-			value = under(value, of)
-			name += " of " + of
+		if vertexType != "" {
+			value = under(value, vertexType)
+			name += " of " + vertexType
 		}
 		ids, ok := value.(torchfile.Dense)
 		if !ok {

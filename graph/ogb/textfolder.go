@@ -27,20 +27,21 @@ func (f textFolder) close() {}
 func (f textFolder) path(name string) string { return filepath.Join(f.raw, name+textSuffix) }
 
 // vertices is the folder of a vertex type, without its labels, and relation the folder of a relation.
-func (f textFolder) vertices(of string) string { return f.within(nodeFeatures, of) }
-func (f textFolder) relation(r triplet) string { return f.within("relations", r.String()) }
+func (f textFolder) vertices(vertexType string) string { return f.within(nodeFeatures, vertexType) }
+func (f textFolder) relation(r triplet) string         { return f.within("relations", r.String()) }
 
-func (f textFolder) within(kind, of string) string {
+func (f textFolder) within(kind, name string) string {
 	if !f.typed {
 		return f.raw
 	}
-	return filepath.Join(f.raw, kind, of)
+	return filepath.Join(f.raw, kind, name)
 }
 
-// countsOf reads the numbers of vertices, or of edges, of the graphs in a folder.
-func countsOf(folder string) func(of string) ([]int64, error) {
-	return func(of string) (list []int64, err error) {
-		path := filepath.Join(folder, "num-"+of+"-list"+textSuffix)
+// countsOf returns a function that reads the numbers of vertices (element "node"), or of edges ("edge"), of
+// the graphs in a folder.
+func countsOf(folder string) func(element string) ([]int64, error) {
+	return func(element string) (list []int64, err error) {
+		path := filepath.Join(folder, "num-"+element+"-list"+textSuffix)
 		lines, err := readLines(path)
 		if err != nil {
 			return nil, err
@@ -162,7 +163,9 @@ func openMatrix(folder, name string) (matrix, error) {
 	return openText(filepath.Join(folder, name+textSuffix), 0)
 }
 
-func (f textFolder) matrix(name, of string) (matrix, error) { return openMatrix(f.vertices(of), name) }
+func (f textFolder) matrix(name, typ string) (matrix, error) {
+	return openMatrix(f.vertices(typ), name)
+}
 
 func (f textFolder) edgeFeatures(r triplet) (matrix, error) {
 	return openMatrix(f.relation(r), edgeFeatures)
@@ -187,8 +190,8 @@ func (f textFolder) labelled() (labelled []string, err error) {
 	return labelled, nil
 }
 
-func (f textFolder) labels(of string) (matrix, error) {
-	return openText(filepath.Join(f.within("node-label", of), "node-label"+textSuffix), 0)
+func (f textFolder) labels(vertexType string) (matrix, error) {
+	return openText(filepath.Join(f.within("node-label", vertexType), "node-label"+textSuffix), 0)
 }
 
 // files lists what a folder has in addition to the files of features, labels and edges: tables such as
@@ -205,8 +208,8 @@ func files(folder string) (tables, others []string) {
 		"num-edge-list"), others
 }
 
-func (f textFolder) more(of string) []string {
-	tables, _ := files(f.vertices(of))
+func (f textFolder) more(vertexType string) []string {
+	tables, _ := files(f.vertices(vertexType))
 	return slices.DeleteFunc(tables, func(name string) bool { return !f.isKept(name) })
 }
 

@@ -54,12 +54,12 @@ func newToy(vertices, edges int) *toy {
 // several makes the labels ones of so many tasks.
 func (y *toy) several(tasks int) *toy {
 	y.tasks = tasks
-	one := y.labels
+	labels := y.labels
 	y.labels = nil
-	for v := range one {
+	for v := range labels {
 		for k := range tasks {
 			x := float32((v + k) % 2)
-			if one[v] != one[v] {
+			if labels[v] != labels[v] {
 				x = nan
 			}
 			y.labels = append(y.labels, x)
@@ -199,11 +199,11 @@ func (y *toy) want(t testing.TB, inverse bool) *graph.Graph {
 	}
 	for k := range y.source {
 		u, v := int32(y.source[k]), int32(y.target[k])
-		of := y.edgeFeatures[k*e.FeatureColumns : (k+1)*e.FeatureColumns]
-		e.Source, e.Target, e.Features = append(e.Source, u), append(e.Target, v), append(e.Features, of...)
+		row := y.edgeFeatures[k*e.FeatureColumns : (k+1)*e.FeatureColumns]
+		e.Source, e.Target, e.Features = append(e.Source, u), append(e.Target, v), append(e.Features, row...)
 		if inverse {
 			e.Source, e.Target, e.Features = append(e.Source, v), append(e.Target, u),
-				append(e.Features, of...)
+				append(e.Features, row...)
 		}
 	}
 	r, err := graph.NewRelation(y.vertices, e)

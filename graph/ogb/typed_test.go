@@ -81,13 +81,13 @@ func (y *typedToy) binary(t testing.TB) string {
 	raw := func(name string, entries ...entry) {
 		write(t, filepath.Join(folder, "raw", name+".npz"), archive(t, zip.Deflate, entries...))
 	}
-	one := func(key string, n int) entry { return entry{key, []int64{int64(n)}, []int{1}, false} }
+	count := func(key string, n int) entry { return entry{key, []int64{int64(n)}, []int{1}, false} }
 	list := func(key string, source, target []int64) entry {
 		return entry{key, slices.Concat(source, target), []int{2, len(source)}, false}
 	}
-	raw("num_nodes_dict", one("author", 12), one("paper", 30), one("field", 4))
-	raw("num_edges_dict", one("author___writes___paper", 50), one("paper___cites___paper", 90),
-		one("paper___about___field", 50))
+	raw("num_nodes_dict", count("author", 12), count("paper", 30), count("field", 4))
+	raw("num_edges_dict", count("author___writes___paper", 50), count("paper___cites___paper", 90),
+		count("paper___about___field", 50))
 	raw("edge_index_dict", list("author___writes___paper", y.writes[0], y.writes[1]),
 		list("paper___cites___paper", y.papers.source, y.papers.target),
 		list("paper___about___field", y.about[0], y.about[1]))
@@ -270,30 +270,30 @@ func TestDamagedTypedFoldersAreRefused(t *testing.T) {
 	arrays := func(file string, entries ...entry) spoil {
 		return arraysOf("raw/"+file+"_dict.npz", entries...)
 	}
-	of := func(key string, data any, shape ...int) entry { return entry{key, data, shape, false} }
+	npy := func(key string, data any, shape ...int) entry { return entry{key, data, shape, false} }
 	refuseAll(t, y.binary, []damage{
 		{remove("raw/num_edges_dict.npz"), "num_edges_dict.npz: no such file"},
-		{arrays("num_edges", of("x___y___z", []int64{1}, 1)), `num_edges_dict.npz: "x___y___z" is not in `},
+		{arrays("num_edges", npy("x___y___z", []int64{1}, 1)), `num_edges_dict.npz: "x___y___z" is not in `},
 		{
-			arrays("num_edges", of("paper___cites___paper", []int64{90}, 1)),
+			arrays("num_edges", npy("paper___cites___paper", []int64{90}, 1)),
 			`has no array "author___writes___paper"`,
 		},
 		{
-			arrays("edge_index", of("paper___cites___paper", make([]int64, 180), 2, 90)),
+			arrays("edge_index", npy("paper___cites___paper", make([]int64, 180), 2, 90)),
 			`num_edges_dict.npz: "author___writes___paper" is not in `,
 		},
 		{
-			arrays("node_feat", of("papes", y.papers.features, 30, 3)),
+			arrays("node_feat", npy("papes", y.papers.features, 30, 3)),
 			`node_feat_dict.npz: "papes" is not in `,
 		},
-		{arrays("node_year", of("papes", y.papers.years, 30, 1)), `node_year_dict.npz: "papes" is not in `},
+		{arrays("node_year", npy("papes", y.papers.years, 30, 1)), `node_year_dict.npz: "papes" is not in `},
 		{
-			arrays("edge_feat", of("cites", make([]float32, 90), 90, 1)),
+			arrays("edge_feat", npy("cites", make([]float32, 90), 90, 1)),
 			`edge_feat_dict.npz: "cites" is not in `,
 		},
-		{arrays("num_nodes", of("paper", []int64{1, 2}, 2)), "holds 2 values, where one count is expected"},
+		{arrays("num_nodes", npy("paper", []int64{1, 2}, 2)), "holds 2 values, where one count is expected"},
 		{
-			arrays("edge_index", of("cites", []int64{1, 2}, 2, 1)),
+			arrays("edge_index", npy("cites", []int64{1, 2}, 2, 1)),
 			`"cites" is no relation, HEAD___NAME___TAIL`,
 		},
 	})

@@ -42,12 +42,12 @@ func (r *reader) labelEdges(e *store, to *streamed.Relation) error {
 	if err != nil || !labels.There() {
 		return err
 	}
-	of := graph.Frame{Labels: labels.Named(key)}
+	frame := graph.Frame{Labels: labels.Named(key)}
 	if e.relation != "" || !e.Has("y") {
-		if of.Splits, err = e.Splits(arrays.MaskKeys, edges, &of.Labels, arrays.Masks); err != nil {
+		if frame.Splits, err = e.Splits(arrays.MaskKeys, edges, &frame.Labels, arrays.Masks); err != nil {
 			return err
 		}
 	}
-	to.Label(of, r.options.DivideEdges)
+	to.Label(frame, r.options.DivideEdges)
 	return nil
 }

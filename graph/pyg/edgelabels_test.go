@@ -15,16 +15,16 @@ func TestEdgeLabels(t *testing.T) {
 	edges := row("edge_index", "LongStorage", []int64{0, 2, 1, 3, 1, 1, 0, 0}, 2, 4) // by e2, e3, e0, e1
 	x := row("x", "FloatStorage", []float32{1, 2, 3, 4}, 4, 1)
 	label := func(name string) tensorOf { return row(name, "LongStorage", []int64{0, 1, 1, -1}, 4) }
-	mask := func(name string, of ...int64) tensorOf { return row(name, "LongStorage", of, 4) }
+	mask := func(name string, flags ...int64) tensorOf { return row(name, "LongStorage", flags, 4) }
 	for _, name := range []string{"edge_label", "edge_y"} {
 		path := saved(t, edges, x, label(name), mask("train_mask", 1, 1, 0, 0), mask("val_mask", 0, 0, 1, 0),
 			mask("test_mask", 0, 0, 0, 0))
 		g, err := streamedtest.Read(Open(path, Options{}))
 		require.NoError(t, err)
-		of := &g.Relations[0].Frame
-		assert.Equal(t, name, of.Labels.Column)
-		assert.Equal(t, []int64{1, -1, 0, 1}, of.Labels.Class)
-		assert.Equal(t, []graph.Split{{Train: []int64{2, 3}, Val: []int64{0}, Test: []int64{}}}, of.Splits)
+		frame := &g.Relations[0].Frame
+		assert.Equal(t, name, frame.Labels.Column)
+		assert.Equal(t, []int64{1, -1, 0, 1}, frame.Labels.Class)
+		assert.Equal(t, []graph.Split{{Train: []int64{2, 3}, Val: []int64{0}, Test: []int64{}}}, frame.Splits)
 		assert.Equal(t, 0, len(g.Types[0].Splits))
 	}
 
@@ -48,9 +48,9 @@ func TestEdgeLabels(t *testing.T) {
 		floats := row("edge_label", "FloatStorage", c.floats, 4)
 		g, err = streamedtest.Read(Open(saved(t, edges, x, floats), Options{}))
 		require.NoError(t, err)
-		of := &g.Relations[0].Frame
-		assert.Equal(t, c.values, of.Labels.Values)
-		assert.Equal(t, c.values == nil, of.Labels.Classes == 2)
+		frame := &g.Relations[0].Frame
+		assert.Equal(t, c.values, frame.Labels.Values)
+		assert.Equal(t, c.values == nil, frame.Labels.Classes == 2)
 	}
 
 	pairs := row("edge_label_index", "LongStorage", []int64{0, 2, 1, 3, 1, 1, 0, 0}, 2, 4)

@@ -136,7 +136,7 @@ func (s *store) openEdges() (err error) {
 		s.key = "adj"
 	default:
 		names := s.left()
-		return s.reader.refusef("has no edges%s (edge_index, adj_t or adj): its fields are %.400s", s.of(),
+		return s.reader.refusef("has no edges%s (edge_index, adj_t or adj): its fields are %.400s", s.typeSuffix(),
 			fmt.Sprint(names[:min(len(names), 20)]))
 	}
 	if _, dense := s.fields[s.key].(torchfile.Dense); dense && s.key == arrays.EdgeIndexKey {

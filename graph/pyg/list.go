@@ -94,7 +94,7 @@ func (r *reader) item(value any) (*stores, error) {
 			return nil, err
 		}
 		if !known {
-			r.note("the vertices%s of some graphs: the largest id of an edge and one", v.of())
+			r.note("the vertices%s of some graphs: the largest id of an edge and one", v.typeSuffix())
 		}
 	}
 	return s, nil
@@ -111,9 +111,9 @@ func (s *store) empty() bool {
 
 // emptied makes stores of the same types without fields.
 func (r *reader) emptied(s *stores) *stores {
-	empty := func(of *store) *store {
-		e := newStore(r, of.name, map[string]any{})
-		e.relation, e.ends, e.key = of.relation, of.ends, arrays.EdgeIndexKey
+	empty := func(original *store) *store {
+		e := newStore(r, original.name, map[string]any{})
+		e.relation, e.ends, e.key = original.relation, original.ends, arrays.EdgeIndexKey
 		return e
 	}
 	all := &stores{typed: s.typed}

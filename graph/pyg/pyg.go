@@ -105,11 +105,11 @@ func (r *reader) graph(value any) (*streamed.Graph, error) {
 	}
 	order := append([]*store{first},
 		slices.DeleteFunc(slices.Clone(s.vertices), func(v *store) bool { return v == first })...)
-	of := &graph.Graph{Provenance: "pyg " + r.path}
+	mem := &graph.Graph{Provenance: "pyg " + r.path}
 	for _, v := range order {
-		of.Types = append(of.Types, graph.VertexType{Type: v.name, Frame: graph.Frame{Count: v.count}})
+		mem.Types = append(mem.Types, graph.VertexType{Type: v.name, Frame: graph.Frame{Count: v.count}})
 	}
-	g := &streamed.Graph{InMemory: of, Source: r.path, Types: make([]streamed.Type, len(order))}
+	g := &streamed.Graph{InMemory: mem, Source: r.path, Types: make([]streamed.Type, len(order))}
 	if err := r.relations(g, s); err != nil {
 		return nil, err
 	}
@@ -120,14 +120,14 @@ func (r *reader) graph(value any) (*streamed.Graph, error) {
 		if t > 0 {
 			continue
 		}
-		if of.Types[0].Labels, err = r.labels(v); err != nil {
+		if mem.Types[0].Labels, err = r.labels(v); err != nil {
 			return nil, err
 		}
-		if of.Types[0].Splits, err = v.splits(&of.Types[0].Labels); err != nil {
+		if mem.Types[0].Splits, err = v.splits(&mem.Types[0].Labels); err != nil {
 			return nil, err
 		}
 	}
-	ofGraphs, err := r.graphsOf(of, order, several)
+	ofGraphs, err := r.graphsOf(mem, order, several)
 	if err != nil {
 		return nil, err
 	}
@@ -136,7 +136,7 @@ func (r *reader) graph(value any) (*streamed.Graph, error) {
 		relations = " of " + arrays.Counted(n, "relation")
 	}
 	r.note("%d edges%s, as the file lists them", r.edges, relations)
-	of.Notes = slices.Concat(r.notes, ofGraphs, s.left())
+	mem.Notes = slices.Concat(r.notes, ofGraphs, s.left())
 	return g, nil
 }
 
@@ -165,15 +165,15 @@ func (r *reader) read(value any) (s *stores, bounds vertexBounds, err error) {
 	if slices == nil {
 		return s, nil, nil
 	}
-	of, err := r.separate(s, slices)
-	return s, vertexBounds{s.vertices[0].name: of}, err
+	starts, err := r.separate(s, slices)
+	return s, vertexBounds{s.vertices[0].name: starts}, err
 }
 
 // count returns how many vertices a type has.
 func (r *reader) count(v *store, edges []*store) (int, error) {
 	n, known, err := r.vertexCount(v, edges)
 	if err == nil && !known {
-		r.note("%d vertices%s: the largest id of an edge and one", n, v.of())
+		r.note("%d vertices%s: the largest id of an edge and one", n, v.typeSuffix())
 	}
 	return n, err
 }
@@ -189,19 +189,19 @@ func (r *reader) vertexCount(v *store, edges []*store) (n int, known bool, err e
 			if name != v.name {
 				continue
 			}
-			of := e.sizes[end]
-			known = known || of > 0
-			if of == 0 {
-				if of, err = e.largest(end); err != nil {
+			size := e.sizes[end]
+			known = known || size > 0
+			if size == 0 {
+				if size, err = e.largest(end); err != nil {
 					return 0, false, err
 				}
 			}
-			n = max(n, of)
+			n = max(n, size)
 		}
 	}
 	if n == 0 || int64(n) > arrays.MaxVertices(r.edges) {
 		return 0, false, r.refusef("%d vertices%s for %d edges: give their number as num_nodes",
-			n, v.of(), r.edges)
+			n, v.typeSuffix(), r.edges)
 	}
 	return n, known, nil
 }
@@ -215,9 +215,9 @@ func (r *reader) target(s *stores) (*store, error) {
 			labelled = append(labelled, v)
 		}
 	}
-	listed := func(of []*store) string {
-		names := make([]string, len(of))
-		for k, v := range of {
+	listed := func(list []*store) string {
+		names := make([]string, len(list))
+		for k, v := range list {
 			names[k] = v.name
 		}
 		return arrays.Listed(names)

@@ -418,9 +418,9 @@ func TestPlainTensors(t *testing.T) {
 		}
 	}
 	command.Stderr = os.Stderr
-	said, err := command.Output()
+	output, err := command.Output()
 	require.NoError(t, err)
-	t.Logf("not saved: %s", said)
+	t.Logf("not saved: %s", output)
 	saved, err := filepath.Glob(filepath.Join(folder, "*.pt"))
 	require.NoError(t, err)
 	saved = slices.DeleteFunc(saved, func(path string) bool { return filepath.Base(path) == "theirs.pt" })

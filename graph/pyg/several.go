@@ -197,12 +197,12 @@ func (r *reader) graphIDs(v *store, bounds []int64) (ids []int64, err error) {
 		v.used["ptr"] = true // ptr says the same
 		if !v.Has(arrays.BatchKey) {
 			return nil, r.refusef("vertices%s without %q, which others have: save it again",
-				v.of(), arrays.BatchKey)
+				v.typeSuffix(), arrays.BatchKey)
 		}
 		return v.GraphIDs(v.count)
 	}
 	if v.count != int(bounds[len(bounds)-1]) {
-		return nil, r.refusef("%d vertices%s, and its graphs have %d: save it again", v.count, v.of(),
+		return nil, r.refusef("%d vertices%s, and its graphs have %d: save it again", v.count, v.typeSuffix(),
 			bounds[len(bounds)-1])
 	}
 	if err := memory.Need(2 * 8 * int64(v.count)); err != nil {

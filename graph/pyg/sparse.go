@@ -143,11 +143,11 @@ func compressed(value any) (p sparseParts, ok bool) {
 // matrixOf is the tensors of a store's matrix as fields.
 type matrixOf struct {
 	*store        // with the tensors as fields
-	of     *store // the store of the matrix
+	origin *store // the store that has the matrix
 }
 
 // Refuse puts the file and the field of the matrix before an error.
-func (m matrixOf) Refuse(_ string, err error) error { return m.of.Refuse(m.of.key, err) }
+func (m matrixOf) Refuse(_ string, err error) error { return m.origin.Refuse(m.origin.key, err) }
 
 // compressedEdges returns the edges of the matrix under the store's key.
 func (s *store) compressedEdges(p sparseParts, refuse func(error) error) (streamed.Edges, error) {

@@ -320,7 +320,7 @@ func (r *reader) dicts(all *store) (*stores, error) {
 func (r *reader) store(name string, fields *pickle.Dict) (*store, error) {
 	s := newStore(r, name, map[string]any{})
 	if fields == nil || len(fields.Items) > maxFields {
-		return nil, r.refusef("the fields%s are not a dict of at most %d tensors: save it again", s.of(),
+		return nil, r.refusef("the fields%s are not a dict of at most %d tensors: save it again", s.typeSuffix(),
 			maxFields)
 	}
 	if err := r.charge(fields); err != nil {
@@ -329,7 +329,7 @@ func (r *reader) store(name string, fields *pickle.Dict) (*store, error) {
 	for _, item := range fields.Items {
 		key, ok := item.Key.(string)
 		if !ok {
-			return nil, r.refusef("a field%s has no name: save it again", s.of())
+			return nil, r.refusef("a field%s has no name: save it again", s.typeSuffix())
 		}
 		if _, twice := s.fields[key]; !twice {
 			s.keys = append(s.keys, key)
@@ -351,8 +351,8 @@ func (r *reader) charge(fields *pickle.Dict) error {
 	return nil
 }
 
-// of returns words for messages that name the type of the store.
-func (s *store) of() string {
+// typeSuffix returns words for messages that name the type of the store.
+func (s *store) typeSuffix() string {
 	if s.name == "" {
 		return ""
 	}
@@ -391,7 +391,7 @@ func (s *stores) left() []string {
 }
 
 // quoted returns the name of a field and its type.
-func (s *store) quoted(key string) string { return fmt.Sprintf("%.40q%s", key, s.of()) }
+func (s *store) quoted(key string) string { return fmt.Sprintf("%.40q%s", key, s.typeSuffix()) }
 
 // Refuse puts the file and the field in front of an error. nil stays nil.
 func (s *store) Refuse(key string, err error) error {

@@ -78,8 +78,8 @@ func (t *tensorOf) code(key int) string {
 func saved(t testing.TB, tensors ...tensorOf) string {
 	t.Helper()
 	code := "}("
-	for k, one := range tensors {
-		code += text(one.name) + one.code(k)
+	for k, tensor := range tensors {
+		code += text(tensor.name) + tensor.code(k)
 	}
 	return savedAs(t, code+"u.", tensors...)
 }
@@ -113,8 +113,8 @@ func savedAs(t testing.TB, code string, tensors ...tensorOf) string {
 		require.NoError(t, err)
 	}
 	write("data.pkl", []byte(code))
-	for k, one := range tensors {
-		content, err := binary.Append(nil, binary.LittleEndian, one.values)
+	for k, tensor := range tensors {
+		content, err := binary.Append(nil, binary.LittleEndian, tensor.values)
 		require.NoError(t, err)
 		write(fmt.Sprint("data/", k), content)
 	}

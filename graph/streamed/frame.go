@@ -32,8 +32,8 @@ func (g *Graph) TellLabelsApart() {
 	each(func(r *Relation, column *string) {
 		relation := r.Name
 		if named[[2]string{r.Name, *column}] > 1 {
-			of := graph.Relation{Source: r.Source, Name: r.Name, Target: r.Target}
-			relation = of.FullName()
+			typed := graph.Relation{Source: r.Source, Name: r.Name, Target: r.Target}
+			relation = typed.FullName()
 		}
 		if counts[*column] > 1 {
 			*column = relation + ":" + *column

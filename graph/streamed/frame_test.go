@@ -12,7 +12,7 @@ import (
 // the types that they join where relations of one name have some.
 func TestTellLabelsApart(t *testing.T) {
 	g := &streamed.Graph{Relations: []streamed.Relation{{Name: "none"}}}
-	for _, of := range [][3]string{
+	for _, c := range [][3]string{
 		{"rates", "movie", "label"},
 		{"rates", "book", "label"},
 		{"likes", "book", "label"},
@@ -20,8 +20,8 @@ func TestTellLabelsApart(t *testing.T) {
 		{"rates", "user", "stars"},
 	} {
 		g.Relations = append(g.Relations, streamed.Relation{
-			Source: "user", Name: of[0], Target: of[1],
-			Frame: &streamed.Frame{Frame: graph.Frame{Labels: graph.Labels{Column: of[2]}}},
+			Source: "user", Name: c[0], Target: c[1],
+			Frame: &streamed.Frame{Frame: graph.Frame{Labels: graph.Labels{Column: c[2]}}},
 		})
 	}
 	g.TellLabelsApart()

@@ -54,8 +54,8 @@ func (g *Graph) read() (*graph.Graph, error) {
 		return nil, err
 	}
 	made := g.InMemory.Copy()
-	for i, of := range g.Types {
-		if err := of.read(&made.Types[i]); err != nil {
+	for i, t := range g.Types {
+		if err := t.read(&made.Types[i]); err != nil {
 			return nil, err
 		}
 	}
@@ -75,10 +75,10 @@ func (g *Graph) read() (*graph.Graph, error) {
 		}
 		sorted.Source, sorted.Name, sorted.Target, sorted.EdgeSplit = r.Source, r.Name, r.Target, r.EdgeSplit
 		sorted.EndColumns, sorted.NumberColumns = r.EndColumns, r.NumberColumns
-		if of := g.Relations[i].Frame; of != nil {
-			of.take(&sorted.Frame)
-			if of.divides() {
-				if err := of.divide(&sorted.Frame); err != nil {
+		if frame := g.Relations[i].Frame; frame != nil {
+			frame.take(&sorted.Frame)
+			if frame.divides() {
+				if err := frame.divide(&sorted.Frame); err != nil {
 					return nil, g.refuse(err)
 				}
 			}

@@ -248,7 +248,7 @@ func (e *Edges) each(tell graph.Progress,
 ) (read int64, err error) {
 	err = e.Each(func(batch graph.Edges) error {
 		if e.Count != Unknown {
-			tell.Of("reading edges", read, e.Count)
+			tell.Report("reading edges", read, e.Count)
 		}
 		before := read
 		read += int64(batch.Len())

@@ -174,14 +174,14 @@ func TestSymmetric(t *testing.T) {
 		}
 		return e
 	}
-	for _, c := range []struct{ both, said, symmetrize, want bool }{
+	for _, c := range []struct{ both, symmetric, symmetrize, want bool }{
 		{false, false, false, false},
 		{true, true, false, true},
 		{false, false, true, true},
 		{true, true, true, true},
 	} {
 		g, dir := list(vertices, ring(c.both)), filepath.Join(t.TempDir(), "store")
-		g.Relations[0].Symmetric, g.Symmetrize = c.said, c.symmetrize
+		g.Relations[0].Symmetric, g.Symmetrize = c.symmetric, c.symmetrize
 		_, err := g.Write(dir)
 		require.NoError(t, err)
 		written, err := graph.Open(dir)
@@ -195,9 +195,9 @@ func TestSymmetric(t *testing.T) {
 
 // TestProgress: edges and vertices are counted before each batch, of how many there are.
 func TestProgress(t *testing.T) {
-	one := graph.Edges{Source: []int32{0, 1}, Target: []int32{1, 2}}
+	batch := graph.Edges{Source: []int32{0, 1}, Target: []int32{1, 2}}
 	for _, known := range []bool{true, false} {
-		g := list(3, one, one)
+		g := list(3, batch, batch)
 		if !known {
 			g.Relations[0].Count, g.Relations[0].About, g.Complete = streamed.Unknown, 4,
 				func() error { return nil }

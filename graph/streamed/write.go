@@ -94,17 +94,17 @@ func (g *Graph) Write(dir string) (*Written, error) {
 			return nil, err
 		}
 	}
-	of := g.InMemory
-	of.Relations = g.announced()
+	mem := g.InMemory
+	mem.Relations = g.announced()
 	if err := g.prepare(); err != nil {
 		return nil, err
 	}
 	memory.Free() // the rest may need what was read
 	written := &Written{
-		Graph: of, OneClass: of.Types[0].Labels.OneClass(), Doubt: of.Types[0].Labels.Doubt(),
-		Unlabelled: unlabelled(of),
+		Graph: mem, OneClass: mem.Types[0].Labels.OneClass(), Doubt: mem.Types[0].Labels.Doubt(),
+		Unlabelled: unlabelled(mem),
 	}
-	w, err := graph.Create(dir, of)
+	w, err := graph.Create(dir, mem)
 	if err != nil {
 		return nil, err
 	}
@@ -147,12 +147,12 @@ func (g *Graph) add(store string) error {
 
 // prepare checks all but edges and Rows, calls Prepare and announces the features that will be written.
 func (g *Graph) prepare() error {
-	of := g.InMemory
-	if err := of.CheckAnnounced(); err != nil {
+	mem := g.InMemory
+	if err := mem.CheckAnnounced(); err != nil {
 		return g.refuse(err)
 	}
 	if g.Symmetrize {
-		if err := checkSymmetrize(of); err != nil {
+		if err := checkSymmetrize(mem); err != nil {
 			return err
 		}
 	}
@@ -163,26 +163,26 @@ func (g *Graph) prepare() error {
 	}
 	for t := range g.Types {
 		if rows := g.Types[t].Rows; rows != nil {
-			of.Types[t].Features.Columns = rows.Columns
+			mem.Types[t].Features.Columns = rows.Columns
 		}
 	}
 	if g.FromEdges != nil {
-		of.Types[0].Features.Columns = g.Relations[0].Columns
+		mem.Types[0].Features.Columns = g.Relations[0].Columns
 	}
 	return nil
 }
 
 // drop gives the memory of labels and features that are written back: the edges may need it.
 func (g *Graph) drop() {
-	of := g.InMemory
-	for t := range of.Types {
-		f := &of.Types[t].Features
+	mem := g.InMemory
+	for t := range mem.Types {
+		f := &mem.Types[t].Features
 		f.Dense = nil
 		if f.Sparse() {
 			*f = graph.Features{Columns: f.Columns, Indptr: []int64{0}}
 		}
 	}
-	switch l := &of.Types[0].Labels; {
+	switch l := &mem.Types[0].Labels; {
 	case l.Continuous():
 		l.Values = []float32{}
 	case l.MultiLabel():
@@ -211,21 +211,21 @@ func pass[T any](write func(graph.Batches[T]) error, each graph.Batches[T]) erro
 
 // writeType writes what is not in memory of vertex type t.
 func (g *Graph) writeType(w *graph.Writer, t int) error {
-	of := &g.Types[t]
+	vertexType := &g.Types[t]
 	vertices := g.InMemory.Types[t].Count
-	for _, a := range of.Arrays {
+	for _, a := range vertexType.Arrays {
 		write := func(batches graph.Batches[[]float32]) error { return w.Array(t, a.ArrayShape, batches) }
 		if err := pass(write, a.Each); err != nil {
 			return err
 		}
 	}
-	if of.Rows == nil {
+	if vertexType.Rows == nil {
 		return nil
 	}
-	at, columns := int64(0), of.Rows.Columns
+	at, columns := int64(0), vertexType.Rows.Columns
 	return g.writeDense(w, t, columns, func(do func(rows []float32) error) error {
-		return of.Rows.Each(func(rows []float32) error {
-			g.Progress.Of("reading features", at, int64(vertices))
+		return vertexType.Rows.Each(func(rows []float32) error {
+			g.Progress.Report("reading features", at, int64(vertices))
 			at += int64(len(rows) / columns)
 			return do(rows)
 		})
@@ -248,12 +248,12 @@ func (g *Graph) writeDense(w *graph.Writer, t, columns int,
 
 // writeRelation sorts the edges of a relation, if they are not sorted yet, and writes them.
 func (g *Graph) writeRelation(w *graph.Writer, i int, s *sorted, dir string, written *Written) error {
-	r, of := &g.Relations[i], g.InMemory
-	source, target, err := of.Joins(&of.Relations[i])
+	r, mem := &g.Relations[i], g.InMemory
+	source, target, err := mem.Joins(&mem.Relations[i])
 	if err != nil {
 		return g.refuse(err)
 	}
-	types := of.Types
+	types := mem.Types
 	if s.sorter == nil {
 		if err := s.sort(g, r, dir, types[source].Count, types[target].Count); err != nil {
 			return err
@@ -273,7 +273,7 @@ func (g *Graph) writeRelation(w *graph.Writer, i int, s *sorted, dir string, wri
 	each := func(ofVertices func(*graph.Relation) error) error {
 		return pass(write, func(do func(*graph.Relation) error) error {
 			return s.sorter.Each(func(rows *graph.Relation) error {
-				g.Progress.Of("sorting edges", vertices, int64(types[target].Count))
+				g.Progress.Report("sorting edges", vertices, int64(types[target].Count))
 				vertices += int64(len(rows.Indptr) - 1)
 				stored += int64(len(rows.Sources))
 				edges := *rows // the sorter keeps its own
@@ -301,14 +301,14 @@ func (g *Graph) writeRelation(w *graph.Writer, i int, s *sorted, dir string, wri
 		})
 	}
 	if l := r.Frame; err == nil && l.divides() {
-		err = g.refuse(w.EdgeSplits(i, func(of *graph.Frame) error {
-			err := l.divide(of)
-			written.Divide(i, of.Splits)
+		err = g.refuse(w.EdgeSplits(i, func(frame *graph.Frame) error {
+			err := l.divide(frame)
+			written.Divide(i, frame.Splits)
 			return err
 		}))
 	}
 	if g.Symmetrize {
-		of.NoteSymmetrized(s.listed, stored, s.sorter.Duplicates, r.Weighted)
+		mem.NoteSymmetrized(s.listed, stored, s.sorter.Duplicates, r.Weighted)
 	}
 	written.Edges, written.Weighted = written.Edges+stored, written.Weighted || r.Weighted
 	return err

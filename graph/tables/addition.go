@@ -119,14 +119,14 @@ func (o *Options) addVertices(argument string, g *graph.Graph, all []*vertexTabl
 	case i < 0:
 		return refusal.Errorf("%s: the graph has no vertex type %s, but %s: name one of these, as in --add-vertices "+
 			"%s=TABLE", path, name, typesOf(all), all[0].name)
-	case all[i].given:
+	case all[i].hasTable:
 		return refusal.Errorf("%s: a second table of new vertices of %s; give one", path, all[i].name)
 	case all[i].fixed:
 		return refusal.Errorf("%s: %w", path, all[i].noTable())
 	}
 	t := all[i]
 	label := g.Types[i].Table.Label
-	t.path, t.given = path, true
+	t.path, t.hasTable = path, true
 	if o.Label != label {
 		t.leaveOut = []string{label}
 	}
@@ -151,7 +151,7 @@ func (t *vertexTable) continued(was *columns.Table) *columns.Table {
 	for i := range table.Columns {
 		c := &table.Columns[i]
 		c.Missing += int64(t.all() - t.before - t.rows)
-		if !t.given {
+		if !t.hasTable {
 			continue
 		}
 		more := &t.list[i]
@@ -169,7 +169,7 @@ func (t *vertexTable) notes(was *columns.Table) (notes []string) {
 		notes = append(notes, fmt.Sprintf("%d of %d new vertices are ends of edges without a row: all their "+
 			"values are missing", more, t.all()-t.before))
 	}
-	if !t.given {
+	if !t.hasTable {
 		return notes
 	}
 	for i := range t.list {
@@ -197,7 +197,7 @@ func (o *Options) meant(relations []graph.Relation) int {
 	if o.Learned != "" {
 		return slices.IndexFunc(relations, func(r graph.Relation) bool { return r.Name == o.Learned })
 	}
-	one := -1
+	found := -1
 	for i := range relations {
 		source, name, target, ok := relations[i].ReverseOf()
 		if ok && slices.ContainsFunc(relations, func(r graph.Relation) bool {
@@ -206,12 +206,12 @@ func (o *Options) meant(relations []graph.Relation) int {
 		}) {
 			continue
 		}
-		if one >= 0 {
+		if found >= 0 {
 			return -1
 		}
-		one = i
+		found = i
 	}
-	return one
+	return found
 }
 
 // addEdges reads the lists of new edges, by relation.
@@ -248,7 +248,7 @@ func (o *Options) addEdges(g *graph.Graph, all []*vertexTable, made *appended.Ad
 		if err != nil {
 			return err
 		}
-		l.ends[0].of, l.ends[1].of = all[source], all[target]
+		l.ends[0].table, l.ends[1].table = all[source], all[target]
 		if n := l.features(); n != r.Features.Columns {
 			return refusal.Errorf("%s: the edges of the graph have %s, and these %s: name their "+
 				"columns with --edge-features", l.path, arrays.Counted(r.Features.Columns, "feature"),
@@ -258,8 +258,8 @@ func (o *Options) addEdges(g *graph.Graph, all []*vertexTable, made *appended.Ad
 			l.label, l.optional = r.Labels.Column, true
 			l.by = splitByOf(r)
 		}
-		of := l.edges()
-		if made.Edges[i], err = of.Read(nil); err != nil {
+		edges := l.edges()
+		if made.Edges[i], err = edges.Read(nil); err != nil {
 			return err
 		}
 		if l.label != "" {

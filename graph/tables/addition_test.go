@@ -74,9 +74,9 @@ func TestAddReverses(t *testing.T) {
 	o.Choices.Most = 9
 	read, err := Open(o)
 	require.NoError(t, err)
-	one, err := read.Read()
+	plain, err := read.Read()
 	require.NoError(t, err)
-	g, err := one.ReverseRelations()
+	g, err := plain.ReverseRelations()
 	require.NoError(t, err)
 	more := "buys=" + graphtest.File(t, "more.csv", "source,target\nb,y\nb,x\n")
 	reverse := "rev_buys=" + graphtest.File(t, "rev.csv", "source,target\ny,b\n")
@@ -89,7 +89,7 @@ func TestAddReverses(t *testing.T) {
 	a, err = Add(Options{Edges: []string{more, reverse}}, g)
 	require.NoError(t, err)
 	assert.Equal(t, []graph.Edges{forward, {Source: []int32{1}, Target: []int32{1}}}, a.Edges)
-	a, err = Add(Options{Edges: []string{more}}, one)
+	a, err = Add(Options{Edges: []string{more}}, plain)
 	require.NoError(t, err)
 	assert.Equal(t, []graph.Edges{forward}, a.Edges)
 	for _, scored := range []string{"buys", "rev_buys"} { // whichever of the two is scored

@@ -282,7 +282,7 @@ func TestLaterTable(t *testing.T) {
 // values. Another list of the relation is read by the same columns, whose dates have the same order.
 func TestEdgeDates(t *testing.T) {
 	const days, header = 20454, "source,target,w,when,new\n" // until 2026
-	of := func(rows string) *graph.Graph {
+	readRows := func(rows string) *graph.Graph {
 		files(t, map[string]string{"v.csv": "id,size\na,1\nb,2\n", "e.csv": header + rows})
 		return read(t, Options{
 			Edges: []string{"e.csv"}, Vertices: []string{"v.csv"}, EdgeWeights: "w",
@@ -297,20 +297,20 @@ func TestEdgeDates(t *testing.T) {
 		"a,b,5,2026-01-02T00:00:00Z,1\nb,a,6,2026-02-01,-2.5\n": {-2.5, days + 31, 1, days + 1},
 		"a,b,5,02/01/2026,TRUE\nb,a,6,03/01/2026 06:00,False\n": {0, days + 2.25, 1, days + 1},
 	} {
-		g := of(rows)
+		g := readRows(rows)
 		assert.Equal(t, want, g.Relations[0].Features.Dense, rows)
 		assert.Equal(t, []float32{6, 5}, g.Relations[0].Weights)
 	}
 	assert.Equal(t, "e.csv: column when: dates as “02/01/2026” do not say which number is the day: the first "+
 		"one is taken for it; write them as 2023-01-31 if it is the month",
-		of("a,b,5,02/01/2026,1\nb,a,6,03/01/2026,1\n").Warnings[0])
+		readRows("a,b,5,02/01/2026,1\nb,a,6,03/01/2026,1\n").Warnings[0])
 	for sign := range map[string]bool{"": true, "-": true} {
 		assert.Equal(t, []string{"e.csv: column when: float32 makes " + sign + "1767225600 of " + sign + "1767225601; " +
-			"subtract what all have in common, as the least"}, of("a,b,5,1767225600,1\nb,a,6,"+sign+
+			"subtract what all have in common, as the least"}, readRows("a,b,5,1767225600,1\nb,a,6,"+sign+
 			"1767225601,1\na,a,6,"+sign+"1767225603,1\n").Notes)
 	}
 
-	g := of("a,b,5,1/31/2026,1\nb,a,6,1/2/2026,0\n") // the month first
+	g := readRows("a,b,5,1/31/2026,1\nb,a,6,1/2/2026,0\n") // the month first
 	assert.Equal(t, columns.List{
 		{Name: "w", Kind: columns.Number},
 		{Name: "new", Kind: columns.Number},

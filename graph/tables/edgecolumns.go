@@ -68,15 +68,15 @@ func (l *edgeList) choose(all []table.Column) (order []int, err error) {
 			return nil, err
 		}
 		if at < 0 {
-			held, err := l.holding()
+			idColumns, err := l.holding()
 			if err != nil {
 				return nil, err
 			}
-			l.found = held != nil
+			l.found = idColumns != nil
 			if !l.found {
 				return nil, l.unnamed(text)
 			}
-			at = held[k]
+			at = idColumns[k]
 		}
 		order = append(order, at)
 	}
@@ -234,8 +234,8 @@ func (l *edgeList) decide(first *table.Row) error {
 	if !others {
 		return nil
 	}
-	of := l.table()
-	if err := of.Each(l.choose, func(r *table.Row) error {
+	input := l.table()
+	if err := input.Each(l.choose, func(r *table.Row) error {
 		for i, p := range profiles {
 			if p != nil {
 				field := r.Field(len(l.ends) + i)

@@ -159,8 +159,8 @@ func (o *Options) takeFeatures(l *edgeList) error {
 	var profiles []*columns.Profile
 	var takes []bool
 	var read []int // the columns
-	of := l.table()
-	err := of.Each(func(all []table.Column) (order []int, err error) {
+	input := l.table()
+	err := input.Each(func(all []table.Column) (order []int, err error) {
 		if _, err := l.choose(all); err != nil {
 			return nil, err
 		}
@@ -242,12 +242,12 @@ func (o *Options) takeFeatures(l *edgeList) error {
 	}
 	for _, c := range l.numbers {
 		if rows, lacks := lacking[c.Name]; lacks {
-			of := ""
+			scope := ""
 			if trained[c.Name] {
-				of = " of the training rows"
+				scope = " of the training rows"
 			}
 			l.notes = append(l.notes, fmt.Sprintf("%s: column %s: no value in %s, where it is the mean%s; a further "+
-				"feature marks them", l.path, c.Name, arrays.Counted(rows, "row"), of))
+				"feature marks them", l.path, c.Name, arrays.Counted(rows, "row"), scope))
 		}
 	}
 	l.noteFeatures(o, taken)
@@ -285,8 +285,8 @@ func (l *edgeList) takeTrainingMeans(rule *graph.SplitRule) (trained map[string]
 		return nil, err
 	}
 	sums, counts := make([]float64, len(gaps)), make([]float64, len(gaps))
-	of := l.table()
-	err = of.Each(func(all []table.Column) (order []int, err error) {
+	input := l.table()
+	err = input.Each(func(all []table.Column) (order []int, err error) {
 		if _, err := l.choose(all); err != nil {
 			return nil, err
 		}
@@ -328,30 +328,30 @@ func (l *edgeList) completeLabels(r *streamed.Relation, values bool, made *graph
 	if l.label == "" {
 		return nil
 	}
-	var of graph.Labels
+	var labels graph.Labels
 	err := l.labels.checkDates(l.rows, "edges")
 	switch several := len(l.labelled) > 1; {
 	case several && values:
 		return refusal.Errorf("--values: is of one column of labels, and --edge-label %s names several, which are 0 and "+
 			"1; leave one of them out", l.label)
 	case err == nil:
-		of, err = l.labelsOfWords(values)
+		labels, err = l.labelsOfWords(values)
 	}
 	if err != nil {
 		return fmt.Errorf("%s: column %s: %w", l.path, l.label, err)
 	}
-	r.Frame.Frame = graph.Frame{Labels: of.Named(l.label), SplitBy: l.by.of(nil)}
+	r.Frame.Frame = graph.Frame{Labels: labels.Named(l.label), SplitBy: l.by.column(nil)}
 	if len(l.labelled) > 1 {
 		return nil
 	}
-	made.Notes = append(made.Notes, l.labels.notes(&of, l.rows, "edges", l.path, l.label)...)
+	made.Notes = append(made.Notes, l.labels.notes(&labels, l.rows, "edges", l.path, l.label)...)
 	return nil
 }
 
 // takeLabels takes the labels and the values that divide from edges that have been read, and returns labels
 // like those of a graph's edges. No labels: no edge has one.
 func (l *edgeList) takeLabels(e *graph.Edges, like *graph.Frame) (made graph.Frame, err error) {
-	l.labels.rows, made.SplitBy = e.Labels, l.by.of(e.SplitBy)
+	l.labels.rows, made.SplitBy = e.Labels, l.by.column(e.SplitBy)
 	e.Labels, e.SplitBy = nil, nil
 	switch {
 	case l.labels.words == nil || !l.labels.any():
@@ -372,16 +372,16 @@ func (l *edgeList) takeLabels(e *graph.Edges, like *graph.Frame) (made graph.Fra
 
 // labelsOfWords returns labels whose row i is the label of word i.
 func (l *edgeList) labelsOfWords(values bool) (graph.Labels, error) {
-	of := l.labels
-	if of.words == nil || !of.any() {
+	all := l.labels
+	if all.words == nil || !all.any() {
 		return graph.Labels{}, refusal.Errorf("no row has a label")
 	}
-	words := labels{words: of.words, rows: make([]int32, len(of.words.Names)), first: of.first}
+	words := labels{words: all.words, rows: make([]int32, len(all.words.Names)), first: all.first}
 	for i := range words.rows {
 		words.rows[i] = int32(i)
 	}
 	if len(l.labelled) > 1 {
 		return words.severalOf(l.labelled, words.rows)
 	}
-	return words.of(len(words.rows), values)
+	return words.build(len(words.rows), values)
 }

@@ -18,7 +18,7 @@ import (
 // same columns as of vertices. New edges, and a list that is read like another one, have the same features.
 func TestGapsOfEdges(t *testing.T) {
 	const days, header = 20454, "from,to,amount,when,new,y\n" // until 2026
-	of := func(rows string, features ...string) *graph.Graph {
+	readRows := func(rows string, features ...string) *graph.Graph {
 		files(t, map[string]string{"v.csv": "id,size\na,1\nb,2\nc,3\n", "e.csv": header + rows})
 		return read(t, Options{
 			Edges: []string{"e.csv"}, Vertices: []string{"v.csv"}, EdgeFeatures: features, EdgeLabel: "y",
@@ -26,7 +26,7 @@ func TestGapsOfEdges(t *testing.T) {
 		})
 	}
 	const rows = "c,a,1,2026-01-01,true,no\na,b,,2026-01-03,n/a,yes\nb,c,4,,false,\n"
-	g := of(rows)
+	g := readRows(rows)
 	r := &g.Relations[0]
 	assert.Equal(t, []string{"amount", "amount.missing", "when", "when.missing", "new", "new.missing"},
 		r.NumberColumns.Features())
@@ -79,7 +79,7 @@ func TestGapsOfEdges(t *testing.T) {
 		"e.csv: column late: no value in 1 row, where it is the mean; a further feature marks them")
 
 	// The columns that are asked for, in their order.
-	named := of(rows, "new", "amount").Relations[0]
+	named := readRows(rows, "new", "amount").Relations[0]
 	assert.Equal(t, []float32{1, 0, 1, 0, .5, 1, 2.5, 1, 0, 0, 4, 0}, named.Features.Dense)
 
 	files(t, map[string]string{
@@ -96,7 +96,7 @@ func TestGapsOfEdges(t *testing.T) {
 	// Of few other values, too: the same as of vertices.
 	whole := strings.Repeat("c,a,1,2026-01-01,true,no\n", 5) +
 		strings.Repeat("a,b,4,2026-01-03,false,yes\n", 5)
-	odd := of(whole + "b,c,much,2026-01-02,true,no\n")
+	odd := readRows(whole + "b,c,much,2026-01-02,true,no\n")
 	assert.Equal(t, columns.List{
 		{Name: "amount", Kind: columns.Number, Mean: 2.5, Gaps: true},
 		{Name: "when", Kind: columns.Date, Mean: days + 1},
@@ -106,7 +106,7 @@ func TestGapsOfEdges(t *testing.T) {
 	assert.Equal(t, "e.csv: column amount: “much” in row 11 is no number, and counts as missing", odd.Notes[0])
 
 	// New edges of which a value is missing that no edge of the graph lacks.
-	g = of(whole)
+	g = readRows(whole)
 	for _, c := range []struct {
 		rows, note string
 		want       []float32
@@ -145,7 +145,7 @@ func TestColumnThatDivides(t *testing.T) {
 		"late.csv": "from,to,amount,when,step,part,y\nb,a,8,2026-01-04,9,test,no\n",
 	})
 	const time, numbers = "time:when=2026-01-02,2026-01-03", "time:step=6,7"
-	of := func(list, split string, features ...string) *graph.Graph {
+	readSplit := func(list, split string, features ...string) *graph.Graph {
 		o := Options{
 			Edges: []string{list}, Vertices: []string{"v.csv"}, EdgeFeatures: features, EdgeLabel: "y",
 			Source: []string{"from"}, Target: []string{"to"},
@@ -158,7 +158,7 @@ func TestColumnThatDivides(t *testing.T) {
 		}
 		return read(t, o)
 	}
-	const said = "features of the edges: "
+	const prefix = "features of the edges: "
 	all := []float32{1, days, 5, 2, days + 1, 6, 4, days + 2, 7}
 	for _, c := range []struct {
 		split        string
@@ -166,24 +166,24 @@ func TestColumnThatDivides(t *testing.T) {
 		want         []float32
 		note         string
 	}{
-		{"", nil, []string{"amount", "when", "step"}, all, said + "amount, when, step; --edge-features"},
+		{"", nil, []string{"amount", "when", "step"}, all, prefix + "amount, when, step; --edge-features"},
 		{
 			time, nil,
 			[]string{"amount", "step"},
 			[]float32{1, 5, 2, 6, 4, 7},
-			said + "amount, step; not when, which divides them; --edge-features names others",
+			prefix + "amount, step; not when, which divides them; --edge-features names others",
 		},
 		{
 			numbers, nil,
 			[]string{"amount", "when"},
 			[]float32{1, days, 2, days + 1, 4, days + 2},
-			said + "amount, when; not step, which divides them; --edge-features names others",
+			prefix + "amount, when; not step, which divides them; --edge-features names others",
 		},
 		{
 			"column:part", nil,
 			[]string{"amount", "when", "step"},
 			all,
-			said + "amount, when, step; not part, which divides them; --edge-features names others",
+			prefix + "amount, when, step; not part, which divides them; --edge-features names others",
 		},
 		{
 			time,
@@ -195,7 +195,7 @@ func TestColumnThatDivides(t *testing.T) {
 		{numbers, []string{"step"}, []string{"step"}, []float32{5, 6, 7}, ""},
 		{time, []string{"amount"}, []string{"amount"}, []float32{1, 2, 4}, ""},
 	} {
-		g := of("e.csv", c.split, c.named...)
+		g := readSplit("e.csv", c.split, c.named...)
 		r := &g.Relations[0]
 		assert.Equal(t, c.names, r.NumberColumns.Features(), "%s %v", c.split, c.named)
 		assert.Equal(t, c.want, r.Features.Dense, "%s %v", c.split, c.named)
@@ -205,17 +205,17 @@ func TestColumnThatDivides(t *testing.T) {
 		}
 		notes := strings.Join(g.Notes, "\n")
 		assert.Contains(t, notes, c.note)
-		assert.Equal(t, c.note != "", strings.Contains(notes, said), "%s %v", c.split, c.named)
+		assert.Equal(t, c.note != "", strings.Contains(notes, prefix), "%s %v", c.split, c.named)
 	}
 
 	// No other column is left.
-	bare := of("bare.csv", time)
+	bare := readSplit("bare.csv", time)
 	assert.Equal(t, 0, bare.Relations[0].Features.Columns)
 	assert.Contains(t, strings.Join(bare.Notes, "\n"),
 		"bare.csv: features of the edges: none; not when, which divides them; --edge-features names others")
 
 	// New edges need no date, and edges with labels have it beside their features.
-	g := of("e.csv", time)
+	g := readSplit("e.csv", time)
 	added, err := Add(Options{Edges: []string{"new.csv"}}, g)
 	require.NoError(t, err)
 	assert.Equal(t, []float32{8, 9}, added.Edges[0].Features)
@@ -264,16 +264,16 @@ func TestDatesAreNoClasses(t *testing.T) {
 	files(t, map[string]string{"v.csv": vertices, "e.csv": edges})
 	o := Options{Edges: []string{"e.csv"}, Vertices: []string{"v.csv"}}
 	on := func(change func(*Options)) Options {
-		of := o
-		change(&of)
-		return of
+		changed := o
+		change(&changed)
+		return changed
 	}
-	for column, of := range map[string]Options{
+	for column, options := range map[string]Options{
 		"born": on(func(o *Options) { o.Label = "born" }),
 		"day":  on(func(o *Options) { o.EdgeLabel = "day" }),
 	} {
-		of.Choices.Most = 10
-		opened, err := Open(of)
+		options.Choices.Most = 10
+		opened, err := Open(options)
 		require.NoError(t, err)
 		_, err = opened.Read()
 		assert.ErrorContains(t, err, ".csv: column "+column+

@@ -54,11 +54,11 @@ func (o *Options) edgeLists(all []*vertexTable) (lists []*edgeList, err error) {
 			e := &l.ends[k]
 			e.asked = asked[k][i]
 			if len(all) == 1 {
-				e.of = all[0]
+				e.table = all[0]
 			}
-			before, after, given := strings.Cut(e.asked, ":")
-			if t := tables[before]; given && t != nil {
-				e.of, e.asked = t, after
+			before, after, ok := strings.Cut(e.asked, ":")
+			if t := tables[before]; ok && t != nil {
+				e.table, e.asked = t, after
 			}
 		}
 		these := edges{l.path, l.ends}
@@ -74,13 +74,13 @@ func (o *Options) edgeLists(all []*vertexTable) (lists []*edgeList, err error) {
 
 // labelledList returns the number of the list that EdgeLabel names, and its column; "": none.
 func (o *Options) labelledList() (list int, column string, err error) {
-	relation, column, given := strings.Cut(o.EdgeLabel, ":")
+	relation, column, ok := strings.Cut(o.EdgeLabel, ":")
 	names := make([]string, len(o.Edges))
 	for i, argument := range o.Edges {
 		names[i], _ = Named(argument)
 	}
 	switch at := slices.Index(names, relation); {
-	case given && at >= 0:
+	case ok && at >= 0:
 		return at, column, nil
 	case o.EdgeLabel != "" && len(o.Edges) > 1:
 		return 0, "", refusal.Errorf("--edge-label %s: is a column of one of %d lists of edges; name its relation, "+

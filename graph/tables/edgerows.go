@@ -151,9 +151,9 @@ func (l *edgeList) round(column string, x float32, r *table.Row, k int) {
 // end returns the vertex of an id at the k-th end. An id without a row stands for a further vertex.
 func (l *edgeList) end(k int, id []byte) (int32, error) {
 	e := &l.ends[k]
-	if e.of != nil {
-		if v, there := e.of.find(id); there {
-			if e.of.has(v) {
+	if e.table != nil {
+		if v, there := e.table.find(id); there {
+			if e.table.has(v) {
 				l.known++
 			}
 			return v, nil
@@ -166,36 +166,36 @@ func (l *edgeList) end(k int, id []byte) (int32, error) {
 		l.id = string(id)
 	}
 	switch {
-	case e.of == nil:
+	case e.table == nil:
 		if err := l.resolve(e, id); err != nil {
 			return 0, err
 		}
 		return l.end(k, id)
-	case l.alone != nil && e.of.numbered:
+	case l.alone != nil && e.table.numbered:
 		return 0, l.alone.noVertex(id)
-	case e.of.fixed:
-		return 0, fmt.Errorf("the graph has no vertex %.40q: %w", id, e.of.noTable())
+	case e.table.fixed:
+		return 0, fmt.Errorf("the graph has no vertex %.40q: %w", id, e.table.noTable())
 	}
-	return e.of.ids.Number(id)
+	return e.table.ids.Number(id)
 }
 
 // resolve finds the table that has the first id.
 func (l *edgeList) resolve(e *end, id []byte) error {
-	var of []string
+	var matches []string
 	for _, t := range l.tables {
 		if v, there := t.find(id); there && t.has(v) {
-			of = append(of, t.name)
-			e.of = t
+			matches = append(matches, t.name)
+			e.table = t
 		}
 	}
-	if len(of) == 1 {
+	if len(matches) == 1 {
 		return nil
 	}
-	e.of = nil
+	e.table = nil
 	types := ""
 	for _, t := range l.tables {
 		types += ", " + t.name
 	}
 	return fmt.Errorf("the id %.40q is in %d of the tables: write which type the column has, as "+
-		"TYPE:COLUMN, where TYPE is one of%s", id, len(of), types[1:])
+		"TYPE:COLUMN, where TYPE is one of%s", id, len(matches), types[1:])
 }

@@ -51,7 +51,7 @@ type edgeList struct {
 type end struct {
 	asked string       // the column that a setting names; empty: one with a known name
 	known string       // the column in a list that was read before; empty: not known
-	of    *vertexTable // vertices of the ends; nil: the first edge tells
+	table *vertexTable // has the vertices of the ends; nil: the first edge tells
 }
 
 // edges returns the edges of the list.
@@ -91,9 +91,9 @@ func (l *edgeList) each(do func(graph.Edges) error) error {
 		b.Labels, b.SplitBy = b.Labels[:0], b.SplitBy[:0]
 		return err
 	}
-	of := l.table()
-	of.Pipe = l.alone != nil // a list alone is read once, unless something is found out before
-	err := of.Each(l.choose, func(r *table.Row) error {
+	input := l.table()
+	input.Pipe = l.alone != nil // a list alone is read once, unless something is found out before
+	err := input.Each(l.choose, func(r *table.Row) error {
 		if err := l.add(r); err != nil {
 			return err
 		}
@@ -112,7 +112,7 @@ func (l *edgeList) each(do func(graph.Edges) error) error {
 		if err := l.alone.checkFirst(); err != nil {
 			return err
 		}
-	case l.known == 0 && l.ends[0].of.ofGraph:
+	case l.known == 0 && l.ends[0].table.ofGraph:
 		return refusal.Errorf("%s: no end of an edge is the id of a vertex that the graph or a table has: "+
 			"name the columns of the ends with --source and --target", l.path)
 	case l.known == 0:
@@ -126,11 +126,11 @@ func (l *edgeList) each(do func(graph.Edges) error) error {
 
 // table is the list as a table.
 func (l *edgeList) table() table.Table {
-	of := table.Table{Path: l.path, Progress: l.progress, Separators: ",;\t", Line: "a list of edges"}
+	input := table.Table{Path: l.path, Progress: l.progress, Separators: ",;\t", Line: "a list of edges"}
 	if l.alone != nil {
-		of.Separators = l.alone.separators()
+		input.Separators = l.alone.separators()
 	}
-	return of
+	return input
 }
 
 // features is how many features an edge has.
@@ -143,19 +143,19 @@ func (l *edgeList) features() int {
 
 // foreign refuses a list if no end is an id of the tables.
 func (l *edgeList) foreign() error {
-	of, ids, has := l.ends[0].of, "", ""
-	if known := of.alike(l.id); known != "" {
+	vertices, ids, has := l.ends[0].table, "", ""
+	if known := vertices.alike(l.id); known != "" {
 		return refusal.Errorf("%s: no end of an edge is an id of %s, which has %.40q where an end is %.40q: "+
-			"write the ids in both files alike", l.path, of.path, known, l.id)
+			"write the ids in both files alike", l.path, vertices.path, known, l.id)
 	}
-	if len(of.ids.Names) > 0 {
-		ids = fmt.Sprintf(", as ids are written like %.40q, and ends like %.40q", of.ids.Names[0], l.id)
+	if len(vertices.ids.Names) > 0 {
+		ids = fmt.Sprintf(", as ids are written like %.40q, and ends like %.40q", vertices.ids.Names[0], l.id)
 	}
-	if of.header != nil {
-		has = "; " + of.described()
+	if vertices.header != nil {
+		has = "; " + vertices.described()
 	}
 	return refusal.Columns.Errorf("%s: no end of an edge is an id of %s%s: name the columns of the ids with "+
-		"--id, and those of the ends with --source and --target%s", l.path, of.path, ids, has)
+		"--id, and those of the ends with --source and --target%s", l.path, vertices.path, ids, has)
 }
 
 // refuse says of an error that it is about the edges.

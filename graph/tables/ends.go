@@ -60,11 +60,11 @@ func (l *edgeList) endAt(k int) (at int, err error) {
 	e := &l.ends[k]
 	if e.asked != "" {
 		at = slices.Index(l.header, e.asked)
-		of, column, typed := strings.Cut(e.asked, ":")
+		typ, column, typed := strings.Cut(e.asked, ":")
 		switch {
 		case at >= 0:
 		case typed && slices.Contains(l.header, column):
-			return at, l.noType(endNames[k], of, column)
+			return at, l.noType(endNames[k], typ, column)
 		default:
 			return at, refusal.Columns.Errorf("there is no column %s, which --%s asks for: there are %s",
 				e.asked,
@@ -77,24 +77,24 @@ func (l *edgeList) endAt(k int) (at int, err error) {
 		return at, nil
 	}
 	return l.only(endNames[k], func(name string) bool {
-		of, known := endOf(name)
-		return known && of == k
+		end, known := endOf(name)
+		return known && end == k
 	})
 }
 
 // noType refuses an end TYPE:COLUMN if no table of vertices has that type.
-func (l *edgeList) noType(end, of, column string) error {
+func (l *edgeList) noType(end, typ, column string) error {
 	if l.alone != nil {
 		return refusal.Errorf("--%s %s:%s: the vertices of a type stand in a table: give --vertices-from %[2]s=TABLE, "+
-			"where the column of ids is enough, or the column of the list alone, --%[1]s %[3]s", end, of, column)
+			"where the column of ids is enough, or the column of the list alone, --%[1]s %[3]s", end, typ, column)
 	}
 	types := typesOf(l.tables)
 	if l.tables[0].ofGraph {
 		return refusal.Errorf("--%s %s:%s: the graph has no vertex type %[2]s, but %[4]s: give the column alone, "+
-			"--%[1]s %[3]s", end, of, column, types)
+			"--%[1]s %[3]s", end, typ, column, types)
 	}
 	return refusal.Errorf("--%s %s:%s: no table of vertices is of the type %[2]s, but of %[4]s: give --vertices-from "+
-		"%[2]s=TABLE, too, where the column of ids is enough", end, of, column, types)
+		"%[2]s=TABLE, too, where the column of ids is enough", end, typ, column, types)
 }
 
 // typesOf lists the types that tables of vertices are of.
@@ -168,7 +168,7 @@ func (l *edgeList) holding() (columns []int, err error) {
 	const most = 1000
 	rows := 0
 	known := make([]int, len(l.header))
-	of := l.table()
+	input := l.table()
 	var places []int // columns that are read
 	all := func(found []table.Column) (order []int, err error) {
 		places = nil
@@ -179,7 +179,7 @@ func (l *edgeList) holding() (columns []int, err error) {
 		}
 		return places, nil
 	}
-	err = of.Each(all, func(r *table.Row) error {
+	err = input.Each(all, func(r *table.Row) error {
 		for i, k := range places[:min(len(places), r.Len())] {
 			if l.knows(r.Field(i)) {
 				known[k]++

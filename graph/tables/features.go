@@ -186,7 +186,7 @@ func (t *vertexTable) eachFeatures(do func(rows []float32) error) error {
 		return flush(batch)
 	}
 	var err error
-	if t.given {
+	if t.hasTable {
 		err = t.read(nil, read)
 	}
 	if err == nil && rows < t.rows {

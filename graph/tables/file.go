@@ -48,11 +48,11 @@ var errEnough = errors.New("enough is read")
 
 // read reads the table, and calls do with its rows.
 func (t *tableFile) read(progress graph.Progress, do func(*table.Row) error) error {
-	of := table.Table{
+	input := table.Table{
 		Path: t.path, Progress: progress, Separators: ",;\t",
 		Line: "a table of vertices", Header: true,
 	}
-	return of.Each(t.choose, func(r *table.Row) error {
+	return input.Each(t.choose, func(r *table.Row) error {
 		switch n := r.Len(); {
 		case r.Kind(0) != table.Any: // a row of Parquet has all columns
 		case n > t.width:

@@ -49,7 +49,7 @@ const few = 20
 func NewLook(path string) (*Look, error) {
 	l := &Look{Path: path, names: map[string]bool{}}
 	var profiles []*columns.Profile
-	of := table.Table{Path: path, Separators: ",;\t", Line: "a table"}
+	input := table.Table{Path: path, Separators: ",;\t", Line: "a table"}
 	choose := func(all []table.Column) (order []int, err error) {
 		for k, c := range all {
 			if c.Name == "" {
@@ -67,7 +67,7 @@ func NewLook(path string) (*Look, error) {
 		}
 		return order, nil
 	}
-	err := of.Each(choose, func(r *table.Row) error {
+	err := input.Each(choose, func(r *table.Row) error {
 		if l.rows == max(few, min(lookRows, lookFields/len(l.Columns))) {
 			return errEnough
 		}
@@ -192,15 +192,15 @@ func (l *Look) most(c *Seen) (n int) {
 
 // holding returns the columns whose values are ids of a table. Columns that share the most values come first.
 // Ids of the edges themselves, and columns of few values in many rows, come last.
-func (l *Look) holding(of *Look) (found []int) {
-	id := of.id(l)
+func (l *Look) holding(vertices *Look) (found []int) {
+	id := vertices.id(l)
 	if id < 0 {
 		return nil
 	}
 	known := make([]int, len(l.Columns))
 	for k := range l.Columns {
 		c := &l.Columns[k]
-		known[k] = c.common(&of.Columns[id])
+		known[k] = c.common(&vertices.Columns[id])
 		if known[k] > 0 {
 			found = append(found, k)
 		}
@@ -272,22 +272,22 @@ func Guess(o Options) (guess *Options, looks []*Look, err error) {
 		return nil, looks, nil
 	}
 	guess = &Options{Edges: o.Edges, Vertices: o.Vertices}
-	list, of := looks[0], &Look{}
+	list, vertices := looks[0], &Look{}
 	switch {
 	case len(o.Vertices) == 1:
-		of = looks[1]
-		if len(list.holding(of)) < 2 && len(of.holding(list)) > 1 { // the user exchanged the two
-			list, of = of, list
-			guess.Edges, guess.Vertices = []string{list.Path}, []string{of.Path}
+		vertices = looks[1]
+		if len(list.holding(vertices)) < 2 && len(vertices.holding(list)) > 1 { // the user exchanged the two
+			list, vertices = vertices, list
+			guess.Edges, guess.Vertices = []string{list.Path}, []string{vertices.Path}
 		}
 	case o.EdgeLabel == "" && list.isVertices():
-		list, of = of, list
-		guess.Edges, guess.Vertices = []string{anEdgeList}, []string{of.Path}
+		list, vertices = vertices, list
+		guess.Edges, guess.Vertices = []string{anEdgeList}, []string{vertices.Path}
 	default:
 		guess.Vertices = []string{aVertexTable}
 	}
-	guess.columnsOf(of, list, &o)
-	guess.endsOf(list, of, &o)
+	guess.columnsOf(vertices, list, &o)
+	guess.endsOf(list, vertices, &o)
 	return guess, looks, nil
 }
 
@@ -310,7 +310,7 @@ func (o *Options) columnsOf(l, list *Look, asked *Options) {
 }
 
 // endsOf guesses the columns of the ends of a list of edges beside a table of vertices. Either may be empty.
-func (o *Options) endsOf(l, of *Look, asked *Options) {
+func (o *Options) endsOf(l, vertices *Look, asked *Options) {
 	if len(l.Columns) == 0 {
 		return
 	}
@@ -321,17 +321,17 @@ func (o *Options) endsOf(l, of *Look, asked *Options) {
 		return ""
 	}
 	source, target := there(asked.Source), there(asked.Target)
-	held := l.holding(of)
-	found := l.named() || len(held) == 2 && (!of.whole || l.mostly(held, of))
+	idColumns := l.holding(vertices)
+	found := l.named() || len(idColumns) == 2 && (!vertices.whole || l.mostly(idColumns, vertices))
 	if source+target == "" && found {
 		return
 	}
 	ends := []string{aColumn, aColumn}
-	if len(held) < 2 {
-		held = l.sharing()
+	if len(idColumns) < 2 {
+		idColumns = l.sharing()
 	}
-	if held != nil {
-		first, second := min(held[0], held[1]), max(held[0], held[1])
+	if idColumns != nil {
+		first, second := min(idColumns[0], idColumns[1]), max(idColumns[0], idColumns[1])
 		ends = []string{l.Columns[first].Name, l.Columns[second].Name}
 	}
 	if ends[0] == target || ends[1] == source {
@@ -352,9 +352,9 @@ func (l *Look) named() bool {
 }
 
 // mostly reports whether the columns hold ids of a table in at least half of the rows.
-func (l *Look) mostly(held []int, of *Look) bool {
-	ids := of.Columns[of.id(l)].values
-	return !slices.ContainsFunc(held, func(k int) bool {
+func (l *Look) mostly(idColumns []int, vertices *Look) bool {
+	ids := vertices.Columns[vertices.id(l)].values
+	return !slices.ContainsFunc(idColumns, func(k int) bool {
 		rows := 0
 		for value, n := range l.Columns[k].values {
 			if ids[value] > 0 {

@@ -68,7 +68,7 @@ func (t *vertexIDs) alike(id string) string {
 		return strings.ToLower(strings.TrimLeft(strings.TrimSuffix(id, ".0"), "0"))
 	}
 	rows := t.ids.Names[:t.rows]
-	at := slices.IndexFunc(rows, func(of string) bool { return bare(of) == bare(id) })
+	at := slices.IndexFunc(rows, func(known string) bool { return bare(known) == bare(id) })
 	if at < 0 {
 		return ""
 	}

@@ -77,10 +77,10 @@ func (c *counted) whole() bool { return c.least <= 1 && c.number == c.most-c.lea
 // largest one. number returns the number of a vertex's id. common is 0 if ids are no numbers, or look like
 // ids of one kind.
 func (s *kinds) common(number func(v int32) (int64, bool)) (common int) {
-	var of [2]counted
+	var ends [2]counted
 	each := func(do func(k int, id int64)) bool {
 		for v := range int32(64 * max(len(s[0]), len(s[1]))) {
-			for k := range of {
+			for k := range ends {
 				if s.has(k, v) {
 					id, is := number(v)
 					if !is {
@@ -92,16 +92,16 @@ func (s *kinds) common(number func(v int32) (int64, bool)) (common int) {
 		}
 		return true
 	}
-	of = [2]counted{{least: math.MaxInt64}, {least: math.MaxInt64}}
+	ends = [2]counted{{least: math.MaxInt64}, {least: math.MaxInt64}}
 	if !each(func(k int, id int64) {
-		c := &of[k]
+		c := &ends[k]
 		c.number, c.least, c.most = c.number+1, min(c.least, id), max(c.most, id)
 	}) {
 		return 0
 	}
 	each(func(k int, id int64) {
-		if other := &of[1-k]; id < other.least || id > other.most {
-			of[k].outside++
+		if other := &ends[1-k]; id < other.least || id > other.most {
+			ends[k].outside++
 		}
 	})
 	for v := range int32(64 * min(len(s[0]), len(s[1]))) {
@@ -110,10 +110,10 @@ func (s *kinds) common(number func(v int32) (int64, bool)) (common int) {
 		}
 	}
 	const fewest, share = 10, 20 // ids, and one of so many
-	for k := range of {
-		one, other := &of[k], &of[1-k]
-		if one.whole() && one.number >= fewest && other.number >= fewest && other.least <= one.most &&
-			(share*other.outside > other.number || other.whole() && share*(one.most-other.most) > one.most) {
+	for k := range ends {
+		end, other := &ends[k], &ends[1-k]
+		if end.whole() && end.number >= fewest && other.number >= fewest && other.least <= end.most &&
+			(share*other.outside > other.number || other.whole() && share*(end.most-other.most) > end.most) {
 			return common
 		}
 	}
@@ -125,15 +125,15 @@ func (l *edgeList) warnOfKinds() {
 	if l.kinds == nil {
 		return
 	}
-	of := l.ends[0].of
+	vertices := l.ends[0].table
 	if l.alone != nil {
-		of = l.alone.vertexTable
+		vertices = l.alone.vertexTable
 	}
 	common := l.kinds.common(func(v int32) (int64, bool) {
-		if of.numbered {
-			return of.first + int64(v), true
+		if vertices.numbered {
+			return vertices.first + int64(v), true
 		}
-		return numberOf([]byte(of.ids.Names[v]))
+		return numberOf([]byte(vertices.ids.Names[v]))
 	})
 	if common == 0 {
 		return

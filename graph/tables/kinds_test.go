@@ -39,9 +39,9 @@ func TestWarnsOfKinds(t *testing.T) {
 		files(t, map[string]string{"v.csv": "id,size\n1,1\n2,2\n", "e.csv": edges})
 		ends := strings.Split(c.header, ",")
 		o := Options{Edges: []string{"e.csv"}, Source: ends[:1], Target: ends[1:]}
-		beside := o
-		beside.Vertices = []string{"v.csv"}
-		for _, o := range []Options{o, beside} {
+		withTable := o
+		withTable.Vertices = []string{"v.csv"}
+		for _, o := range []Options{o, withTable} {
 			var want []string
 			if c.want > 0 {
 				want = []string{fmt.Sprintf("e.csv: %d ids stand in both %s and %s, and each is one vertex; where these "+

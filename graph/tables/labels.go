@@ -59,10 +59,10 @@ func (l *labels) word(field []byte) (word int32, err error) {
 // any reports whether a row has a label.
 func (l *labels) any() bool { return len(l.words.Names) > 0 }
 
-// of returns the labels of so many vertices. They are values if all words are numbers and one is not whole,
-// or if values is set. Else they are classes by name, in the order of their numbers if all are whole numbers,
-// else of their words.
-func (l *labels) of(vertices int, values bool) (made graph.Labels, err error) {
+// build returns the labels of so many vertices. They are values if all words are numbers and one is not
+// whole, or if values is set. Else they are classes by name, in the order of their numbers if all are whole
+// numbers, else of their words.
+func (l *labels) build(vertices int, values bool) (made graph.Labels, err error) {
 	if !l.any() {
 		return made, refusal.Errorf("no row has a label")
 	}
@@ -105,8 +105,8 @@ func (l *labels) of(vertices int, values bool) (made graph.Labels, err error) {
 	return made, nil
 }
 
-// checkDates refuses dates that would be many classes, in so many rows. of names the thing with labels.
-func (l *labels) checkDates(rows int, of string) error {
+// checkDates refuses dates that would be many classes, in so many rows. noun names what has the labels.
+func (l *labels) checkDates(rows int, noun string) error {
 	if l.words == nil || !arrays.ManyClasses(len(l.words.Names), rows) {
 		return nil
 	}
@@ -118,7 +118,7 @@ func (l *labels) checkDates(rows int, of string) error {
 		return nil
 	}
 	return refusal.Errorf("its labels are dates, as %.40q, and would be %d classes of %d %s: write numbers in their "+
-		"place, as days, with --values, or name another column", l.words.Names[0], len(l.words.Names), rows, of)
+		"place, as days, with --values, or name another column", l.words.Names[0], len(l.words.Names), rows, noun)
 }
 
 // isNone reports whether a word is −1 among classes from 0 and so means no label. If there is only one other
@@ -130,33 +130,33 @@ func (l *labels) isNone(numbers []float64, word int) bool {
 
 // like returns the labels of so many vertices like a graph's: values, or classes by the graph's names, or by
 // its numbers in any spelling. It refuses a class that the graph does not have.
-func (l *labels) like(of *graph.Labels, vertices int) (made graph.Labels, err error) {
+func (l *labels) like(prior *graph.Labels, vertices int) (made graph.Labels, err error) {
 	numbers, _ := l.numbers()
-	if of.Continuous() {
+	if prior.Continuous() {
 		if numbers == nil {
 			return made, refusal.Errorf("the labels of the graph are values, and not all here are numbers")
 		}
 		return l.values(numbers, vertices), nil
 	}
-	made.Classes = of.Classes
+	made.Classes = prior.Classes
 	made.Class = slices.Repeat([]int64{-1}, vertices)
 	classes := make([]int64, len(l.words.Names))
 	for word, name := range l.words.Names {
-		k := slices.Index(of.Names, name)
+		k := slices.Index(prior.Names, name)
 		if k < 0 && numbers != nil {
-			k = slices.IndexFunc(of.Names, func(known string) bool {
+			k = slices.IndexFunc(prior.Names, func(known string) bool {
 				x, err := number.Parse(known, 64)
 				return err == nil && x == numbers[word]
 			})
 		}
-		if k < 0 && of.Names == nil && numbers != nil { // the graph's classes are numbers
-			if x := numbers[word]; x == math.Trunc(x) && x >= 0 && x < float64(of.Classes) {
+		if k < 0 && prior.Names == nil && numbers != nil { // the graph's classes are numbers
+			if x := numbers[word]; x == math.Trunc(x) && x >= 0 && x < float64(prior.Classes) {
 				k = int(x)
 			}
 		}
 		if k < 0 && (numbers == nil || numbers[word] != -1) { // −1 is no label unless it is a class
 			return made, refusal.Errorf("the graph has no class %.40q, but %s; models of the graph cannot "+
-				"tell another: leave the field empty, or import all again", name, arrays.Listed(of.Names))
+				"tell another: leave the field empty, or import all again", name, arrays.Listed(prior.Names))
 		}
 		classes[word] = int64(k)
 	}
@@ -238,26 +238,26 @@ func (l *labels) checkOdd(values bool) error {
 }
 
 // notes say that the rows have nearly as many classes, as names would; that numbers became classes and may be
-// values; and that −1 means no label. of names the thing with labels.
-func (l *labels) notes(made *graph.Labels, labelled int, of, path, column string) (notes []string) {
+// values; and that −1 means no label. noun names what has the labels.
+func (l *labels) notes(made *graph.Labels, labelled int, noun, path, column string) (notes []string) {
 	numbers, _ := l.numbers()
 	switch {
 	case made.Class == nil:
 		return nil
 	case numbers == nil && made.Classes > 2 && 2*made.Classes > labelled:
 		return []string{fmt.Sprintf("column %s of %s taken for %d classes of %d %s: most are of one of these, "+
-			"and hardly learned", column, path, made.Classes, labelled, of)}
+			"and hardly learned", column, path, made.Classes, labelled, noun)}
 	case numbers == nil:
 		if odd, _ := l.oddWords(false); odd >= 0 && arrays.ManyClasses(made.Classes, labelled) {
 			notes = append(notes, fmt.Sprintf("column %s of %s taken for %d classes of %d %s, as %.40q in row %d is no "+
 				"number: correct it, or leave the field empty, if the others are values", column, path, made.Classes,
-				labelled, of, l.words.Names[odd], l.first[odd]))
+				labelled, noun, l.words.Names[odd], l.first[odd]))
 		}
 		return notes
 	}
 	if arrays.ManyClasses(made.Classes, labelled) {
 		notes = append(notes, fmt.Sprintf("whole numbers of column %s of %s taken for %d classes of %d "+
-			"%s; --values takes them for values to predict", column, path, made.Classes, labelled, of))
+			"%s; --values takes them for values to predict", column, path, made.Classes, labelled, noun))
 	}
 	for word, name := range l.words.Names {
 		if l.isNone(numbers, word) {

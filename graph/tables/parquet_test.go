@@ -129,7 +129,7 @@ func TestParquetPages(t *testing.T) {
 
 func TestDamagedParquetIsRefused(t *testing.T) {
 	good := tableOf(t, []plainEdge{{0, 1}, {2, 0}})
-	one := int64(1)
+	id := int64(1)
 	for _, c := range []struct{ content, want string }{
 		{good[:len(good)-1], "cut short"},
 		{good[:12], "cut short"},
@@ -137,7 +137,7 @@ func TestDamagedParquetIsRefused(t *testing.T) {
 		{tableOf(t, []struct{ A, B int64 }{{1, 2}}), `the columns are "A", "B", and which are the ends`},
 		{tableOf(t, []namedEdge{{"a", "b"}}), `row 1: source: "a" is not a vertex id below 2147483647: if ids are names, import`},
 		{tableOf(t, []plainEdge{{0, 1}, {0, -1}}), `row 2: target: "-1" is not a vertex id`},
-		{tableOf(t, []optionalEdge{{&one, &one}, {&one, nil}}), `row 2: target: the id is empty`},
+		{tableOf(t, []optionalEdge{{&id, &id}, {&id, nil}}), `row 2: target: the id is empty`},
 		{tableOf(t, []plainEdge{}), "has no edge"},
 	} {
 		path := graphtest.File(t, "edges.parquet", c.content)
@@ -194,7 +194,7 @@ type realLabel struct {
 
 // TestParquetLabels: a column of labels has names of classes, class ids or values, as in text.
 func TestParquetLabels(t *testing.T) {
-	word, one := func(s string) *string { return &s }, func(y int64) *int64 { return &y }
+	word, class := func(s string) *string { return &s }, func(y int64) *int64 { return &y }
 	edges := graphtest.File(t, "e.csv", "0,1\n1,2\n2,0\n")
 	nan := float32(math.NaN())
 	for name, c := range map[string]struct {
@@ -227,7 +227,7 @@ func TestParquetLabels(t *testing.T) {
 	}
 	for name, file := range map[string]string{
 		"whole as values": tableOf(t, []realLabel{{1}, {math.NaN()}, {0}}),
-		"ids as values":   tableOf(t, []gapLabel{{one(1)}, {nil}, {one(0)}}),
+		"ids as values":   tableOf(t, []gapLabel{{class(1)}, {nil}, {class(0)}}),
 	} {
 		g, err := readList(list{Path: edges, Labels: graphtest.File(t, "v.parquet", file), Values: true})
 		if err != nil {

@@ -91,11 +91,11 @@ func TestParts(t *testing.T) {
 	const header = "payer,payee,amount,count\n"
 	parts := payments()
 	all := slices.Concat(parts[0], parts[1], parts[2])
-	one := func(edges string) *graph.Graph {
+	oneFile := func(edges string) *graph.Graph {
 		files(t, map[string]string{"pay.csv": edges, "customers.csv": customers(0, vertices)})
 		return readParts(t, "pay.csv", "customers.csv", "amount", "count")
 	}
-	want := one(textOf(header, all))
+	want := oneFile(textOf(header, all))
 	for name, layout := range map[string]map[string]string{
 		"text of Spark": {
 			"part-00000-8c-c000.csv": textOf(header, parts[0]), "_SUCCESS": "",
@@ -188,13 +188,13 @@ func TestFolderThatIsNamed(t *testing.T) {
 
 // TestFoldersInFolders: each part has the values of its own folders, also where several share those above.
 func TestFoldersInFolders(t *testing.T) {
-	of := map[string]string{"customers.csv": "id,x\nc0,1\nc1,2\nc2,3\nc3,4\n"}
+	layout := map[string]string{"customers.csv": "id,x\nc0,1\nc1,2\nc2,3\nc3,4\n"}
 	for k, path := range []string{
 		"day=1/hour=2/zone=3/gate=4", "day=1/hour=2/zone=3/gate=5", "day=1/hour=2/zone=6/gate=7",
 	} {
-		of["pay/"+path+"/0.csv"] = fmt.Sprintf("payer,payee\nc%d,c%d\n", k+1, k)
+		layout["pay/"+path+"/0.csv"] = fmt.Sprintf("payer,payee\nc%d,c%d\n", k+1, k)
 	}
-	files(t, of)
+	files(t, layout)
 	o := optionsOfParts("pay", "customers.csv", "day", "hour", "zone", "gate")
 	o.Label = ""
 	assert.Equal(t, []float32{1, 2, 3, 4, 1, 2, 3, 5, 1, 2, 6, 7}, read(t, o).Relations[0].Features.Dense)
@@ -205,13 +205,13 @@ func TestFoldersInFolders(t *testing.T) {
 func TestPartsAsLists(t *testing.T) {
 	const header = "payer,payee,amount,count\n"
 	rows := textOf(header, payments()[0])
-	of := map[string]string{"customers.csv": customers(0, vertices)}
+	layout := map[string]string{"customers.csv": customers(0, vertices)}
 	for _, name := range []string{
 		"pay/day=1/0.csv", "pay/day=2/0.csv", "owe/day=1/0.csv", "k=1.csv", "k=2.csv",
 	} {
-		of[name] = rows
+		layout[name] = rows
 	}
-	files(t, of)
+	files(t, layout)
 	for _, c := range []struct {
 		lists []string
 		want  string // "": it is read
@@ -418,8 +418,8 @@ func readParts(t *testing.T, edges, vertices string, features ...string) *graph.
 }
 
 // in are files in a folder, and others beside it.
-func in(folder string, all, beside map[string]string) map[string]string {
-	moved := maps.Clone(beside)
+func in(folder string, all, others map[string]string) map[string]string {
+	moved := maps.Clone(others)
 	for name, content := range all {
 		moved[folder+"/"+name] = content
 	}

@@ -20,11 +20,11 @@ type splitBy struct {
 
 // splitByOf returns the column that divides the labelled edges of a relation.
 func splitByOf(r *graph.Relation) (b splitBy) {
-	of := r.SplitBy
-	if of == nil {
+	column := r.SplitBy
+	if column == nil {
 		return b
 	}
-	b.SplitBy, b.ofGraph = graph.SplitBy{Column: of.Column, Kind: of.Kind, Order: of.Order}, true
+	b.SplitBy, b.ofGraph = graph.SplitBy{Column: column.Column, Kind: column.Kind, Order: column.Order}, true
 	return b
 }
 
@@ -97,8 +97,8 @@ func (b *splitBy) value(r *table.Row) (float64, error) {
 	return x, nil
 }
 
-// of returns the column with the values of some edges; nil: there is none.
-func (b *splitBy) of(values []float64) *graph.SplitBy {
+// column returns the column with the values of some edges; nil: there is none.
+func (b *splitBy) column(values []float64) *graph.SplitBy {
 	if b.Column == "" {
 		return nil
 	}

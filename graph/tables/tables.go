@@ -121,7 +121,7 @@ func Open(o Options) (*streamed.Graph, error) {
 				slices.ContainsFunc(t.unread, func(c columns.LeftOut) bool { return c.Name == name })
 		}) {
 			way := ""
-			if slices.ContainsFunc(all[0].header, func(of string) bool { return strings.Contains(of, ",") }) {
+			if slices.ContainsFunc(all[0].header, func(h string) bool { return strings.Contains(h, ",") }) {
 				way = `; a name with a comma stands in double quotes, as in --leave-out '"a, b"'`
 			}
 			return nil, refusal.Errorf("--leave-out %s: no table of vertices has this column; %s%s", name,
@@ -178,8 +178,8 @@ func (o *Options) untyped() bool { return len(o.Vertices) <= 1 && len(o.Edges) =
 // name as a whole. An argument without a name has the name of the file, without endings.
 func Named(argument string) (name, path string) {
 	for _, between := range []string{":", "="} {
-		name, path, given := strings.Cut(argument, between)
-		if !given || name == "" || strings.ContainsAny(name, "/.=") || isThere(argument) {
+		name, path, ok := strings.Cut(argument, between)
+		if !ok || name == "" || strings.ContainsAny(name, "/.=") || isThere(argument) {
 			continue
 		}
 		if between == "=" || path == "-" || isThere(path) {
@@ -239,7 +239,7 @@ func (o *Options) complete(g *streamed.Graph, all []*vertexTable, lists []*edgeL
 		}
 		r.Name = l.name
 		if !o.untyped() {
-			r.Source, r.Target = l.ends[0].of.name, l.ends[1].of.name
+			r.Source, r.Target = l.ends[0].table.name, l.ends[1].table.name
 		} else {
 			r.Name = ""
 		}
@@ -304,7 +304,7 @@ func (o *Options) completeTables(g *streamed.Graph, all []*vertexTable) error {
 		err := t.labels.checkDates(len(t.labels.rows), "vertices")
 		var labels graph.Labels
 		if err == nil {
-			labels, err = t.labels.of(len(t.ids.Names), values)
+			labels, err = t.labels.build(len(t.ids.Names), values)
 		}
 		if err != nil {
 			return fmt.Errorf("%s: column %s: %w", t.path, t.header[t.label], err)

@@ -20,18 +20,18 @@ type vertexTable struct {
 	tableFile
 	vertexIDs
 	features
-	given      bool   // there is a table
+	hasTable   bool   // there is a table
 	label      int    // the column of labels; −1: there is none
 	knownLabel string // the column of a table that was read before; empty: that table had none
 	labels     labels
 }
 
 // newTable returns the vertices of a type that has some, without a table.
-func (o *Options) newTable(of graph.VertexType) *vertexTable {
+func (o *Options) newTable(vertexType graph.VertexType) *vertexTable {
 	return &vertexTable{
-		name: of.Name(), label: -1,
+		name: vertexType.Name(), label: -1,
 		tableFile: tableFile{progress: o.Progress},
-		vertexIDs: vertexIDs{ids: names.NewTable(), before: of.Count},
+		vertexIDs: vertexIDs{ids: names.NewTable(), before: vertexType.Count},
 		features:  features{choices: o.Choices},
 	}
 }
@@ -40,7 +40,7 @@ func (o *Options) newTable(of graph.VertexType) *vertexTable {
 func (o *Options) vertexTables() (all []*vertexTable, err error) {
 	for i, argument := range o.Vertices {
 		t := o.newTable(graph.VertexType{})
-		t.given = true
+		t.hasTable = true
 		t.name, t.path = Named(argument)
 		for _, name := range o.LeaveOut {
 			if name != o.Label && t.name+":"+name != o.Label { // the label stays in
@@ -50,11 +50,11 @@ func (o *Options) vertexTables() (all []*vertexTable, err error) {
 		if t.asked, err = each("id", o.ID, i, len(o.Vertices)); err != nil {
 			return nil, err
 		}
-		of := t.name
+		vertexType := t.name
 		if o.untyped() {
-			of = graph.VertexName
+			vertexType = graph.VertexName
 		}
-		if err := o.Like.table(t, of, len(o.Vertices) == 1); err != nil {
+		if err := o.Like.table(t, vertexType, len(o.Vertices) == 1); err != nil {
 			return nil, err
 		}
 		if slices.ContainsFunc(all, func(other *vertexTable) bool { return other.name == t.name }) {
@@ -80,14 +80,14 @@ func (o *Options) findLabel(all []*vertexTable) error {
 		}
 		return nil
 	}
-	of, column := "", o.Label
-	if before, after, given := strings.Cut(o.Label, ":"); given &&
+	vertexType, column := "", o.Label
+	if before, after, ok := strings.Cut(o.Label, ":"); ok &&
 		slices.ContainsFunc(all, func(t *vertexTable) bool { return t.name == before }) {
-		of, column = before, after
+		vertexType, column = before, after
 	}
 	found := -1
 	for i, t := range all {
-		if k := slices.Index(t.header, column); k < 0 || of != "" && t.name != of {
+		if k := slices.Index(t.header, column); k < 0 || vertexType != "" && t.name != vertexType {
 			continue
 		}
 		if found >= 0 {

@@ -70,9 +70,9 @@ func Replace(parent *os.Root, from, to, aside string) (old string, err error) {
 	return from, err
 }
 
-// Exchange gives each of two directories the other's name, at once, with the errors of Rename.
-func Exchange(parent *os.Root, one, other string) error {
-	return rename(parent, one, other, unix.RENAME_EXCHANGE)
+// Exchange exchanges the names of two directories, name and other, at once, with the errors of Rename.
+func Exchange(parent *os.Root, name, other string) error {
+	return rename(parent, name, other, unix.RENAME_EXCHANGE)
 }
 
 // CheckExchange returns an error if the file system of a directory, such as NFS, has no Exchange. It tries

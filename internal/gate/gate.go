@@ -96,9 +96,9 @@ func (g *Gate) Accept() (net.Conn, error) {
 	if err != nil {
 		return nil, err
 	}
-	one := &Conn{Conn: c, gate: g, gone: make(chan struct{})}
-	one.leave = sync.OnceFunc(func() { close(one.gone) })
-	for one.Waits(); !g.admit(one); {
+	conn := &Conn{Conn: c, gate: g, gone: make(chan struct{})}
+	conn.leave = sync.OnceFunc(func() { close(conn.gone) })
+	for conn.Waits(); !g.admit(conn); {
 		select {
 		case <-time.After(look):
 		case <-g.shut:
@@ -106,17 +106,17 @@ func (g *Gate) Accept() (net.Conn, error) {
 			return nil, net.ErrClosed
 		}
 	}
-	return one, nil
+	return conn, nil
 }
 
 // admit gives a connection a place, if there is one or another connection has waited too long in its own.
-func (g *Gate) admit(one *Conn) bool {
+func (g *Gate) admit(conn *Conn) bool {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	if len(g.conns) >= g.most && !g.makeRoom() {
 		return false
 	}
-	g.conns[one] = true
+	g.conns[conn] = true
 	return true
 }
 

@@ -123,19 +123,19 @@ func amount(bytes int64) string {
 // beside the limit stays: to collect it and take fresh pages costs more.
 func Free() {
 	const small, share = 256 << 20, 8
-	if held, _ := heap(); held >= min(small, debug.SetMemoryLimit(-1)/share) {
+	if reserved, _ := heap(); reserved >= min(small, debug.SetMemoryLimit(-1)/share) {
 		debug.FreeOSMemory()
 	}
 }
 
 // inUse returns the bytes that the runtime holds and cannot use again without a collection.
 func inUse() int64 {
-	held, free := heap()
-	return held - free
+	reserved, free := heap()
+	return reserved - free
 }
 
 // heap returns the bytes that the runtime holds of the system, and how many of these it can use again.
-func heap() (held, free int64) {
+func heap() (reserved, free int64) {
 	samples := []metrics.Sample{
 		{Name: "/memory/classes/total:bytes"},
 		{Name: "/memory/classes/heap/free:bytes"},

@@ -78,12 +78,12 @@ func TestNeed(t *testing.T) {
 	defer debug.SetMemoryLimit(debug.SetMemoryLimit(limit))
 	assert.NoError(t, Need(most), "half of the limit")
 	assert.Refused(t, Need(limit), "needs 268.4 MB", "the whole limit")
-	var held [][]byte
+	var blocks [][]byte
 	for range 3 {
-		held = append(held, make([]byte, block))
+		blocks = append(blocks, make([]byte, block))
 	}
 	assert.Refused(t, Need(most), "", "beside three quarters of the limit")
-	runtime.KeepAlive(held) // until here
+	runtime.KeepAlive(blocks) // until here
 	assert.NoError(t, Need(most), "beside garbage")
 }
 

@@ -31,8 +31,8 @@ func file(dict string, data ...byte) []byte {
 	return append(b, data...)
 }
 
-// of is a file of that dtype and shape.
-func of(descr, order, shape string, data ...byte) []byte {
+// fileOf is a file of that dtype and shape.
+func fileOf(descr, order, shape string, data ...byte) []byte {
 	return file("{'descr': '"+descr+"', 'fortran_order': "+order+", 'shape': "+shape+", }", data...)
 }
 
@@ -69,7 +69,7 @@ func TestHeaderSpellings(t *testing.T) {
 }
 
 func TestDamagedIsRefused(t *testing.T) {
-	good := of("<i4", "False", "(2,)", 1, 0, 0, 0, 2, 0, 0, 0)
+	good := fileOf("<i4", "False", "(2,)", 1, 0, 0, 0, 2, 0, 0, 0)
 	for _, c := range []struct {
 		name string
 		data []byte
@@ -91,24 +91,24 @@ func TestDamagedIsRefused(t *testing.T) {
 		},
 		{"records", file("{'descr': [('a', '<f4')], 'fortran_order': False, 'shape': (0,)}"), "records"},
 		{"open string", file("{'descr"), "does not end"},
-		{"number", of("<f4", "False", "(3)"), "needs a comma"},
-		{"negative", of("<f4", "False", "(-3,)"), "tuple"},
-		{"expression", of("<f4", "False", "(3*9,)"), "needs a comma"},
-		{"dimensions", of("<f4", "False", "("+strings.Repeat("1,", 33)+")"), "at most 32"},
+		{"number", fileOf("<f4", "False", "(3)"), "needs a comma"},
+		{"negative", fileOf("<f4", "False", "(-3,)"), "tuple"},
+		{"expression", fileOf("<f4", "False", "(3*9,)"), "needs a comma"},
+		{"dimensions", fileOf("<f4", "False", "("+strings.Repeat("1,", 33)+")"), "at most 32"},
 		{
-			"overflow of elements", of("|u1", "False", "(4294967296, 4294967296)"),
+			"overflow of elements", fileOf("|u1", "False", "(4294967296, 4294967296)"),
 			"more elements than can be counted",
 		},
-		{"overflow of bytes", of("<f8", "False", "(4611686018427387904,)"), "more bytes than can be counted"},
-		{"overflow behind zero", of("|u1", "False", "(0, 4294967296, 4294967296)"), "more elements"},
-		{"objects", of("|O", "False", "(0,)"), "Python objects"},
-		{"complex", of("<c8", "False", "(0,)"), "is not read"},
-		{"long double", of("<f16", "False", "(0,)"), "is not read"},
-		{"leading zero", of("<i08", "False", "(0,)"), "unknown dtype"},
-		{"order missing", of("|i4", "False", "(0,)"), "is not read"},
-		{"long text", of("<U65537", "False", "(0,)"), "texts of up to 65537 characters, and at most 65536 are read"},
-		{"empty text", of("|S0", "False", "(1000000000000,)"), "no bytes"},
-		{"lying shape", of("<f8", "False", "(1000000000000,)"), "are there"},
+		{"overflow of bytes", fileOf("<f8", "False", "(4611686018427387904,)"), "more bytes than can be counted"},
+		{"overflow behind zero", fileOf("|u1", "False", "(0, 4294967296, 4294967296)"), "more elements"},
+		{"objects", fileOf("|O", "False", "(0,)"), "Python objects"},
+		{"complex", fileOf("<c8", "False", "(0,)"), "is not read"},
+		{"long double", fileOf("<f16", "False", "(0,)"), "is not read"},
+		{"leading zero", fileOf("<i08", "False", "(0,)"), "unknown dtype"},
+		{"order missing", fileOf("|i4", "False", "(0,)"), "is not read"},
+		{"long text", fileOf("<U65537", "False", "(0,)"), "texts of up to 65537 characters, and at most 65536 are read"},
+		{"empty text", fileOf("|S0", "False", "(1000000000000,)"), "no bytes"},
+		{"lying shape", fileOf("<f8", "False", "(1000000000000,)"), "are there"},
 	} {
 		_, err := Read(bytes.NewReader(c.data), int64(len(c.data)))
 		assert.Refused(t, err, c.want, c.name)
@@ -117,7 +117,7 @@ func TestDamagedIsRefused(t *testing.T) {
 
 // The size of a zip entry can lie: memory must follow the bytes that come.
 func TestLyingSizeAllocatesLittle(t *testing.T) {
-	data := of("<f8", "False", "(1000000000000,)", make([]byte, 100)...)
+	data := fileOf("<f8", "False", "(1000000000000,)", make([]byte, 100)...)
 	var before, after runtime.MemStats
 	runtime.ReadMemStats(&before)
 	_, err := Read(bytes.NewReader(data), math.MaxInt64)
@@ -140,20 +140,20 @@ func TestConversions(t *testing.T) {
 		data []byte
 		want []int64
 	}{
-		{of("|b1", "False", "(3,)", 0, 1, 7), []int64{0, 1, 1}},
-		{of("|i1", "False", "(2,)", 0xff, 2), []int64{-1, 2}},
-		{of("|u1", "False", "(2,)", 0xff, 2), []int64{255, 2}},
-		{of("<i2", "False", "(2,)", 0xff, 0xff, 2, 0), []int64{-1, 2}},
-		{of(">i2", "False", "(2,)", 0xff, 0xff, 0, 2), []int64{-1, 2}},
-		{of("<u2", "False", "(1,)", 0xff, 0xff), []int64{65535}},
-		{of("<i4", "False", "(1,)", 0xfe, 0xff, 0xff, 0xff), []int64{-2}},
-		{of(">i4", "False", "()", 0, 0, 1, 0), []int64{256}},
-		{of("<u4", "False", "(1,)", 0xff, 0xff, 0xff, 0x7f), []int64{math.MaxInt32}},
-		{of(">i8", "False", "(1,)", 0, 0, 0, 0, 0, 0, 1, 1), []int64{257}},
-		{of("<u8", "False", "(1,)", 1, 1, 0, 0, 0, 0, 0, 0), []int64{257}},
-		{of("|i1", "True", "(2, 3)", 1, 4, 2, 5, 3, 6), []int64{1, 2, 3, 4, 5, 6}},
-		{of(">i2", "True", "(2, 2)", 0, 1, 0, 3, 0, 2, 0, 4), []int64{1, 2, 3, 4}},
-		{of("<i8", "False", "(0, 5)"), []int64{}},
+		{fileOf("|b1", "False", "(3,)", 0, 1, 7), []int64{0, 1, 1}},
+		{fileOf("|i1", "False", "(2,)", 0xff, 2), []int64{-1, 2}},
+		{fileOf("|u1", "False", "(2,)", 0xff, 2), []int64{255, 2}},
+		{fileOf("<i2", "False", "(2,)", 0xff, 0xff, 2, 0), []int64{-1, 2}},
+		{fileOf(">i2", "False", "(2,)", 0xff, 0xff, 0, 2), []int64{-1, 2}},
+		{fileOf("<u2", "False", "(1,)", 0xff, 0xff), []int64{65535}},
+		{fileOf("<i4", "False", "(1,)", 0xfe, 0xff, 0xff, 0xff), []int64{-2}},
+		{fileOf(">i4", "False", "()", 0, 0, 1, 0), []int64{256}},
+		{fileOf("<u4", "False", "(1,)", 0xff, 0xff, 0xff, 0x7f), []int64{math.MaxInt32}},
+		{fileOf(">i8", "False", "(1,)", 0, 0, 0, 0, 0, 0, 1, 1), []int64{257}},
+		{fileOf("<u8", "False", "(1,)", 1, 1, 0, 0, 0, 0, 0, 0), []int64{257}},
+		{fileOf("|i1", "True", "(2, 3)", 1, 4, 2, 5, 3, 6), []int64{1, 2, 3, 4, 5, 6}},
+		{fileOf(">i2", "True", "(2, 2)", 0, 1, 0, 3, 0, 2, 0, 4), []int64{1, 2, 3, 4}},
+		{fileOf("<i8", "False", "(0, 5)"), []int64{}},
 	}
 	for _, c := range ints {
 		a := read(c.data)
@@ -174,10 +174,10 @@ func TestConversions(t *testing.T) {
 		data []byte
 		want []float32
 	}{
-		{of("<f4", "False", "(1,)", 0, 0, 0xc0, 0x3f), []float32{1.5}},
-		{of(">f4", "False", "(1,)", 0x3f, 0xc0, 0, 0), []float32{1.5}},
-		{of("<f8", "False", "(1,)", 0, 0, 0, 0, 0, 0, 0xf8, 0x3f), []float32{1.5}},
-		{of(">f2", "False", "(2,)", 0x3e, 0, 0xbc, 0), []float32{1.5, -1}},
+		{fileOf("<f4", "False", "(1,)", 0, 0, 0xc0, 0x3f), []float32{1.5}},
+		{fileOf(">f4", "False", "(1,)", 0x3f, 0xc0, 0, 0), []float32{1.5}},
+		{fileOf("<f8", "False", "(1,)", 0, 0, 0, 0, 0, 0, 0xf8, 0x3f), []float32{1.5}},
+		{fileOf(">f2", "False", "(2,)", 0x3e, 0, 0xbc, 0), []float32{1.5, -1}},
 	} {
 		a := read(c.data)
 		if got, err := a.Float32s(); err != nil || !cmp.Equal(got, c.want) {
@@ -190,14 +190,14 @@ func TestConversions(t *testing.T) {
 		data []byte
 		want []string
 	}{
-		{of("|S3", "False", "(2,)", 'a', 0, 0, 'a', 'b', 'c'), []string{"a", "abc"}},
+		{fileOf("|S3", "False", "(2,)", 'a', 0, 0, 'a', 'b', 'c'), []string{"a", "abc"}},
 		{
-			of("<U2", "False", "(2,)", 'a', 0, 0, 0, 0, 0, 0, 0, 0xe9, 0, 0, 0, 'b', 0, 0, 0),
+			fileOf("<U2", "False", "(2,)", 'a', 0, 0, 0, 0, 0, 0, 0, 0xe9, 0, 0, 0, 'b', 0, 0, 0),
 			[]string{"a", "éb"},
 		},
-		{of(">U1", "False", "(1,)", 0, 0, 0x4e, 0x2d), []string{"中"}},
+		{fileOf(">U1", "False", "(1,)", 0, 0, 0x4e, 0x2d), []string{"中"}},
 		{
-			of("|S2", "True", "(2, 2)", 'a', 'a', 'c', 'c', 'b', 'b', 'd', 'd'),
+			fileOf("|S2", "True", "(2, 2)", 'a', 'a', 'c', 'c', 'b', 'b', 'd', 'd'),
 			[]string{"aa", "bb", "cc", "dd"},
 		},
 	} {
@@ -209,8 +209,8 @@ func TestConversions(t *testing.T) {
 		assert.Refused(t, err, "", "%s as float32", a.Descr)
 	}
 	for _, a := range []*Array{
-		read(of("|u1", "False", "(2,)", 0, 1)),
-		read(of("<f2", "False", "(2,)", 0, 0, 0, 0x3c)), New([]float64{0, 1}),
+		read(fileOf("|u1", "False", "(2,)", 0, 1)),
+		read(fileOf("<f2", "False", "(2,)", 0, 0, 0, 0x3c)), New([]float64{0, 1}),
 	} {
 		if got, err := a.Bools(); err != nil || !cmp.Equal(got, []bool{false, true}) {
 			t.Errorf("%s as bools: %v, %v", a.Descr, got, err)
@@ -342,7 +342,7 @@ func TestMapIsAView(t *testing.T) {
 
 func TestMapRefuses(t *testing.T) {
 	dir := t.TempDir()
-	good := of("|u1", "False", "(3,)", 1, 2, 3)
+	good := fileOf("|u1", "False", "(3,)", 1, 2, 3)
 	for name, c := range map[string]struct {
 		data []byte
 		want string
@@ -381,11 +381,11 @@ func TestWriterCounts(t *testing.T) {
 }
 
 func seeds(f *testing.F) {
-	f.Add(of("<i4", "False", "(2,)", 1, 0, 0, 0, 2, 0, 0, 0))
-	f.Add(of(">f2", "True", "(2, 1)", 1, 0, 0, 0))
-	f.Add(of("<U1", "False", "(1,)", 'a', 0, 0, 0))
-	f.Add(of("|S0", "False", "(9, 0)"))
-	f.Add(of("<f8", "False", "(1000000000000,)"))
+	f.Add(fileOf("<i4", "False", "(2,)", 1, 0, 0, 0, 2, 0, 0, 0))
+	f.Add(fileOf(">f2", "True", "(2, 1)", 1, 0, 0, 0))
+	f.Add(fileOf("<U1", "False", "(1,)", 'a', 0, 0, 0))
+	f.Add(fileOf("|S0", "False", "(9, 0)"))
+	f.Add(fileOf("<f8", "False", "(1000000000000,)"))
 	f.Add([]byte("\x93NUMPY\x02\x00\xff\xff\xff\xff{"))
 }
 
@@ -500,11 +500,11 @@ func TestData(t *testing.T) {
 func TestWithoutMemory(t *testing.T) {
 	const limit = 64 << 20
 	defer debug.SetMemoryLimit(debug.SetMemoryLimit(limit))
-	header := of("<f8", "False", "(100, 1000000)")
+	header := fileOf("<f8", "False", "(100, 1000000)")
 	_, err := Read(bytes.NewReader(header), 1<<40)
 	assert.Refused(t, err, "needs 800.0 MB of memory", "reading")
 	const n = 10 << 20
-	small, err := Read(bytes.NewReader(of("|b1", "False", "(10485760,)", make([]byte, n)...)), 1<<40)
+	small, err := Read(bytes.NewReader(fileOf("|b1", "False", "(10485760,)", make([]byte, n)...)), 1<<40)
 	require.NoError(t, err)
 	for name, convert := range map[string]func() error{
 		"int64": func() error { _, err := small.Int64s(); return err },

@@ -102,8 +102,8 @@ type element interface{ number | ~bool }
 
 // Bytes returns elements as they stand in a file: v's own memory, or on a big-endian machine a copy.
 func Bytes[T element](v []T) []byte {
-	var one T
-	size := int(unsafe.Sizeof(one))
+	var zero T
+	size := int(unsafe.Sizeof(zero))
 	data := unsafe.Slice((*byte)(unsafe.Pointer(unsafe.SliceData(v))), len(v)*size)
 	if hostBig {
 		data = slices.Clone(data)

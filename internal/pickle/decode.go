@@ -81,7 +81,7 @@ type decoder struct {
 	stack []any // at most maxStack values
 	marks []int // heights of the stack, ascending
 	memo  []any // by number; missing where no value was remembered
-	held  int64 // bytes of the values so far
+	total int64 // bytes of all values so far
 
 	encoded int // bytes of text that was encoded
 }
@@ -92,8 +92,8 @@ type missing struct{}
 // hold counts bytes of a value that is about to be made.
 func (d *decoder) hold(bytes int) error {
 	most := heldBytes + heldPerByte*int64(len(d.data))
-	d.held += int64(bytes)
-	if d.held > most {
+	d.total += int64(bytes)
+	if d.total > most {
 		return fmt.Errorf("its values take more than %d times its %d bytes in memory: save arrays in "+
 			"place of lists and tuples", heldPerByte, len(d.data))
 	}

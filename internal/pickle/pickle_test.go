@@ -292,8 +292,8 @@ func TestHeldBytes(t *testing.T) {
 		d := decoder{Dialect: dialect, data: []byte(code)}
 		_, err := d.decode()
 		assert.NoError(t, err, name)
-		if within := d.held <= heldPerByte*int64(len(code)); within != c.within {
-			t.Errorf("%s: %d bytes are held for a pickle of %d", name, d.held, len(code))
+		if within := d.total <= heldPerByte*int64(len(code)); within != c.within {
+			t.Errorf("%s: %d bytes are held for a pickle of %d", name, d.total, len(code))
 		}
 	}
 }

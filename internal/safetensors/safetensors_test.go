@@ -140,15 +140,15 @@ func (e *endless) Read(b []byte) (int, error) {
 // TestReadStream: a stream ends where the header says. One that goes on is refused a byte later, and one
 // whose header has no end at the format's bound.
 func TestReadStream(t *testing.T) {
-	one := file(`{"x":{"dtype":"F32","shape":[1],"data_offsets":[0,4]}}`, 0, 0, 0xc0, 0x3f)
-	x, _, err := ReadStream(bytes.NewReader(one))
+	content := file(`{"x":{"dtype":"F32","shape":[1],"data_offsets":[0,4]}}`, 0, 0, 0xc0, 0x3f)
+	x, _, err := ReadStream(bytes.NewReader(content))
 	require.NoError(t, err)
 	assert.Equal(t, map[string]Tensor{"x": {Shape: []int{1}, Float32: []float32{1.5}}}, x)
 	for _, c := range []struct {
 		begin []byte
 		want  string
 	}{
-		{one, "1 bytes follow the last tensor"},
+		{content, "1 bytes follow the last tensor"},
 		{[]byte{0xff, 0xff, 0xff, 0xff, 0, 0, 0, 0}, "its header claims 4294967295 bytes, and the format " +
 			"has 100000000 at most"},
 	} {

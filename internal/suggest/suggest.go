@@ -34,11 +34,11 @@ func Nearest(typed string, words []string) string {
 // OneOf returns the way out of an unknown word: the word that was meant, or else all words.
 func OneOf(typed string, words []string) string {
 	if near := Nearest(typed, words); near != "" {
-		said := "did you mean " + near + "?"
+		hint := "did you mean " + near + "?"
 		if more := remarks[plain(typed)]; more != "" {
-			said += " " + more
+			hint += " " + more
 		}
-		return said
+		return hint
 	}
 	return "it is one of " + strings.Join(words, ", ")
 }

@@ -235,7 +235,7 @@ func TestRefused(t *testing.T) {
 	require.NoError(t, err)
 	const ofClass, wrapped = "ctorch._tensor\n_rebuild_from_type_v2\n",
 		"ctorch._utils\n_rebuild_wrapper_subclass\n"
-	one := func(code string) string { return archive(t, entry{"data.pkl", code}, entry{"data/0", shorts}) }
+	file := func(code string) string { return archive(t, entry{"data.pkl", code}, entry{"data/0", shorts}) }
 	for _, c := range []struct{ name, content, want string }{
 		{"empty", "", "give a file of torch.save"},
 		{"text", "0,1\n", "give a file of torch.save"},
@@ -246,56 +246,56 @@ func TestRefused(t *testing.T) {
 		{"compressed", compressed.String(), "is compressed"},
 		{"damaged pickle", strings.Replace(plain, "N.", "M.", 1), "its checksum differs"},
 		{
-			"another program", one("cpandas.core.frame\nDataFrame\n."),
+			"another program", file("cpandas.core.frame\nDataFrame\n."),
 			`names "pandas.core.frame.DataFrame", which is not on the list of what a dataset's pickle may name; ` + WayOut,
 		},
-		{"system", one("cposix\nsystem\nX\x04\x00\x00\x00true\x85R."), `names "posix.system"`},
+		{"system", file("cposix\nsystem\nX\x04\x00\x00\x00true\x85R."), `names "posix.system"`},
 		{
 			"storage missing", archive(t, entry{"data.pkl", tensor(4, 0, []int{2}, []int{1}) + "."}),
 			`no entry for storage "0"`,
 		},
 		{
-			"storage too short", one(tensor(5, 0, []int{2}, []int{1}) + "."),
+			"storage too short", file(tensor(5, 0, []int{2}, []int{1}) + "."),
 			"claims 5 elements of 2 bytes, and has 8 bytes",
 		},
-		{"offset", one(tensor(4, 3, []int{2}, []int{1}) + "."), "leaves storage"},
-		{"strides", one(tensor(4, 0, []int{2, 2}, []int{3, 1}) + "."), "leaves storage"},
-		{"huge", one(tensor(4, 0, []int{127, 127, 127}, []int{127, 127, 127}) + "."), "leaves storage"},
+		{"offset", file(tensor(4, 3, []int{2}, []int{1}) + "."), "leaves storage"},
+		{"strides", file(tensor(4, 0, []int{2, 2}, []int{3, 1}) + "."), "leaves storage"},
+		{"huge", file(tensor(4, 0, []int{127, 127, 127}, []int{127, 127, 127}) + "."), "leaves storage"},
 		{
-			"strides missing", one(tensor(4, 0, []int{2, 2}, []int{1}) + "."),
+			"strides missing", file(tensor(4, 0, []int{2, 2}, []int{1}) + "."),
 			"not (storage, offset, size, stride)",
 		},
-		{"dimensions", one(tensor(4, 0, make([]int, 9), make([]int, 9)) + "."), "9 dimensions"},
-		{"no window", one("ctorch._utils\n_rebuild_tensor_v2\n)R."), "not (storage, offset, size, stride)"},
-		{"parameter", one("ctorch._utils\n_rebuild_parameter\n)R."), "not (storage, offset, size, stride)"},
+		{"dimensions", file(tensor(4, 0, make([]int, 9), make([]int, 9)) + "."), "9 dimensions"},
+		{"no window", file("ctorch._utils\n_rebuild_tensor_v2\n)R."), "not (storage, offset, size, stride)"},
+		{"parameter", file("ctorch._utils\n_rebuild_parameter\n)R."), "not (storage, offset, size, stride)"},
 		{
-			"sparse", one("ctorch._utils\n_rebuild_sparse_tensor\nNN\x86R."),
+			"sparse", file("ctorch._utils\n_rebuild_sparse_tensor\nNN\x86R."),
 			"not (storage, offset, size, stride)",
 		},
 		{
 			"sparse of too many parts",
-			one(
+			file(
 				"ctorch._utils\n_rebuild_sparse_tensor\nctorch.serialization\n_get_layout\nX\x10\x00\x00\x00torch.sparse_coo\x85R(" +
 					strings.Repeat(tensor(4, 0, []int{2}, []int{1}), 4) + ")t\x86R."),
 			"not (storage, offset, size, stride)",
 		},
 		{"negated", string(negated), "a tensor whose numbers are to be negated: save it after " +
 			".resolve_conj().resolve_neg()"},
-		{"type", one("ctorch._utils\n_rebuild_tensor_v3\n)R."), "not (storage, offset, size, stride)"},
-		{"class", one(ofClass + ")R."), "not (storage, offset, size, stride)"},
+		{"type", file("ctorch._utils\n_rebuild_tensor_v3\n)R."), "not (storage, offset, size, stride)"},
+		{"class", file(ofClass + ")R."), "not (storage, offset, size, stride)"},
 		{
 			"class of a class",
-			one(ofClass + "(" + ofClass + "ctorch\nTensor\n(" + wrapped + "ctorch\nTensor\n)}t}tR."),
+			file(ofClass + "(" + ofClass + "ctorch\nTensor\n(" + wrapped + "ctorch\nTensor\n)}t}tR."),
 			"not (storage, offset, size, stride)",
 		},
 		{
-			"class without a tensor", one(ofClass + "(" + wrapped + "ctorch\nTensor\n)}tR."),
+			"class without a tensor", file(ofClass + "(" + wrapped + "ctorch\nTensor\n)}tR."),
 			"a class that wraps none",
 		},
-		{"size", one("ctorch\nSize\n)R."), "torch.Size of something else"},
-		{"layout", one("ctorch.serialization\n_get_layout\n)R."), "layout without a name"},
-		{"persistent", one("NQ."), "not a storage"},
-		{"persistent parts", one("(X\x07\x00\x00\x00storageNNNNtQ."), "not its type, key, device and size"},
+		{"size", file("ctorch\nSize\n)R."), "torch.Size of something else"},
+		{"layout", file("ctorch.serialization\n_get_layout\n)R."), "layout without a name"},
+		{"persistent", file("NQ."), "not a storage"},
+		{"persistent parts", file("(X\x07\x00\x00\x00storageNNNNtQ."), "not its type, key, device and size"},
 	} {
 		_, err := Open(write(t, c.content))
 		assert.Refused(t, err, c.want, c.name)

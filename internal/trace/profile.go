@@ -43,7 +43,7 @@ type work struct {
 type activity struct {
 	number   int
 	category Category
-	of       *work
+	work     *work
 	at       work // where it began
 }
 
@@ -244,7 +244,7 @@ func (p *Profile) doing() (at work, kind Category) {
 				at, kind = a.at, a.category
 			}
 		default:
-			if kind == Phase && a.of == p.current {
+			if kind == Phase && a.work == p.current {
 				kind = Wait
 			}
 		}
@@ -253,7 +253,7 @@ func (p *Profile) doing() (at work, kind Category) {
 }
 
 // begin begins a span of a rank. number is 0 if the span does not count: the main work hides waits beside it.
-func (p *Profile) begin(of *work, c Category, main bool) (number int) {
+func (p *Profile) begin(w *work, c Category, main bool) (number int) {
 	switch {
 	case p == nil || !p.on.Load():
 		return 0
@@ -267,9 +267,9 @@ func (p *Profile) begin(of *work, c Category, main bool) (number int) {
 	p.advance()
 	p.started++
 	if main || c == Compute {
-		p.current = of
+		p.current = w
 	}
-	p.open = append(p.open, activity{p.started, c, of, *of})
+	p.open = append(p.open, activity{p.started, c, w, *w})
 	return p.started
 }
 
@@ -286,31 +286,31 @@ func (p *Profile) end(number int) {
 	}
 	p.advance()
 	if p.open[i].category != Send && p.open[i].category != Start {
-		p.current = p.open[i].of
+		p.current = p.open[i].work
 	}
 	p.open = slices.Delete(p.open, i, i+1)
 }
 
 // moves says where the main work of a rank is from now on.
-func (p *Profile) moves(of *work, layer int, part Part) {
+func (p *Profile) moves(w *work, layer int, part Part) {
 	if p == nil || !p.on.Load() {
 		return
 	}
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.advance()
-	of.layer, of.part = layer, part
-	p.current = of
+	w.layer, w.part = layer, part
+	p.current = w
 }
 
 // at says which module the rank is at. The first module of a layer names it.
-func (p *Profile) at(of *work, module string) {
+func (p *Profile) at(w *work, module string) {
 	if p == nil || !p.on.Load() || module == "" {
 		return
 	}
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if of.layer != NoLayer && p.paths[of.layer] == "" {
-		p.paths[of.layer] = module
+	if w.layer != NoLayer && p.paths[w.layer] == "" {
+		p.paths[w.layer] = module
 	}
 }

@@ -35,17 +35,17 @@ func TestProfile(t *testing.T) {
 	pass(8) // communication
 	send.End()
 	pass(16) // wait
-	beside := work.Beside()
+	track := work.Beside()
 	k = r.Kernel("k", trace.Shape{}, 0)
 	work.Layer(1, trace.Backward) // the kernel is one of layer 0
 	pass(32)
 	k.End()
 	pass(64) // wait, in layer 1
 	wait.End()
-	hidden := beside.Begin(trace.Receive, "receive", trace.Args{})
+	hidden := track.Begin(trace.Receive, "receive", trace.Args{})
 	pass(128) // backward
 	hidden.End()
-	beside.Leave()
+	track.Leave()
 	work.Layer(trace.NoLayer, trace.Other)
 	pass(256)
 	p.EndPass(7)
@@ -61,9 +61,9 @@ func TestProfile(t *testing.T) {
 		1:             {Backward: 128, Wait: 64},
 	}
 	got, sum := map[int]trace.Times{}, time.Duration(0)
-	for layer, of := range times {
-		got[layer] = *of
-		sum += of.Sum()
+	for layer, spent := range times {
+		got[layer] = *spent
+		sum += spent.Sum()
 	}
 	if !maps.Equal(got, want) || epoch != 7 || whole != 511 || sum != whole {
 		t.Errorf("epoch %d of %d: %v, want %v", epoch, whole, got, want)

@@ -33,7 +33,7 @@ type Recorder struct {
 	now     time.Duration // the last time read
 	events  []Event
 	lost    int // spans beyond the limit
-	beside  lanes
+	tracks  lanes
 	kernels lanes
 	disk    lanes
 }
@@ -241,7 +241,7 @@ func (t *Track) Beside() *Track {
 	}
 	t.recorder.mu.Lock()
 	defer t.recorder.mu.Unlock()
-	return &Track{recorder: t.recorder, lane: Lane{besideLanes, t.recorder.beside.take()}, chunk: t.chunk}
+	return &Track{recorder: t.recorder, lane: Lane{besideLanes, t.recorder.tracks.take()}, chunk: t.chunk}
 }
 
 // Leave ends the use of a track from Beside.
@@ -251,7 +251,7 @@ func (t *Track) Leave() {
 	}
 	t.recorder.mu.Lock()
 	defer t.recorder.mu.Unlock()
-	t.recorder.beside.leave(t.lane.Number)
+	t.recorder.tracks.leave(t.lane.Number)
 }
 
 // At sets the module of the kernels that run from now on.

@@ -142,8 +142,8 @@ func (t *Trace) Add(other *Trace) {
 				events[k].Args.Message += messages
 			}
 		}
-		mine := &t.Workers[rank]
-		mine.Events, mine.Lost = slices.Concat(mine.Events, events), mine.Lost+w.Lost
+		worker := &t.Workers[rank]
+		worker.Events, worker.Lost = slices.Concat(worker.Events, events), worker.Lost+w.Lost
 	}
 }
 

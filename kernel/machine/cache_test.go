@@ -25,7 +25,7 @@ func newCounter(folder string) *counter {
 	return c
 }
 
-func (c *counter) of(t *testing.T, key string) (number int, unkept error) {
+func (c *counter) number(t *testing.T, key string) (number int, unkept error) {
 	t.Helper()
 	value, unkept, err := Kept(c.Cache, []byte(key), func(kept map[string]int) bool {
 		return kept["number"] > 0
@@ -55,7 +55,7 @@ func TestKept(t *testing.T) {
 		{elsewhere, "a", 11},
 		{newCounter(""), "a", 1},
 	} {
-		number, unkept := ask.of(t, ask.key)
+		number, unkept := ask.number(t, ask.key)
 		assert.Equal(t, ask.want, number, i)
 		assert.NoError(t, unkept, i)
 		assert.Empty(t, ask.warned, i)
@@ -64,7 +64,7 @@ func TestKept(t *testing.T) {
 	any := func(int) bool { return true }
 	_, _, err := Kept(here.Cache, []byte("c"), any, func() (int, error) { return 0, fails })
 	assert.ErrorIs(t, err, fails)
-	number, _ := here.of(t, "c")
+	number, _ := here.number(t, "c")
 	assert.Equal(t, 3, number)
 }
 
@@ -72,7 +72,7 @@ func TestKept(t *testing.T) {
 // returned, with another warning.
 func TestDamaged(t *testing.T) {
 	c := newCounter(t.TempDir())
-	_, unkept := c.of(t, "a")
+	_, unkept := c.number(t, "a")
 	require.NoError(t, unkept)
 	files, err := filepath.Glob(filepath.Join(c.Folder, "*.json"))
 	require.NoError(t, err)
@@ -87,7 +87,7 @@ func TestDamaged(t *testing.T) {
 		before := c.measured
 		c.warned = nil
 		for range 2 { // the second round finds what the first has kept
-			number, unkept := c.of(t, "a")
+			number, unkept := c.number(t, "a")
 			assert.NoError(t, unkept)
 			assert.Equal(t, before+1, number, "%.20q", text)
 		}
@@ -95,7 +95,7 @@ func TestDamaged(t *testing.T) {
 	}
 	c.Folder = files[0] // a file instead of a folder
 	c.warned = nil
-	_, unkept = c.of(t, "b")
+	_, unkept = c.number(t, "b")
 	if unkept == nil || errors.Is(unkept, fs.ErrNotExist) {
 		t.Errorf("kept in a file: %v", unkept)
 	}

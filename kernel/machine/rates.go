@@ -129,9 +129,9 @@ func part[T any](p *probes, all []T, thread int) []T {
 
 func (p *probes) read(thread int) {
 	sum := int32(0)
-	of := part(p, p.words, thread)
-	for ; len(of) >= 4*words; of = of[4*words:] {
-		sum += of[0] + of[words] + of[2*words] + of[3*words]
+	chunk := part(p, p.words, thread)
+	for ; len(chunk) >= 4*words; chunk = chunk[4*words:] {
+		sum += chunk[0] + chunk[words] + chunk[2*words] + chunk[3*words]
 	}
 	p.sums[thread] += sum
 }
@@ -139,17 +139,17 @@ func (p *probes) read(thread int) {
 // write clears a few pages at a time. The lines of more pages would go past the caches, as in few kernels.
 func (p *probes) write(thread int) {
 	const some = 4 * tensor.PageSize
-	for of := part(p, p.words, thread); len(of) > 0; of = of[min(len(of), some):] {
-		clear(of[:min(len(of), some)])
+	for chunk := part(p, p.words, thread); len(chunk) > 0; chunk = chunk[min(len(chunk), some):] {
+		clear(chunk[:min(len(chunk), some)])
 	}
 }
 
 func (p *probes) gather(thread int) {
 	sum := int32(0)
 	for _, row := range part(p, p.rows, thread) {
-		of := p.words[int(row)*rowWords:][:rowWords]
-		sum += of[0] + of[words] + of[2*words] + of[3*words] + of[4*words] + of[5*words] + of[6*words] +
-			of[7*words]
+		x := p.words[int(row)*rowWords:][:rowWords]
+		sum += x[0] + x[words] + x[2*words] + x[3*words] + x[4*words] + x[5*words] + x[6*words] +
+			x[7*words]
 	}
 	p.sums[thread] += sum
 }
@@ -171,22 +171,22 @@ func (p *probes) multiply(e tensor.Element, most int) (best float64) {
 			team    *kernel.Team
 			z, x, w *tensor.Matrix
 		}
-		of := make([]product, p.threads)
-		for i := range of {
-			of[i] = product{
+		products := make([]product, p.threads)
+		for i := range products {
+			products[i] = product{
 				kernel.NewTeam(1, p.memory), p.memory.NewElement(tensor.Buffers, e, rows, n),
 				p.memory.NewElement(tensor.Buffers, e, rows, n), p.memory.New(tensor.Buffers, n, n),
 			}
-			of[i].team.Fill(of[i].x, 1)
-			of[i].team.Fill(of[i].w, 1)
+			products[i].team.Fill(products[i].x, 1)
+			products[i].team.Fill(products[i].w, 1)
 		}
 		best = max(best, p.rate(float64(p.threads*times*rows)*float64(2*n*n), func(thread int) {
 			for range times {
-				m := of[thread]
+				m := products[thread]
 				m.team.MatMul(m.z, m.x, m.w, kernel.Straight, kernel.Replace)
 			}
 		}))
-		for _, m := range of {
+		for _, m := range products {
 			m.z.Release()
 			m.x.Release()
 			m.w.Release()

@@ -43,19 +43,19 @@ func (s *WireSchedule) UnmarshalText(text []byte) error {
 		*s = read
 		return nil
 	}
-	given := map[string]bool{}
+	seen := map[string]bool{}
 	for part := range strings.SplitSeq(list, ",") {
 		name, text, _ := strings.Cut(part, "=")
 		value, err := number.Parse(text, 64)
 		switch {
-		case err != nil || given[name]:
+		case err != nil || seen[name]:
 		case name == "slope" && value >= 0 && !math.IsInf(value, 1):
 			read.Slope = value
-			given[name] = true
+			seen[name] = true
 			continue
 		case name == "from" && value > 1 && value <= mostFrom:
 			read.From = value
-			given[name] = true
+			seen[name] = true
 			continue
 		}
 		return errors.New(scheduleForm)

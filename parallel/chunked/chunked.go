@@ -71,11 +71,11 @@ type Graph struct {
 	saved     sar.Saved       // the history of a checkpoint
 }
 
-// kind is the rows of a vertex type.
+// kind is the rows of a vertex type: shareRows are those of the share.
 type kind struct {
-	held    *partition.Rows
-	rows    [][]int32 // rows of the share, by chunk
-	inChunk []int32   // by row of the share: its number in its chunk
+	shareRows *partition.Rows
+	rows      [][]int32 // rows of the share, by chunk
+	inChunk   []int32   // by row of the share: its number in its chunk
 	// vertices are those of the worker's own rows of all chunks, ascending; nil: all vertices of the graph.
 	vertices []int32
 	places   []int32          // places of these rows in the share, ascending; nil: all
@@ -85,16 +85,16 @@ type kind struct {
 // Division says which chunk each vertex is in. A graph of several vertex types has one chunk in each
 // partition.
 type Division struct {
-	// Of is the chunk of each vertex of the first type within its partition, 0 … Count−1, in the order of the
-	// partitions. All partitions have equally many chunks, of which some may be empty.
-	Of    []int32
-	Count int
+	// Chunks has the chunk of each vertex of the first type within its partition, 0 … Count−1, in the order
+	// of the partitions. All partitions have equally many chunks, of which some may be empty.
+	Chunks []int32
+	Count  int
 }
 
-// of is the chunk of a vertex of a type, in the order of the partitions.
-func (d *Division) of(kind, v int) int32 {
+// chunk returns the chunk of a vertex of a type. Vertices are in the order of the partitions.
+func (d *Division) chunk(kind, v int) int32 {
 	if kind == 0 {
-		return d.Of[v]
+		return d.Chunks[v]
 	}
 	return 0
 }
@@ -130,7 +130,7 @@ type aggregator interface {
 	Places(kind int) []int32
 	Propagator(path string, along gnn.Along) gnn.Propagator
 	EdgeRows(t *autograd.Tape, s gnn.EdgeState) (*autograd.RowSet, error)
-	EdgeNumbers(t *autograd.Tape, s gnn.EdgeState, of *edges.Numbering) ([]int64, error)
+	EdgeNumbers(t *autograd.Tape, s gnn.EdgeState, numbering *edges.Numbering) ([]int64, error)
 	BeginEpoch(epoch int)
 }
 
@@ -161,8 +161,8 @@ func New(e axis.Env, o axis.Options, d Division) (*Graph, error) {
 		var totals []int
 		var vertices [][]int32
 		var sets []*autograd.RowSet
-		for i, of := range c.kinds {
-			ids := of.held.Vertices(of.rows[k])
+		for i, vertexType := range c.kinds {
+			ids := vertexType.shareRows.Vertices(vertexType.rows[k])
 			total := autograd.NotVertices // a sum over all vertices would lack the other chunks
 			if d.Count == 1 {
 				total = s.Whole.Types[i].Vertices
@@ -195,35 +195,35 @@ func New(e axis.Env, o axis.Options, d Division) (*Graph, error) {
 
 // divide divides the rows of a vertex type into the chunks.
 func (g *Graph) divide(number int) *kind {
-	of := &kind{held: &g.share.Edges.Types[number], rows: make([][]int32, g.chunks.Count)}
-	for k := range of.rows {
-		of.rows[k] = []int32{} // nil would be all
+	result := &kind{shareRows: &g.share.Edges.Types[number], rows: make([][]int32, g.chunks.Count)}
+	for k := range result.rows {
+		result.rows[k] = []int32{} // nil would be all
 	}
-	first := of.held.Starts[g.share.Edges.P]
-	for row := range of.held.Rows {
-		k := g.chunks.of(number, first+row)
-		of.inChunk = append(of.inChunk, int32(len(of.rows[k])))
-		of.rows[k] = append(of.rows[k], int32(row))
+	first := result.shareRows.Starts[g.share.Edges.P]
+	for row := range result.shareRows.Rows {
+		k := g.chunks.chunk(number, first+row)
+		result.inChunk = append(result.inChunk, int32(len(result.rows[k])))
+		result.rows[k] = append(result.rows[k], int32(row))
 	}
-	return of
+	return result
 }
 
 // joinRows finds the worker's own rows of all chunks, and the places of each chunk's among them.
-func (g *Graph) joinRows(of mesh.Groups) {
+func (g *Graph) joinRows(groups mesh.Groups) {
 	for i, k := range g.kinds {
-		here := k.held.Rows
-		k.vertices = k.held.IDs
-		if of.Mesh.Slices > 1 {
+		here := k.shareRows.Rows
+		k.vertices = k.shareRows.IDs
+		if groups.Mesh.Slices > 1 {
 			k.places = []int32{}
 			for _, c := range g.Chunks {
 				k.places = append(k.places, c.Held(i)...)
 			}
 			slices.Sort(k.places)
 			here = len(k.places)
-			k.vertices = k.held.Vertices(k.places)
+			k.vertices = k.shareRows.Vertices(k.places)
 		}
 		total := g.share.Whole.Types[i].Vertices
-		k.own = autograd.RowsOf(g.team, k.vertices, here, total, exchange.PeersOf(of.Replicas))
+		k.own = autograd.RowsOf(g.team, k.vertices, here, total, exchange.PeersOf(groups.Replicas))
 		for _, c := range g.Chunks {
 			places := slices.Clone(c.Held(i))
 			for at, row := range places {
@@ -243,11 +243,11 @@ func (c *Chunk) Held(kind int) []int32 {
 	if own == nil {
 		return rows
 	}
-	held := make([]int32, len(own))
+	ownRows := make([]int32, len(own))
 	for i, place := range own {
-		held[i] = rows[place]
+		ownRows[i] = rows[place]
 	}
-	return held
+	return ownRows
 }
 
 // Vertices returns the original ids of the worker's rows of the first vertex type, of all chunks, ascending;

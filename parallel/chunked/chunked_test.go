@@ -22,17 +22,17 @@ import (
 type divided struct {
 	graph    *graph.Graph
 	replicas int
-	of       []int32 // the partition of each vertex
+	part     []int32 // the partition of each vertex
 	chunk    []int32 // the chunk of each vertex
 	count    int     // of chunks
 	options  axis.Options
 }
 
 // readsAll is a graph in which each vertex reads every other one, in these partitions and chunks.
-func readsAll(t rapid.TB, of, chunk []int32, o axis.Options) *divided {
-	vertices := int32(len(of))
+func readsAll(t rapid.TB, part, chunk []int32, o axis.Options) *divided {
+	vertices := int32(len(part))
 	return &divided{
-		graph: graphOf(t, len(of), complete(vertices)), replicas: 1 + int(slices.Max(of)), of: of,
+		graph: graphOf(t, len(part), complete(vertices)), replicas: 1 + int(slices.Max(part)), part: part,
 		chunk: chunk, count: 1 + int(slices.Max(chunk)), options: o,
 	}
 }
@@ -43,8 +43,8 @@ type edge struct{ u, v int32 }
 // graphOf is a graph of these edges.
 func graphOf(t rapid.TB, vertices int, list []edge) *graph.Graph {
 	var e graph.Edges
-	for _, one := range list {
-		e.Source, e.Target = append(e.Source, one.u), append(e.Target, one.v)
+	for _, pair := range list {
+		e.Source, e.Target = append(e.Source, pair.u), append(e.Target, pair.v)
 	}
 	r, err := graph.NewRelation(vertices, e)
 	require.NoError(t, err)
@@ -55,7 +55,7 @@ func graphOf(t rapid.TB, vertices int, list []edge) *graph.Graph {
 func (d *divided) inPartitions(numbers []int32) (list []int32) {
 	for p := range int32(d.replicas) {
 		for v, x := range numbers {
-			if d.of[v] == p {
+			if d.part[v] == p {
 				list = append(list, x)
 			}
 		}
@@ -69,7 +69,7 @@ func (d *divided) run(t rapid.TB, do func(me int, team *kernel.Team, g *Graph)) 
 	if d.replicas > 1 {
 		var err error
 		if shares, err = partition.Split(d.graph,
-			&partition.Assignment{K: d.replicas, Of: d.of}); err != nil {
+			&partition.Assignment{K: d.replicas, Parts: d.part}); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -117,7 +117,7 @@ func drawn(t *rapid.T) (*divided, []edge) {
 	d := &divided{replicas: rapid.IntRange(1, 3).Draw(t, "replicas")}
 	d.count = rapid.IntRange(1, 4).Draw(t, "chunks")
 	d.options = axis.Options{HistoryPeriod: rapid.IntRange(1, 3).Draw(t, "period")}
-	d.of = rapid.SliceOfN(rapid.Int32Range(0, int32(d.replicas-1)), vertices, vertices).Draw(t, "partition")
+	d.part = rapid.SliceOfN(rapid.Int32Range(0, int32(d.replicas-1)), vertices, vertices).Draw(t, "partition")
 	d.chunk = rapid.SliceOfN(rapid.Int32Range(0, int32(d.count-1)), vertices, vertices).Draw(t, "chunk")
 	return d, list
 }

@@ -90,8 +90,8 @@ func (g *Graph) history(key sar.Key) *history {
 }
 
 // ordered are histories in the order of their names in a checkpoint, which is the same in every run.
-func (g *Graph) ordered(of map[sar.Key]*history) []*history {
-	return slices.SortedFunc(maps.Values(of), func(a, b *history) int {
+func (g *Graph) ordered(histories map[sar.Key]*history) []*history {
+	return slices.SortedFunc(maps.Values(histories), func(a, b *history) int {
 		return strings.Compare(g.saved.Name(a.key, "", 0), g.saved.Name(b.key, "", 0))
 	})
 }
@@ -133,19 +133,19 @@ func (c *Chunk) publish(r *history, call *sar.Call, xs []*tensor.Matrix) {
 			r.other = resting(exchange.Like(g.team.Memory, st.rows(), xs))
 		}
 		for m, rows := range r.rows {
-			g.team.Copy(stored.of(r.other[m]), stored.of(rows))
+			g.team.Copy(stored.view(r.other[m]), stored.view(rows))
 		}
 		r.fresh++
 	}
 	for m, x := range xs {
-		g.team.Gather(st.of[g.me][c.index].of(r.rows[m]), x, st.own[c.index])
+		g.team.Gather(st.spans[g.me][c.index].view(r.rows[m]), x, st.own[c.index])
 	}
 	form, ids := call.Form(xs), c.part.Types()[st.source].IDs
 	out := side{c.needed(st), func(replica, m int, message *tensor.Matrix) {
 		form[m].Encode(g.team, message, xs[m], st.needed[replica][c.index], call.Draws(m, ids))
 	}}
 	in := side{c.mirrors(st), func(replica, m int, message *tensor.Matrix) {
-		form[m].Decode(g.team, st.of[replica][c.index].of(r.rows[m]), message, nil, kernel.Replace)
+		form[m].Decode(g.team, st.spans[replica][c.index].view(r.rows[m]), message, nil, kernel.Replace)
 	}}
 	c.exchange(comm.Halo, form, out, in)
 }
@@ -157,7 +157,7 @@ func (p *Pass) rewind(r *history, slots int) {
 	for ; r.fresh > slots; r.fresh-- {
 		stored := r.st.stored[p.order[r.fresh-1]]
 		for m := range r.rows {
-			rows, other := stored.of(r.rows[m]), stored.of(r.other[m])
+			rows, other := stored.view(r.rows[m]), stored.view(r.other[m])
 			fresh := team.Memory.NewElement(tensor.Buffers, rows.Element, rows.Rows, rows.Cols)
 			team.Copy(fresh, rows)
 			team.Copy(rows, other)
@@ -177,7 +177,7 @@ func (c *Chunk) beginBackward(r *history, dxs []*tensor.Matrix) {
 	}
 	if g.options.StaleGradients == axis.DropScale {
 		for _, d := range r.grads {
-			theirs := r.st.stored[c.index].of(d)
+			theirs := r.st.stored[c.index].view(d)
 			g.team.Scale(theirs, 2, theirs)
 		}
 	}
@@ -223,13 +223,13 @@ func (g *Graph) replace(r *history, sources *tensor.Matrix, grads []*tensor.Matr
 func (c *Chunk) collect(r *history, call *sar.Call, t *sar.Transfer) {
 	g, st := c.graph, r.st
 	for m, dx := range t.Grads {
-		g.team.ScatterAdd(dx, st.of[g.me][c.index].of(r.grads[m]), st.own[c.index])
+		g.team.ScatterAdd(dx, st.spans[g.me][c.index].view(r.grads[m]), st.own[c.index])
 	}
 	out := side{c.mirrors(st), func(replica, m int, message *tensor.Matrix) {
 		// They have no ids: draws are keyed by their numbers, apart for each pair of replicas and chunk.
-		mirrors := st.of[replica][c.index]
+		mirrors := st.spans[replica][c.index]
 		draws := call.GradientDraws(m, (g.me*g.replicas.Size()+replica)*len(g.Chunks)+c.index, nil)
-		t.Sent[m].Encode(g.team, message, mirrors.of(r.grads[m]), nil, draws)
+		t.Sent[m].Encode(g.team, message, mirrors.view(r.grads[m]), nil, draws)
 	}}
 	in := side{c.needed(st), func(replica, m int, message *tensor.Matrix) {
 		t.Sent[m].Decode(g.team, t.Grads[m], message, st.needed[replica][c.index], kernel.Accumulate)
@@ -251,23 +251,23 @@ func (c *Chunk) needed(st *structure) func(replica int) int {
 
 // mirrors counts the rows that this replica reads of another replica's chunk of the same number.
 func (c *Chunk) mirrors(st *structure) func(replica int) int {
-	return func(replica int) int { return st.of[replica][c.index].rows() }
+	return func(replica int) int { return st.spans[replica][c.index].rows() }
 }
 
 // exchange exchanges rows between a chunk and the other replicas' chunks of the same number, in one message
 // each. It unpacks them in the order of a halo exchange.
-func (c *Chunk) exchange(kind comm.Kind, of exchange.Form, out, in side) {
+func (c *Chunk) exchange(kind comm.Kind, form exchange.Form, out, in side) {
 	g := c.graph
 	n := c.graph.replicas.Size()
 	received, sent := make([]*tensor.Matrix, n), make([]*tensor.Matrix, n)
 	receives, sends := make([]exchange.Arriving, n), make([]*comm.Pending, n)
 	message := func(replica int, s side) *tensor.Matrix {
-		return of.New(g.team.Memory, 1, s.rows(replica))[0]
+		return form.New(g.team.Memory, 1, s.rows(replica))[0]
 	}
 	for step := 1; step < n; step++ {
 		replica := (g.me - step + n) % n
 		received[replica], sent[replica] = message(replica, in), message(replica, out)
-		for m, part := range of.Parts(sent[replica]) {
+		for m, part := range form.Parts(sent[replica]) {
 			out.move(replica, m, part)
 		}
 		receives[step] = exchange.Receive(g.replicas, kind, received[replica], replica)
@@ -276,7 +276,7 @@ func (c *Chunk) exchange(kind comm.Kind, of exchange.Form, out, in side) {
 	for step := 1; step < n; step++ {
 		replica := (g.me - step + n) % n
 		exchange.Must(receives[step].Wait())
-		for m, part := range of.Parts(received[replica]) {
+		for m, part := range form.Parts(received[replica]) {
 			in.move(replica, m, part)
 		}
 	}

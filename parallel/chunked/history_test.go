@@ -38,7 +38,7 @@ type sums struct{ Z, DX []float32 }
 func (tr *trial) run(t rapid.TB) []sums {
 	out := make([]sums, len(tr.orders))
 	for i := range out {
-		out[i] = sums{make([]float32, len(tr.of)), make([]float32, len(tr.of))}
+		out[i] = sums{make([]float32, len(tr.part)), make([]float32, len(tr.part))}
 	}
 	tr.divided.run(t, func(_ int, team *kernel.Team, g *Graph) {
 		p := g.Propagator("convs.0", along)
@@ -54,14 +54,14 @@ func (tr *trial) run(t rapid.TB) []sums {
 				results[k][0], results[k][1] = tr.forward(team, p, g.Chunks[k], epoch, tapes[k])
 				return results[k][1]
 			}
-			of := g.Forward(epoch, order)
+			epochPass := g.Forward(epoch, order)
 			for _, k := range order {
 				put(out[i].Z, g.Chunks[k], pass(k, tr.once).Value())
 			}
-			of.Backward()
+			epochPass.Backward()
 			for _, k := range slices.Backward(order) {
 				if !tr.once {
-					again := make([]float32, len(tr.of))
+					again := make([]float32, len(tr.part))
 					put(again, g.Chunks[k], pass(k, true).Value())
 					for _, v := range g.Chunks[k].Vertices() {
 						if again[v] != out[i].Z[v] {
@@ -76,7 +76,7 @@ func (tr *trial) run(t rapid.TB) []sums {
 				put(out[i].DX, g.Chunks[k], dx)
 				dx.Release()
 			}
-			of.End()
+			epochPass.End()
 			if tr.between != nil {
 				tr.between(g, team)
 			}
@@ -249,7 +249,7 @@ func TestHistoryOfEmbeddings(t *testing.T) {
 func TestEveryRow(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		d, list := drawn(t)
-		d.graph = graphOf(t, len(d.of), list)
+		d.graph = graphOf(t, len(d.part), list)
 		stales := []axis.Stale{axis.DropScale, axis.Drop, axis.Keep}
 		d.options.StaleGradients = rapid.SampledFrom(stales).Draw(t, "stale")
 		var orders [][]int
@@ -261,8 +261,8 @@ func TestEveryRow(t *testing.T) {
 			orders = append(orders, rapid.Permutation(all).Draw(t, "order"))
 		}
 		number := func(name string) func(epoch int, v int32) float32 {
-			drawn := rapid.SliceOfN(rapid.IntRange(-9, 9), 4*len(d.of), 4*len(d.of)).Draw(t, name)
-			return func(epoch int, v int32) float32 { return float32(drawn[(epoch-1)*len(d.of)+int(v)]) }
+			drawn := rapid.SliceOfN(rapid.IntRange(-9, 9), 4*len(d.part), 4*len(d.part)).Draw(t, name)
+			return func(epoch int, v int32) float32 { return float32(drawn[(epoch-1)*len(d.part)+int(v)]) }
 		}
 		tr := &trial{
 			divided: d, orders: orders, x: number("x"), dz: number("dz"),
@@ -274,7 +274,7 @@ func TestEveryRow(t *testing.T) {
 
 // definition computes a trial edge by edge.
 func (tr *trial) definition(list []edge) (out []sums) {
-	n := int32(len(tr.of))
+	n := int32(len(tr.part))
 	snapshot := make([]float32, n)
 	take := func(epoch int) {
 		for v := range n {
@@ -387,9 +387,9 @@ func TestOtherRelation(t *testing.T) {
 	d := readsAll(t, []int32{0}, []int32{0}, axis.Options{HistoryPeriod: 1})
 	d.run(t, func(_ int, _ *kernel.Team, g *Graph) {
 		defer func() {
-			if said := fmt.Sprint(recover()); !strings.Contains(said,
+			if message := fmt.Sprint(recover()); !strings.Contains(message,
 				`convs.1 aggregates over relation "likes"`) {
-				t.Error(said)
+				t.Error(message)
 			}
 		}()
 		g.Propagator("convs.1", gnn.Along{Relation: "likes"})

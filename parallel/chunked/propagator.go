@@ -15,9 +15,9 @@ func (g *Graph) Propagator(path string, along gnn.Along) gnn.Propagator {
 	g.paths[path] = true
 	p := propagator{}
 	for _, c := range g.Chunks {
-		of := c.Propagator(path, along)
+		inner := c.Propagator(path, along)
 		for _, rows := range c.Types() {
-			p[rows] = of
+			p[rows] = inner
 		}
 	}
 	return p

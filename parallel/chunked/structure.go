@@ -25,7 +25,7 @@ type structure struct {
 	sources [][]*tensor.Matrix
 	most    int                // the largest number of sources of a remote block
 	stored  []span             // by chunk number: its stored rows and mirrors
-	of      [][]span           // by replica and chunk number: the stored rows of that chunk
+	spans   [][]span           // by replica and chunk number: the stored rows of that chunk
 	own     []*tensor.Matrix   // by chunk: its rows that are stored: Int32, 1 × n
 	needed  [][]*tensor.Matrix // by other replica and chunk: the rows that have mirrors there: Int32, 1 × n
 }
@@ -35,7 +35,7 @@ type span struct{ lo, hi int }
 
 func (s span) rows() int { return s.hi - s.lo }
 
-func (s span) of(stored *tensor.Matrix) *tensor.Matrix { return stored.RowRange(s.lo, s.hi) }
+func (s span) view(stored *tensor.Matrix) *tensor.Matrix { return stored.RowRange(s.lo, s.hi) }
 
 // rows returns the number of stored rows.
 func (st *structure) rows() int { return st.stored[len(st.stored)-1].hi }
@@ -60,7 +60,7 @@ func (g *Graph) newStructure(a gnn.Along) (*structure, error) {
 	st.exchanged(out)
 	ids, err := ofStored(st, func(k int) []int32 {
 		sources := g.kinds[st.source]
-		return sources.held.Vertices(sources.rows[k])
+		return sources.shareRows.Vertices(sources.rows[k])
 	})
 	if err != nil {
 		return nil, err
@@ -92,10 +92,10 @@ func (g *Graph) newStructure(a gnn.Along) (*structure, error) {
 // relations returns the edges into the share's rows in a direction, and the edges out of them. With one
 // replica out is nil.
 func (g *Graph) relations(a gnn.Along) (in, out *graph.Relation) {
-	held := &g.share.Edges
-	r := &held.Relations[slices.IndexFunc(held.Relations,
+	stored := &g.share.Edges
+	r := &stored.Relations[slices.IndexFunc(stored.Relations,
 		func(r partition.Relation) bool { return r.Name == a.Relation })]
-	switch sources := &held.Types[r.Source]; {
+	switch sources := &stored.Types[r.Source]; {
 	case len(sources.Starts) == 2 && a.Reversed:
 		return r.In.Reversed(sources.Rows), nil
 	case len(sources.Starts) == 2:
@@ -109,8 +109,8 @@ func (g *Graph) relations(a gnn.Along) (in, out *graph.Relation) {
 // isOwn reports whether a source, in the order of the partitions, is a row of this replica's chunk k.
 func (st *structure) isOwn(v int32, k int) bool {
 	g := st.graph
-	starts := g.kinds[st.source].held.Starts
-	return g.chunks.of(st.source, int(v)) == int32(k) && int(v) >= starts[g.me] && int(v) < starts[g.me+1]
+	starts := g.kinds[st.source].shareRows.Starts
+	return g.chunks.chunk(st.source, int(v)) == int32(k) && int(v) >= starts[g.me] && int(v) < starts[g.me+1]
 }
 
 // findStored finds the rows that a chunk of this replica reads but does not own. position has, for each
@@ -119,7 +119,7 @@ func (st *structure) isOwn(v int32, k int) bool {
 func (st *structure) findStored(in *graph.Relation) (position []int32) {
 	g := st.graph
 	sources := g.kinds[st.source]
-	starts := sources.held.Starts
+	starts := sources.shareRows.Starts
 	n := st.graph.replicas.Size()
 	read := make([]bool, starts[n])
 	for k, rows := range g.kinds[st.target].rows {
@@ -133,13 +133,13 @@ func (st *structure) findStored(in *graph.Relation) (position []int32) {
 	for i := range n {
 		replica := (g.me + i) % n
 		for v := starts[replica]; v < starts[replica+1]; v++ {
-			if k := int(g.chunks.of(st.source, v)); read[v] {
+			if k := int(g.chunks.chunk(st.source, v)); read[v] {
 				lists[k*n+i] = append(lists[k*n+i], int32(v))
 			}
 		}
 	}
 	position = make([]int32, starts[n])
-	st.of = make([][]span, n)
+	st.spans = make([][]span, n)
 	at := 0
 	for k := range g.chunks.Count {
 		first := at
@@ -150,7 +150,7 @@ func (st *structure) findStored(in *graph.Relation) (position []int32) {
 				at++
 			}
 			replica := (g.me + i) % n
-			st.of[replica] = append(st.of[replica], span{lo, at})
+			st.spans[replica] = append(st.spans[replica], span{lo, at})
 		}
 		st.stored = append(st.stored, span{first, at})
 		own := lists[k*n]
@@ -164,7 +164,7 @@ func (st *structure) findStored(in *graph.Relation) (position []int32) {
 
 // exchanged lists the rows that other replicas read, along the edges out of the stage's rows.
 func (st *structure) exchanged(out *graph.Relation) {
-	g, starts := st.graph, st.graph.kinds[st.target].held.Starts
+	g, starts := st.graph, st.graph.kinds[st.target].shareRows.Starts
 	st.needed = make([][]*tensor.Matrix, g.replicas.Size())
 	for replica := range st.needed {
 		if replica == g.me {
@@ -209,7 +209,7 @@ func (st *structure) into(k int, in *graph.Relation, position []int32) *graph.Re
 		for i, v := range in.Sources[first:in.Indptr[row+1]] {
 			number := own + int(position[v])
 			if st.isOwn(v, k) {
-				number = int(sources.inChunk[int(v)-sources.held.Starts[g.me]])
+				number = int(sources.inChunk[int(v)-sources.shareRows.Starts[g.me]])
 			}
 			keys = append(keys, uint64(number)<<32|uint64(i))
 		}
@@ -227,27 +227,27 @@ func (st *structure) into(k int, in *graph.Relation, position []int32) *graph.Re
 	return r
 }
 
-// ofStored returns a value for each stored row; in a plan it is 0. of gives the values of a chunk's rows. The
-// replicas send each other the values of the mirrors.
-func ofStored[T int32 | float32](st *structure, of func(chunk int) []T) ([]T, error) {
+// ofStored returns a value for each stored row; in a plan it is 0. chunkValues returns the values of a
+// chunk's rows. The replicas send each other the values of the mirrors.
+func ofStored[T int32 | float32](st *structure, chunkValues func(chunk int) []T) ([]T, error) {
 	g := st.graph
 	n := g.replicas.Size()
 	values := make([]T, st.rows())
 	sent, received := make([][]T, n), make([][]T, n)
 	for replica, lists := range st.needed {
 		for k, rows := range lists {
-			sent[replica] = append(sent[replica], listed(of(k), rows)...)
-			received[replica] = append(received[replica], make([]T, st.of[replica][k].rows())...)
+			sent[replica] = append(sent[replica], listed(chunkValues(k), rows)...)
+			received[replica] = append(received[replica], make([]T, st.spans[replica][k].rows())...)
 		}
 	}
 	if err := comm.AllToAllOf(g.replicas, comm.Setup, sent, received); err != nil {
 		return nil, err
 	}
 	for k, rows := range st.own {
-		received[g.me] = append(received[g.me], listed(of(k), rows)...)
+		received[g.me] = append(received[g.me], listed(chunkValues(k), rows)...)
 	}
 	for replica, theirs := range received {
-		for _, s := range st.of[replica] {
+		for _, s := range st.spans[replica] {
 			theirs = theirs[copy(values[s.lo:s.hi], theirs):]
 		}
 	}
@@ -255,10 +255,10 @@ func ofStored[T int32 | float32](st *structure, of func(chunk int) []T) ([]T, er
 }
 
 // listed returns the values of the listed rows; in a plan they are 0.
-func listed[T int32 | float32](of []T, rows *tensor.Matrix) []T {
+func listed[T int32 | float32](all []T, rows *tensor.Matrix) []T {
 	values := make([]T, rows.Cols)
 	for i, row := range rows.ReadInt32s() {
-		values[i] = of[row]
+		values[i] = all[row]
 	}
 	return values
 }

@@ -27,7 +27,7 @@ var (
 func TestStoresWhatIsRead(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		d, list := drawn(t)
-		d.graph = graphOf(t, len(d.of), list)
+		d.graph = graphOf(t, len(d.part), list)
 		if r := &d.graph.Relations[0]; rapid.Bool().Draw(t, "weighted") {
 			r.Weights = rapid.SliceOfN(rapid.SampledFrom([]float32{1, 2, 3}), len(list),
 				len(list)).Draw(t, "weights")
@@ -39,18 +39,18 @@ func TestStoresWhatIsRead(t *testing.T) {
 						if a.Reversed {
 							e = edge{e.v, e.u}
 						}
-						return e.u == u && int(d.of[e.v]) == replica &&
-							(d.of[u] != d.of[e.v] || d.chunk[u] != d.chunk[e.v])
+						return e.u == u && int(d.part[e.v]) == replica &&
+							(d.part[u] != d.part[e.v] || d.chunk[u] != d.chunk[e.v])
 					})
 				}
 				stored, needed := 0, make([]int, d.replicas)
-				for u := range int32(len(d.of)) {
+				for u := range int32(len(d.part)) {
 					for replica := range needed {
 						switch {
 						case !reads(replica, u):
 						case replica == me:
 							stored++
-						case int(d.of[u]) == me:
+						case int(d.part[u]) == me:
 							needed[replica]++
 						}
 					}
@@ -109,7 +109,7 @@ func (d *divided) checkWeights(t rapid.TB, st *structure, a gnn.Along) {
 		if a.Reversed {
 			v = u
 		}
-		if int(d.of[v]) == st.graph.me {
+		if int(d.part[v]) == st.graph.me {
 			want[v] = append(want[v], all.Weights[i])
 		}
 	}
@@ -128,7 +128,7 @@ func (d *divided) checkWeights(t rapid.TB, st *structure, a gnn.Along) {
 			}
 		}
 	}
-	for v := range d.of {
+	for v := range d.part {
 		slices.Sort(got[int32(v)])
 		slices.Sort(want[int32(v)])
 		if !slices.Equal(got[int32(v)], want[int32(v)]) {
@@ -142,7 +142,7 @@ func TestManySources(t *testing.T) {
 	const vertices = 2700
 	d, list := &divided{replicas: 2, count: 3, options: axis.Options{HistoryPeriod: 1}}, []edge(nil)
 	for v := range int32(vertices) {
-		d.of, d.chunk = append(d.of, v%2), append(d.chunk, v%5%3)
+		d.part, d.chunk = append(d.part, v%2), append(d.chunk, v%5%3)
 		list = append(list, edge{v, 0}, edge{0, v})
 	}
 	d.graph = graphOf(t, vertices, list)

@@ -126,14 +126,14 @@ func (d *divided) source(t *testing.T, team *kernel.Team, p int, weighted bool) 
 func entries(b *Block, a *kernel.CSR, own bool) (all []arrow) {
 	for i := range a.Rows {
 		for at := a.Indptr.Int64s()[i]; at < a.Indptr.Int64s()[i+1]; at++ {
-			one := arrow{b.IDs.Int32s()[a.Indices.Int32s()[at]], int32(i), 1}
+			entry := arrow{b.IDs.Int32s()[a.Indices.Int32s()[at]], int32(i), 1}
 			if own {
-				one.target = int32(entriesOf(b.Targets)(i))
+				entry.target = int32(entriesOf(b.Targets)(i))
 			}
 			if a.Values != nil {
-				one.weight = a.Values.Floats()[at]
+				entry.weight = a.Values.Floats()[at]
 			}
-			all = append(all, one)
+			all = append(all, entry)
 		}
 	}
 	slices.SortFunc(all, compare)
@@ -157,7 +157,7 @@ func TestBlocksHoldAllEdges(t *testing.T) {
 			if err != nil {
 				return err
 			}
-			loops, of := make([]int, e.Rows), make([][]arrow, 3)
+			loops, byPeer := make([]int, e.Rows), make([][]arrow, 3)
 			for _, a := range d.arrows {
 				if !weighted {
 					a.weight = 1
@@ -170,20 +170,20 @@ func TestBlocksHoldAllEdges(t *testing.T) {
 					loops[row]++
 				} else {
 					q := d.holder(a.source)
-					of[q] = append(of[q], arrow{idOf(a.source), row, a.weight})
+					byPeer[q] = append(byPeer[q], arrow{idOf(a.source), row, a.weight})
 				}
 			}
 			n := 0
-			for q := range of {
-				slices.SortFunc(of[q], compare)
-				n += len(of[q])
+			for q := range byPeer {
+				slices.SortFunc(byPeer[q], compare)
+				n += len(byPeer[q])
 			}
 			for v, want := range loops {
 				if got := e.loopCounts()(v); got != want {
 					t.Errorf("row %d of %d has %d loops, want %d", v, me, got, want)
 				}
 			}
-			if e.Entries() != int64(n) || !slices.Equal(entries(e.Local(), e.Local().In, true), of[me]) {
+			if e.Entries() != int64(n) || !slices.Equal(entries(e.Local(), e.Local().In, true), byPeer[me]) {
 				t.Errorf("%d: %d edges, want %d, or other ones among local rows", me, e.Entries(), n)
 			}
 			blocks, mostIn := e.Remote(), 0
@@ -221,7 +221,7 @@ func TestBlocksHoldAllEdges(t *testing.T) {
 					}
 				}
 				slices.SortFunc(got, compare)
-				if !slices.Equal(got, of[q]) {
+				if !slices.Equal(got, byPeer[q]) {
 					t.Errorf("%d: other edges from %d", me, q)
 				}
 			}
@@ -351,7 +351,7 @@ func TestOperatorsByDefinition(t *testing.T) {
 				for _, b := range e.Blocks {
 					dx := team.Memory.New(tensor.Buffers, b.In.Cols, 1)
 					pick := b.Picker(o.team)
-					o.ApplyTransposed(dx, b, pick.Of(dz), kernel.Replace)
+					o.ApplyTransposed(dx, b, pick.Rows(dz), kernel.Replace)
 					pick.Release()
 					for i, v := range dx.Floats() {
 						share[position(b, i)] += v

@@ -232,16 +232,16 @@ func (s *span) entries(start int32, c *cut) entryList {
 
 // outline is what newBlocks must know in addition to the entries.
 type outline struct {
-	peer    int
-	items   int // how many items may have entries
-	sources int // the first items, which are rows of the peer
-	rows    int // how many rows may have entries
-	allRows int // how many rows all entries may have
-	before  int // how many items travel before these
-	step    int // the most items in a message
-	of      *graph.Relation
-	data    EdgeData
-	owns    []bool // by row: it is in Source.Own; nil: there is no such list
+	peer     int
+	items    int // how many items may have entries
+	sources  int // the first items, which are rows of the peer
+	rows     int // how many rows may have entries
+	allRows  int // how many rows all entries may have
+	before   int // how many items travel before these
+	step     int // the most items in a message
+	relation *graph.Relation
+	data     EdgeData
+	owns     []bool // by row: it is in Source.Own; nil: there is no such list
 }
 
 // newBlocks makes the blocks of some entries. It also returns the list of the items. all decides which items
@@ -305,10 +305,10 @@ func newBlocks(team *kernel.Team, some, all entryList, o outline) (blocks []*Blo
 			copy(b.Targets.WriteInt32s(), targets)
 			b.Targets.Known(targets)
 		}
-		b.In = newCSR(mem, mem.NewCommon, rows, n, counts[message].edges, o.of.Weights != nil)
-		b.Features = o.data.features(team, o.of, counts[message].edges)
+		b.In = newCSR(mem, mem.NewCommon, rows, n, counts[message].edges, o.relation.Weights != nil)
+		b.Features = o.data.features(team, o.relation, counts[message].edges)
 		blocks = append(blocks, b)
-		fillers[message] = b.filler(o.of)
+		fillers[message] = b.filler(o.relation)
 	}
 	if !slices.ContainsFunc(fillers, func(f *filler) bool { return f != nil }) {
 		return blocks, listed
@@ -371,7 +371,7 @@ type filler struct {
 	row, at int
 	// For addEdge: the relation that has the edges, and the function that writes to Block.Features; nil:
 	// there are none.
-	of       *graph.Relation
+	relation *graph.Relation
 	features func(row int, k int64)
 }
 
@@ -392,7 +392,7 @@ func newFiller(a *kernel.CSR) *filler {
 func (b *Block) filler(r *graph.Relation) *filler {
 	f := newFiller(b.In)
 	if f != nil {
-		f.of = r
+		f.relation = r
 		if b.Features != nil {
 			f.features = copyFeatures(b.Features, r)
 		}
@@ -420,7 +420,7 @@ func (f *filler) add(row int, column int32, value float32) {
 
 // addEdge is add for edge k of the relation, with its features, or for a partial sum.
 func (f *filler) addEdge(row int, column int32, k int64) {
-	f.add(row, column, weight(f.of, k))
+	f.add(row, column, weight(f.relation, k))
 	if f.features != nil {
 		f.features(f.at-1, k)
 	}

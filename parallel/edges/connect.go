@@ -119,9 +119,11 @@ func (e *Edges) tell(s *Source, halo, lists, theirs [][]int32, out []*sendList) 
 	return nil
 }
 
-// messages returns a function that gives how many rows of vertices each message from partition q to partition
-// p has. One of the two is this worker's. If rows were selected, the workers tell each other these sizes.
-func (e *Edges) messages(s *Source, needed [][]int32, out []*sendList) (of func(p, q int) []int, err error) {
+// messages returns a function counts: counts(p, q) is how many rows of vertices each message from partition q
+// to partition p has. One of the two is this worker's. If rows were selected, the workers tell each other
+// these sizes.
+func (e *Edges) messages(s *Source, needed [][]int32, out []*sendList,
+) (counts func(p, q int) []int, err error) {
 	k := len(s.Holders)
 	if out != nil {
 		return func(p, q int) []int {
@@ -135,15 +137,15 @@ func (e *Edges) messages(s *Source, needed [][]int32, out []*sendList) (of func(
 	if s.Some == nil {
 		return func(p, q int) []int { return messages(s.HaloRows[p][q], s.Starts[q+1]-s.Starts[q]) }, nil
 	}
-	mine := make([]int32, k*MostMessages)
+	own := make([]int32, k*MostMessages)
 	next := make([]int, k)
 	for _, b := range e.Remote() {
-		mine[b.Peer*MostMessages+next[b.Peer]] = int32(b.In.Cols)
+		own[b.Peer*MostMessages+next[b.Peer]] = int32(b.In.Cols)
 		next[b.Peer]++
 	}
-	theirs, err := comm.Exchange(e.comm, comm.Setup, mine...)
+	theirs, err := comm.Exchange(e.comm, comm.Setup, own...)
 	return func(p, q int) []int {
-		told := mine[s.Holders[q]*MostMessages:]
+		told := own[s.Holders[q]*MostMessages:]
 		if p != s.Me {
 			told = theirs[s.Holders[p]*MostMessages:]
 		}

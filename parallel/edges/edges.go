@@ -57,7 +57,7 @@ type Edges struct {
 	loopFeatures *tensor.Matrix
 
 	mask        *float32 // a factor of a pass's messages, as Given.Mask
-	input       *Input   // of a pass's edges (Given.Of); nil: the edges are the graph's
+	input       *Input   // of a pass's edges (Given.PassEdges); nil: the edges are the graph's
 	loopNumbers []int64  // the numbers, in the graph, of a pass's self loops
 	// numbers are the numbers of all edges in the graph, by block and last of the self loops; nil: not made
 	// yet.
@@ -142,7 +142,7 @@ type Source struct {
 	// the local rows of the sources' type.
 	Ends      Ends
 	SourceIDs *tensor.Matrix
-	held      bool // this worker itself holds the rows of all sources
+	allLocal  bool // this worker holds the rows of all sources
 	// Halo says what travels between partitions. Unless it is HaloRows, an aggregation must be linear.
 	Halo Halo
 	// Back has the same edges by their sources. It has a row for each local row of the sources' type, with
@@ -283,7 +283,7 @@ func (e *Edges) written(common *comm.Comm) error {
 func Among(team *kernel.Team, r *graph.Relation, own, others int, s Source, o Others) (e *Edges,
 	sources []int32,
 ) {
-	s.Relation, s.Starts, s.Holders, s.held = r, []int{0, own, own + others}, []int{0, 1}, true
+	s.Relation, s.Starts, s.Holders, s.allLocal = r, []int{0, own, own + others}, []int{0, 1}, true
 	e, needed, _ := read(team, s)
 	e.others = o
 	return e, needed[1]
@@ -323,7 +323,7 @@ func read(team *kernel.Team, s Source) (e *Edges, needed [][]int32, err error) {
 	needed = make([][]int32, k)
 	remote := make([][]*Block, k) // by partition
 	symmetric, least := false, leastMessage
-	if s.held {
+	if s.allLocal {
 		least = leastHeld
 	}
 	for q := range k {
@@ -376,7 +376,7 @@ func (s *Source) newRemote(team *kernel.Team, at, all *span, owns []bool, q,
 	start, sources := int32(s.Starts[q]), s.Starts[q+1]-s.Starts[q]
 	o := outline{
 		peer: s.Holders[q], items: sources, sources: sources, rows: len(at.to), allRows: len(all.to),
-		step: step, of: s.Relation, data: s.Data, owns: owns,
+		step: step, relation: s.Relation, data: s.Data, owns: owns,
 	}
 	c, err := s.cutFrom(q, at)
 	if err != nil {
@@ -483,9 +483,9 @@ type Picker struct {
 // Picker returns a Picker for the rows of the block's matrix.
 func (b *Block) Picker(team *kernel.Team) *Picker { return &Picker{block: b, team: team} }
 
-// Of returns the rows of the block's matrix from m, which has a row for each local row. It returns nil for
+// Rows returns the rows of the block's matrix from m, which has a row for each local row. It returns nil for
 // nil. The rows are valid until Release.
-func (p *Picker) Of(m *tensor.Matrix) *tensor.Matrix {
+func (p *Picker) Rows(m *tensor.Matrix) *tensor.Matrix {
 	if p.block.Targets == nil || m == nil {
 		return m
 	}
@@ -519,7 +519,7 @@ func (b *Block) Onto(team *kernel.Team, z *tensor.Matrix, compute func(z *tensor
 // themselves.
 func (b *Block) Within(team *kernel.Team, z, arg *tensor.Matrix, compute func(z, arg *tensor.Matrix)) {
 	pick := b.Picker(team)
-	someZ, someArg := pick.Of(z), pick.Of(arg)
+	someZ, someArg := pick.Rows(z), pick.Rows(arg)
 	compute(someZ, someArg)
 	if b.Targets != nil {
 		team.Scatter(z, someZ, b.Targets)

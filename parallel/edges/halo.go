@@ -45,7 +45,7 @@ func (h Halo) cut(sources, destinations int, each func(edge func(source, destina
 	from, to := newNumbering(sources), newNumbering(destinations)
 	type edge struct{ source, destination int32 }
 	var edges []edge
-	each(func(u, v int32) { edges = append(edges, edge{from.of(u), to.of(v)}) })
+	each(func(u, v int32) { edges = append(edges, edge{from.number(u), to.number(v)}) })
 	row, sums := newBipartite(from.n, to.n, func(add func(left, right int32)) {
 		for _, e := range edges {
 			add(e.source, e.destination)
@@ -75,8 +75,8 @@ func newNumbering(vertices int) *numbering {
 	return m
 }
 
-// of returns the number of a vertex.
-func (m *numbering) of(v int32) int32 {
+// number returns the number of a vertex, and assigns the next one to a new vertex.
+func (m *numbering) number(v int32) int32 {
 	if m.numbers[v] == none {
 		m.numbers[v] = int32(m.n)
 		m.n++
@@ -136,7 +136,7 @@ func (e *Edges) sendListTo(s *Source, q int, at *span) (*sendList, error) {
 	}
 	o.sums, _ = newBlocks(e.team, sums, nil, outline{
 		peer: s.Holders[q], items: destinations, rows: len(at.to), allRows: len(at.to), before: c.rows,
-		step: messageRows(s.sources()), of: at.r, data: WithoutFeatures,
+		step: messageRows(s.sources()), relation: at.r, data: WithoutFeatures,
 	})
 	for _, b := range o.sums {
 		if b != nil {

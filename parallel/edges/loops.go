@@ -34,7 +34,7 @@ func (e *Edges) LoopCounts(loops gnn.Loops) *tensor.Matrix {
 		stored := e.loopCounts()
 		m := e.team.Memory.NewElement(tensor.Graph, tensor.Int32, e.Rows, 1)
 		for v, counts := 0, m.WriteInt32s(); v < len(counts); v++ {
-			counts[v] = int32(loops.Of(stored(v)))
+			counts[v] = int32(loops.Count(stored(v)))
 		}
 		e.counts[loops] = m
 		e.made = append(e.made, m)
@@ -142,14 +142,14 @@ func (e *Edges) loopWeight(v, n int, loops gnn.Loops) (sum float64) {
 	case loops == merged:
 		return float64(e.loopWeights(v)[n-1])
 	case e.loopW == nil:
-		return float64(loops.Of(n))
+		return float64(loops.Count(n))
 	}
 	if loops.Keep() {
 		for _, w := range e.loopWeights(v) {
 			sum += float64(w)
 		}
 	}
-	return sum + float64(loops.Of(0))
+	return sum + float64(loops.Count(0))
 }
 
 // meanOf says over what a mean is taken: a vertex's in-neighbours, with these self loops, and its own row
@@ -161,32 +161,32 @@ type meanOf struct {
 
 // MeanFactors returns 1/(in-degree + self) of the local rows, self loops included: Rows × 1.
 func (e *Edges) MeanFactors(loops gnn.Loops, self float32) *tensor.Matrix {
-	of := meanOf{loops, self}
-	if e.meanFactors[of] == nil {
-		e.meanFactors[of] = e.degreeColumn(countEdges, func(_, stored int, degree float64) float64 {
-			return inverse(degree + float64(loops.Of(stored)) + float64(self))
+	key := meanOf{loops, self}
+	if e.meanFactors[key] == nil {
+		e.meanFactors[key] = e.degreeColumn(countEdges, func(_, stored int, degree float64) float64 {
+			return inverse(degree + float64(loops.Count(stored)) + float64(self))
 		})
 	}
-	return e.meanFactors[of]
+	return e.meanFactors[key]
 }
 
 // inverseRoots returns 1/√d of the local rows, Rows × 1. d is the in-degree with these self loops: the sum of
 // the edges' weights, or the number of edges if unweighted.
 func (e *Edges) inverseRoots(loops gnn.Loops, unweighted bool) *tensor.Matrix {
-	of := gnn.Reduce{Loops: loops, Unweighted: unweighted}
-	if e.roots[of] == nil {
+	key := gnn.Reduce{Loops: loops, Unweighted: unweighted}
+	if e.roots[key] == nil {
 		count := sumWeights
 		if unweighted {
 			count = countEdges
 		}
-		e.roots[of] = e.degreeColumn(count, func(v, stored int, degree float64) float64 {
+		e.roots[key] = e.degreeColumn(count, func(v, stored int, degree float64) float64 {
 			if unweighted {
-				return inverseRoot(degree + float64(loops.Of(stored)))
+				return inverseRoot(degree + float64(loops.Count(stored)))
 			}
 			return inverseRoot(degree + e.loopWeight(v, stored, loops))
 		})
 	}
-	return e.roots[of]
+	return e.roots[key]
 }
 
 // degreeOf says what an in-degree counts.
@@ -199,16 +199,16 @@ const (
 )
 
 // inDegrees returns the in-degrees of the local rows, without self loops. In a plan they are zeros or nil.
-func (e *Edges) inDegrees(of degreeOf) (sums []float64) {
+func (e *Edges) inDegrees(measure degreeOf) (sums []float64) {
 	if e.degrees != nil {
-		e.team.Serial(func() { sums = e.degrees(of) })
+		e.team.Serial(func() { sums = e.degrees(measure) })
 		return sums
 	}
 	sums = make([]float64, e.Rows)
 	for _, b := range e.Blocks {
 		indptr := b.In.Indptr.ReadInt64s()
 		weights := []float32(nil)
-		if of == sumWeights {
+		if measure == sumWeights {
 			weights = b.In.Values.ReadFloats()
 		}
 		target := entriesOf(b.Targets)
@@ -228,7 +228,7 @@ func (e *Edges) inDegrees(of degreeOf) (sums []float64) {
 
 // inDegrees returns the in-degrees, in the whole relation, of the rows or of the selected rows, without self
 // loops. It adds weights in the order of the blocks that New would make for all rows with HaloRows.
-func (s *Source) inDegrees(of degreeOf) []float64 {
+func (s *Source) inDegrees(measure degreeOf) []float64 {
 	n := len(s.Relation.Indptr) - 1
 	if s.Some != nil {
 		n = len(s.Some.Rows)
@@ -249,7 +249,7 @@ func (s *Source) inDegrees(of degreeOf) []float64 {
 			for i := from; i < to; i++ {
 				switch {
 				case s.isLoop(v, sources[i]):
-				case of == countEdges:
+				case measure == countEdges:
 					sums[v]++
 				default:
 					sums[v] += float64(weight(s.Relation, lo+int64(i)))
@@ -274,10 +274,10 @@ func (e *Edges) column(value func(v, stored int) float64) *tensor.Matrix {
 }
 
 // degreeColumn is column for values that depend on each row's in-degree.
-func (e *Edges) degreeColumn(of degreeOf,
+func (e *Edges) degreeColumn(measure degreeOf,
 	value func(v, stored int, degree float64) float64,
 ) *tensor.Matrix {
-	degrees := e.inDegrees(of)
+	degrees := e.inDegrees(measure)
 	return e.column(func(v, stored int) float64 { return value(v, stored, degrees[v]) })
 }
 

@@ -13,10 +13,10 @@ func (e *Edges) masked(factor float32) *Edges {
 	some.reset()
 	some.mask, some.Blocks = &factor, nil
 	for _, b := range e.Blocks {
-		of := *b
-		of.featureRows = nil
-		of.MaskGradients = e.team.Zeros(tensor.Gradients, b.In.Entries(), 1)
-		some.Blocks, some.made = append(some.Blocks, &of), append(some.made, of.MaskGradients)
+		block := *b
+		block.featureRows = nil
+		block.MaskGradients = e.team.Zeros(tensor.Gradients, b.In.Entries(), 1)
+		some.Blocks, some.made = append(some.Blocks, &block), append(some.made, block.MaskGradients)
 	}
 	return &some
 }
@@ -57,14 +57,14 @@ func (m *madeEdges) eachOf(b *Block, f func(MaskGradient)) {
 	grads := b.MaskGradients.ReadFloats()
 	for i := range b.In.Rows {
 		for k, before := range occurrences(indptr, columns, i) {
-			of := MaskGradient{
+			gradient := MaskGradient{
 				Relation: m.Relation, Before: int(before), Gradient: grads[k],
 				Source: int32(source(int(columns[k]))), Target: int32(target(row(i))),
 			}
 			if m.Reversed {
-				of.Source, of.Target = of.Target, of.Source
+				gradient.Source, gradient.Target = gradient.Target, gradient.Source
 			}
-			f(of)
+			f(gradient)
 		}
 	}
 }

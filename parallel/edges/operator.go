@@ -98,7 +98,7 @@ func (e *Edges) newOperator(r gnn.Reduce) (Operator, error) {
 		if o.weighted {
 			return float64(r.Self) + e.loopWeight(v, stored, loops)
 		}
-		return float64(r.Self) + float64(loops.Of(stored))
+		return float64(r.Self) + float64(loops.Count(stored))
 	}
 	switch r.Kind {
 	case gnn.KindSum:

@@ -35,12 +35,12 @@ func PeersOf(c *comm.Comm) autograd.Peers {
 // Max replaces each value by the largest of the group.
 func (p Peers) Max(values []float64) {
 	all := make([][]byte, p.Comm.Size())
-	of := make([]float64, len(values)*len(all))
+	gathered := make([]float64, len(values)*len(all))
 	for r := range all {
-		all[r] = comm.Bytes(of[r*len(values) : (r+1)*len(values)])
+		all[r] = comm.Bytes(gathered[r*len(values) : (r+1)*len(values)])
 	}
 	Must(p.Comm.AllGather(comm.Statistics, comm.Bytes(values), all))
-	for i, v := range of {
+	for i, v := range gathered {
 		values[i%len(values)] = max(values[i%len(values)], v)
 	}
 }

@@ -21,8 +21,8 @@ type Columns struct {
 }
 
 // FormOf is the form of messages with rows of these matrices as they are stored.
-func FormOf(of []*tensor.Matrix) (f Form) {
-	for _, m := range of {
+func FormOf(matrices []*tensor.Matrix) (f Form) {
+	for _, m := range matrices {
 		f = append(f, Columns{Count: m.Cols, Element: m.Element})
 	}
 	return f

@@ -124,10 +124,10 @@ func TestGivenByOneRelation(t *testing.T) {
 	l, team := alone(t, g)
 	h := team.Memory.New(tensor.Activations, 5, 1)
 	copy(h.Floats(), []float32{0, 1, 2, 3, 4})
-	edges, negatives, given := l.GivenScores(h, links.Decoder{}, links.Val)
+	edges, negatives, each := l.GivenScores(h, links.Decoder{}, links.Val)
 	if !slices.Equal(edges, []float32{2, 6}) ||
-		!slices.Equal(negatives, []float32{3, 4, 0, 8}) || given != 2 {
-		t.Errorf("scores %v, of %d negative edges for each %v", edges, given, negatives)
+		!slices.Equal(negatives, []float32{3, 4, 0, 8}) || each != 2 {
+		t.Errorf("scores %v, of %d negative edges for each %v", edges, each, negatives)
 	}
 }
 

@@ -114,13 +114,13 @@ func (d *Draw) Part(e Edge) Part {
 // Negative returns a negative edge for e. Within one vertex type it is e with another source or, in turn,
 // another target. Between two types it is e with another target. number counts the negative edges of e in an
 // epoch. The result may be an edge of the graph, but is not e.
-func (d *Draw) Negative(epoch, number int, e Edge, of Ends) Edge {
+func (d *Draw) Negative(epoch, number int, e Edge, between Ends) Edge {
 	key := d.hash(forNegatives, uint64(epoch), uint64(e.Relation), ends(e.Source, e.Target))
 	random := d.hash(key, uint64(number))
-	if of.Sources == of.Targets && (key+uint64(number))&1 == 0 {
-		e.Source = of.Sources.other(e.Source, random)
+	if between.Sources == between.Targets && (key+uint64(number))&1 == 0 {
+		e.Source = between.Sources.other(e.Source, random)
 	} else {
-		e.Target = of.Targets.other(e.Target, random)
+		e.Target = between.Targets.other(e.Target, random)
 	}
 	return e
 }
@@ -154,24 +154,24 @@ type Supervised struct {
 // the ones that a stored split divides, or else the ones from the first vertex type to itself. It leaves out
 // relations that are the reverse of another. It refuses a relation that the graph lacks, or that the stored
 // split leaves out.
-func (d *Draw) Supervised(s *partition.Share) (of Supervised, err error) {
+func (d *Draw) Supervised(s *partition.Share) (learned Supervised, err error) {
 	switch {
 	case d.Relations != nil:
-		of.Relations, err = d.asked(s)
+		learned.Relations, err = d.asked(s)
 	case len(s.Whole.EdgeSplits) > 0:
-		of.Relations = divided(s)
+		learned.Relations = divided(s)
 	default:
 		for i, forward := range forwards(s.Edges.Relations) {
 			if r := &s.Edges.Relations[i]; r.Source == 0 && r.Target == 0 && forward == i {
-				of.Relations = append(of.Relations, i)
+				learned.Relations = append(learned.Relations, i)
 			}
 		}
 	}
 	if err != nil {
-		return of, err
+		return learned, err
 	}
 	kinds := []int{}
-	for _, i := range of.Relations {
+	for _, i := range learned.Relations {
 		r := &s.Edges.Relations[i]
 		kinds = append(kinds, r.Source, r.Target)
 	}
@@ -179,21 +179,21 @@ func (d *Draw) Supervised(s *partition.Share) (of Supervised, err error) {
 		kinds = []int{0}
 	}
 	slices.Sort(kinds)
-	of.Numbering = s.Whole.Number(slices.Compact(kinds))
+	learned.Numbering = s.Whole.Number(slices.Compact(kinds))
 	in := func(kind int) Range {
-		lo, hi := of.Numbering.Range(kind)
+		lo, hi := learned.Numbering.Range(kind)
 		return Range{lo, hi}
 	}
-	for _, i := range of.Relations {
+	for _, i := range learned.Relations {
 		r := &s.Edges.Relations[i]
-		of.Ends = append(of.Ends, Ends{in(r.Source), in(r.Target)})
+		learned.Ends = append(learned.Ends, Ends{in(r.Source), in(r.Target)})
 		if s.Whole.Types[r.Target].Vertices == 1 && (r.Source != r.Target || len(s.Whole.EdgeSplits) > 0) {
-			return of, refusal.Errorf("the edges of %s have one target, the only vertex of its type, and "+
+			return learned, refusal.Errorf("the edges of %s have one target, the only vertex of its type, and "+
 				"negative edges need another; name other relations with --link-relation",
 				tripleOf(r))
 		}
 	}
-	return of, nil
+	return learned, nil
 }
 
 // divided returns the relations that a stored split divides.
@@ -243,27 +243,27 @@ func tripleOf(r *partition.Relation) string {
 // forwards returns, for each relation, the relation of which it is the reverse, or itself.
 func forwards(all []partition.Relation) []int {
 	number := map[[3]string]int{}
-	of := make([]int, len(all))
+	forward := make([]int, len(all))
 	for i := range all {
 		source, name, target := all[i].In.Ends()
 		number[[3]string{source, name, target}] = i
 	}
 	for i := range all {
-		of[i] = i
+		forward[i] = i
 		if source, name, target, ok := all[i].In.ReverseOf(); ok {
 			if k, there := number[[3]string{source, name, target}]; there {
-				of[i] = k
+				forward[i] = k
 			}
 		}
 	}
-	return of
+	return forward
 }
 
 // Passes calls use with the rule for partition.EdgeSubgraph that keeps message-passing edges. In a relation
 // with supervision edges, or its reverse, these are the training edges and self loops, which are not scored.
 // Other relations keep all edges. With a stored split, which has edges of its own, all relations do.
 func (d *Draw) Passes(s *partition.Share, use func(partition.Rule) error) error {
-	of, err := d.Supervised(s)
+	learned, err := d.Supervised(s)
 	if err != nil {
 		return err
 	}
@@ -272,15 +272,15 @@ func (d *Draw) Passes(s *partition.Share, use func(partition.Rule) error) error 
 	}
 	all := s.Edges.Relations
 	return use(func(relation int) func(source, target int32, before int) bool {
-		k := slices.IndexFunc(of.Relations, func(i int) bool {
+		k := slices.IndexFunc(learned.Relations, func(i int) bool {
 			return relation == i || all[relation].In.Mirrors(&all[i].In)
 		})
 		if k < 0 {
 			return nil
 		}
 		r := &s.Edges.Relations[relation]
-		sources, _ := of.Numbering.Range(r.Source)
-		targets, _ := of.Numbering.Range(r.Target)
+		sources, _ := learned.Numbering.Range(r.Source)
+		targets, _ := learned.Numbering.Range(r.Target)
 		return func(source, target int32, _ int) bool {
 			e := Edge{int32(k), sources + source, targets + target}
 			return e.Source == e.Target || d.Part(e) == Train

@@ -20,19 +20,19 @@ type Edges struct {
 	// Negatives is the form of the negative edges that a stored split gives.
 	Negatives graph.NegativeForm
 
-	learned   Supervised
-	team      *kernel.Team
-	comm      *comm.Comm
-	places    *partition.Places // the vertices by worker; each worker is a partition here
-	me        int               // this worker's rank: the targets are its vertices
-	rows      int               // number of its vertices
-	vertices  []int32           // by row, ascending; nil: the row numbers
-	relations []relation
-	counts    [][lists]int // edges of each part, by rank; a plan knows only this worker's
-	bytes     int          // size of a window: usualBytes
-	ranked    []candidates // candidates for ranks, of each type that is a target
-	given     [parts]int   // negative targets of each edge of a part, from a stored split
-	fetches   *Fetches     // of a plan; nil: a run
+	learned         Supervised
+	team            *kernel.Team
+	comm            *comm.Comm
+	places          *partition.Places // the vertices by worker; each worker is a partition here
+	me              int               // this worker's rank: the targets are its vertices
+	rows            int               // number of its vertices
+	vertices        []int32           // by row, ascending; nil: the row numbers
+	relations       []relation
+	counts          [][lists]int // edges of each part, by rank; a plan knows only this worker's
+	bytes           int          // size of a window: usualBytes
+	ranked          []candidates // candidates for ranks, of each type that is a target
+	storedNegatives [parts]int   // negative targets of each edge of a part, from a stored split
+	fetches         *Fetches     // of a plan; nil: a run
 }
 
 // relation is the supervision edges of one relation, sorted by source, then by target. Drawn edges have no
@@ -64,26 +64,26 @@ type Options struct {
 // The share must have all of its edges. All workers, which c connects, call New together. Each vertex of the
 // numbered types belongs to one worker.
 func New(team *kernel.Team, c *comm.Comm, s *partition.Share, vertices []int32, o Options) (*Edges, error) {
-	of, err := o.Supervised(s)
+	learned, err := o.Supervised(s)
 	if err != nil {
 		return nil, err
 	}
-	shares, err := s.Places(of.Numbering.Kinds...)
+	shares, err := s.Places(learned.Numbering.Kinds...)
 	if err != nil {
 		return nil, err
 	}
 	l := &Edges{
-		Draw: o.Draw, learned: of, team: team, comm: c, places: shares, me: c.Rank(),
+		Draw: o.Draw, learned: learned, team: team, comm: c, places: shares, me: c.Rank(),
 		bytes: usualBytes, fetches: o.Fetches,
 	}
 	if len(shares.Starts) == c.Size()+1 { // a share has one worker
-		l.vertices = of.Numbering.List(s, func(int) []int32 { return nil })
-		for _, kind := range of.Numbering.Kinds {
+		l.vertices = learned.Numbering.List(s, func(int) []int32 { return nil })
+		for _, kind := range learned.Numbering.Kinds {
 			l.rows += s.Edges.Types[kind].Rows
 		}
 	} else {
 		l.rows, l.vertices = len(vertices), vertices
-		if l.places, err = l.byWorker(of.Numbering.Vertices()); err != nil {
+		if l.places, err = l.byWorker(learned.Numbering.Vertices()); err != nil {
 			return nil, err
 		}
 	}
@@ -99,7 +99,7 @@ func New(team *kernel.Team, c *comm.Comm, s *partition.Share, vertices []int32, 
 			return nil, err
 		}
 	} else {
-		for k, which := range of.Relations {
+		for k, which := range learned.Relations {
 			from := &s.Edges.Relations[which]
 			sources, err := s.Places(from.Source)
 			if err != nil {
@@ -132,13 +132,13 @@ func (l *Edges) byWorker(n int) (*partition.Places, error) {
 	if err != nil {
 		return nil, err
 	}
-	p := &partition.Places{Starts: []int{0}, IDs: slices.Concat(lists...), Of: make([]int32, n)}
+	p := &partition.Places{Starts: []int{0}, IDs: slices.Concat(lists...), Positions: make([]int32, n)}
 	for rank, list := range lists {
 		p.Starts = append(p.Starts, p.Starts[rank]+len(list))
 	}
 	p.Starts[len(lists)] = n
 	for position, v := range p.IDs {
-		p.Of[v] = int32(position)
+		p.Positions[v] = int32(position)
 	}
 	return p, nil
 }
@@ -153,13 +153,13 @@ func (l *Edges) read(k int32, s *partition.Share, places *partition.Places,
 	rows := s.Edges.Types[from.Target]
 	lo, hi := l.rowsIn(between.Targets)
 	each := func(use func(row int32, e Edge)) {
-		of := 0 // the number of the relation in the share
+		shareRow := 0 // the row in the share
 		for row := lo; row < hi; row++ {
 			last, v := int32(-1), l.id(int32(row))
-			for rows.ID(int32(of)) < v-between.Targets.Low {
-				of++
+			for rows.ID(int32(shareRow)) < v-between.Targets.Low {
+				shareRow++
 			}
-			for _, position := range from.In.Sources[from.In.Indptr[of]:from.In.Indptr[of+1]] {
+			for _, position := range from.In.Sources[from.In.Indptr[shareRow]:from.In.Indptr[shareRow+1]] {
 				e := Edge{k, between.Sources.Low + places.ID(position), v}
 				if position != last && e.Source != e.Target {
 					last = position
@@ -321,9 +321,9 @@ func (w *walk) collect(most int) {
 			continue
 		}
 		e := Edge{int32(w.relation), r.sources.ReadInt32s()[w.at], w.id(r.targets.ReadInt32s()[w.at])}
-		of := w.partOf(r, w.at, e)
+		part := w.partOf(r, w.at, e)
 		w.at++
-		if of == w.part {
+		if part == w.part {
 			w.edges, w.numbers = append(w.edges, e), append(w.numbers, w.passed)
 			w.passed++
 		}

@@ -18,9 +18,9 @@ type Fetches struct {
 // Known reports whether the Fetches are those of an epoch.
 func (f *Fetches) Known() bool { return f != nil && f.Starts != nil }
 
-// of returns the windows of a pass, if they are known. If a worker with one partition ranks, it does the same
-// in all windows: one stands for all, also if only others have edges.
-func (f *Fetches) of(p pass, c *comm.Comm) (windows []fetch, known bool) {
+// windows returns the windows of a pass, if they are known. If a worker with one partition ranks, it does the
+// same in all windows: one stands for all, also if only others have edges.
+func (f *Fetches) windows(p pass, c *comm.Comm) (windows []fetch, known bool) {
 	if f == nil {
 		return nil, false
 	}
@@ -60,7 +60,7 @@ func (l *Edges) Fetches(epoch, columns, drawn int, takesTurns bool) (*Fetches, e
 		case l.Negatives == graph.SharedNegatives:
 			passes = append(passes, pass{part, 0, toScore}, pass{parts + part, 0, toScore})
 		case l.Negatives == graph.TargetNegatives:
-			passes = append(passes, pass{part, l.given[part], toScore})
+			passes = append(passes, pass{part, l.storedNegatives[part], toScore})
 		default:
 			passes = append(passes, pass{part, ranking, toScore})
 		}
@@ -124,26 +124,26 @@ func (l *Edges) fetchesOf(p pass, epoch, columns int) (all []fetch, err error) {
 		each = l.batchEdges(columns, p.drawn)
 	}
 	rounds := l.rounds(p.part, each)
-	var mine []int32 // by batch: the scored edges, and the rows of each owner
+	var own []int32 // by batch: the scored edges, and the rows of each owner
 	for range rounds {
 		some := edges.next(each)
 		scored, positions := l.endsIn(p, epoch, some, edges.numbers)
 		w := window{Edges: l, positions: slices.Compact(positions)}
-		mine = append(mine, int32(scored))
+		own = append(own, int32(scored))
 		for q := range k {
-			lo, hi := w.of(q)
-			mine = append(mine, int32(hi-lo))
+			lo, hi := w.ownedBy(q)
+			own = append(own, int32(hi-lo))
 		}
 	}
-	lists, err := comm.GatherLists(l.comm, comm.Setup, mine)
+	lists, err := comm.GatherLists(l.comm, comm.Setup, own)
 	if err != nil {
 		return nil, err
 	}
 	for round := range rounds {
 		var f fetch
 		for _, list := range lists {
-			of := list[round*(1+k) : (round+1)*(1+k)]
-			f.scored, f.rows = append(f.scored, of[0]), append(f.rows, of[1:])
+			counts := list[round*(1+k) : (round+1)*(1+k)]
+			f.scored, f.rows = append(f.scored, counts[0]), append(f.rows, counts[1:])
 		}
 		all = append(all, f)
 	}
@@ -160,7 +160,7 @@ func (l *Edges) endsIn(p pass, epoch int, edges []Edge, numbers []int) (scored i
 		}
 		slices.Sort(positions)
 		return len(edges), positions
-	case l.Negatives == graph.TargetNegatives && p.part != Train && p.drawn == l.given[p.part]:
+	case l.Negatives == graph.TargetNegatives && p.part != Train && p.drawn == l.storedNegatives[p.part]:
 		all, positions = l.withGiven(edges, numbers, p.part)
 	default:
 		all, positions = l.draw(edges, epoch, p.drawn)
@@ -169,8 +169,8 @@ func (l *Edges) endsIn(p pass, epoch int, edges []Edge, numbers []int) (scored i
 }
 
 // positions returns positions of each owner, as many as a worker's window has rows of it.
-func (f *Fetches) positions(of *fetch, worker int) (positions []int32) {
-	for owner, n := range of.rows[worker] {
+func (f *Fetches) positions(needed *fetch, worker int) (positions []int32) {
+	for owner, n := range needed.rows[worker] {
 		for i := range n {
 			positions = append(positions, int32(f.Starts[owner])+i)
 		}

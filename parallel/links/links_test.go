@@ -137,10 +137,10 @@ func on(t *testing.T, g *graph.Graph, d division, rankAmong int,
 ) {
 	t.Helper()
 	k := d.partitions
-	a := &partition.Assignment{K: k, Of: make([]int32, vertices)}
-	for v := range a.Of {
-		if a.Of[v] = int32(v * 7 % k); a.Of[v] == 1 {
-			a.Of[v] = int32(k - 1)
+	a := &partition.Assignment{K: k, Parts: make([]int32, vertices)}
+	for v := range a.Parts {
+		if a.Parts[v] = int32(v * 7 % k); a.Parts[v] == 1 {
+			a.Parts[v] = int32(k - 1)
 		}
 	}
 	shares := []*partition.Share{partition.All(g)}
@@ -456,11 +456,11 @@ func TestBetweenTypes(t *testing.T) {
 	if g, err = g.ReverseRelations(); err != nil {
 		t.Fatal(err)
 	}
-	of := draw
-	of.Relations = [][3]string{{"s", "x", "t"}}
+	restricted := draw
+	restricted.Relations = [][3]string{{"s", "x", "t"}}
 	share := partition.All(g)
 	var passes partition.Rule
-	require.NoError(t, of.Passes(share, func(rule partition.Rule) error {
+	require.NoError(t, restricted.Passes(share, func(rule partition.Rule) error {
 		passes = rule
 		return nil
 	}))
@@ -473,7 +473,7 @@ func TestBetweenTypes(t *testing.T) {
 			if turned {
 				u, v = v, u
 			}
-			want := of.Part(links.Edge{Source: targets + u, Target: v}) == links.Train
+			want := restricted.Part(links.Edge{Source: targets + u, Target: v}) == links.Train
 			if got != want {
 				t.Fatalf("relation %d, edge %d→%d passes messages: %v, want %v", i, u, v, got, want)
 			}
@@ -485,7 +485,7 @@ func TestBetweenTypes(t *testing.T) {
 	if held < 100 {
 		t.Errorf("%d edges are held out", held)
 	}
-	learned, err := of.Supervised(share)
+	learned, err := restricted.Supervised(share)
 	require.NoError(t, err)
 	ends := links.Ends{
 		Sources: links.Range{Low: targets, High: targets + sources},
@@ -514,10 +514,10 @@ func TestBetweenTypes(t *testing.T) {
 // TestNegative: one end is another vertex, each as likely; sources and targets take turns; epochs differ.
 func TestNegative(t *testing.T) {
 	e := links.Edge{Relation: 1, Source: 3, Target: 7}
-	const n, of = 6, 60000
+	const n, draws = 6, 60000
 	var sources, targets [n]int
 	again := 0
-	for k := range of {
+	for k := range draws {
 		d := draw.Negative(1, k, e, among(n+4))
 		switch {
 		case d.Source != e.Source && d.Target == e.Target && d.Relation == e.Relation:
@@ -534,15 +534,15 @@ func TestNegative(t *testing.T) {
 			again++
 		}
 	}
-	if again > of/2 {
-		t.Errorf("%d of %d are those of the next epoch", again, of)
+	if again > draws/2 {
+		t.Errorf("%d of %d are those of the next epoch", again, draws)
 	}
 	sum := 0
 	for _, count := range sources {
 		sum += count
 	}
-	if sum != of/2 {
-		t.Errorf("%d of %d have another source", sum, of)
+	if sum != draws/2 {
+		t.Errorf("%d of %d have another source", sum, draws)
 	}
 	for v := range 2 { // of two vertices only one is left
 		if d := draw.Negative(1, v, links.Edge{Source: 0, Target: 1}, among(2)); d.Source != d.Target {

@@ -178,20 +178,20 @@ func (r *ranker) countOwn(counts []float64) {
 	r.team.Fill(r.missing, float32(math.NaN()))
 	defer exchange.Release(r.scores, r.among, r.known, r.missing, theirs.rows, theirs.score)
 	for root := range r.comm.Size() {
-		of := counts[2*batch*root:][:2*batch]
+		rootCounts := counts[2*batch*root:][:2*batch]
 		switch {
 		case root == r.me:
-			r.count(of, r.queries)
+			r.count(rootCounts, r.queries)
 		case r.comm.Nearby(root):
 			near := r.there(root).queries
-			r.count(of, near)
+			r.count(rootCounts, near)
 			near.rows.DontNeed()
 			near.score.DontNeed()
 		default:
 			for _, data := range theirs.messages() {
 				exchange.Must(r.comm.Receive(comm.Links, data, root).Wait())
 			}
-			r.count(of, theirs)
+			r.count(rootCounts, theirs)
 		}
 	}
 }

@@ -39,16 +39,16 @@ func (l *Edges) batchEdges(columns, drawn int) int {
 	return max(1, l.bytes/4/max(1, columns)/2/(1+drawn))
 }
 
-// batchOf returns an empty edgeBatch for a model's output h.
-func (l *Edges) batchOf(h *tensor.Matrix, d Decoder, of pass) *edgeBatch {
-	drawn := of.drawn
+// batchOf returns an empty edgeBatch for a pass over a model's output h.
+func (l *Edges) batchOf(h *tensor.Matrix, d Decoder, task pass) *edgeBatch {
+	drawn := task.drawn
 	p := &edgeBatch{decoder: d, drawn: drawn, edges: l.batchEdges(h.Cols, drawn)}
-	p.window = l.window(h, 2*(1+drawn)*p.edges, of)
-	most := (1 + drawn) * min(p.edges, l.counts[l.me][of.part])
+	p.window = l.window(h, 2*(1+drawn)*p.edges, task)
+	most := (1 + drawn) * min(p.edges, l.counts[l.me][task.part])
 	memory := l.team.Memory
 	p.pairs = memory.NewElement(tensor.Activations, tensor.Int32, most, 3)
 	p.pairScores = memory.New(tensor.Activations, most, 1)
-	if of.to == toTrain {
+	if task.to == toTrain {
 		p.pairGrads = memory.New(tensor.Gradients, most, 1)
 		p.begin = memory.NewElement(tensor.Activations, tensor.Int32, 1, p.x.Rows+1)
 		p.ends = memory.NewElement(tensor.Activations, tensor.Int32, 1, 2*most)
@@ -61,9 +61,9 @@ func (p *edgeBatch) release() {
 	exchange.Release(p.pairs, p.pairScores, p.pairGrads, p.begin, p.ends)
 }
 
-// of returns the batch's pairs for kernels.
-func (p *edgeBatch) of() kernel.Pairs {
-	return kernel.Pairs{X: p.x, Weights: p.decoder.Weights, Of: p.pairs.Prefix(p.scored, 3)}
+// kernelPairs returns the batch's pairs for kernels.
+func (p *edgeBatch) kernelPairs() kernel.Pairs {
+	return kernel.Pairs{X: p.x, Weights: p.decoder.Weights, Triples: p.pairs.Prefix(p.scored, 3)}
 }
 
 // score draws the negative edges of an epoch, fetches the ends of all edges, and scores them.
@@ -91,7 +91,7 @@ func (p *edgeBatch) scoreWith(edges int, negatives func() ([]Edge, []int32)) {
 		}
 	})
 	score := p.pairScores.Prefix(p.scored, 1)
-	p.team.PairScores(score, p.of())
+	p.team.PairScores(score, p.kernelPairs())
 	p.scores = score.ReadFloats()
 }
 
@@ -133,9 +133,9 @@ func (p *edgeBatch) backward(sums *tensor.Matrix) {
 	grads := p.pairGrads.Prefix(p.scored, 1)
 	ends := p.ends.Prefix(1, 2*p.scored)
 	p.team.Serial(func() { p.incident(p.begin.WriteInt32s(), ends.WriteInt32s()) })
-	p.team.PairRows(p.dx, grads, p.of(), p.begin, ends)
+	p.team.PairRows(p.dx, grads, p.kernelPairs(), p.begin, ends)
 	if sums != nil {
-		p.team.PairWeights(sums, grads, p.of())
+		p.team.PairWeights(sums, grads, p.kernelPairs())
 	}
 }
 
@@ -195,13 +195,13 @@ func (l *Edges) Loss(h *tensor.Matrix, d Decoder, epoch, drawn int) (loss float6
 		grads := p.pairGrads.Prefix(p.scored, 1).WriteFloats()
 		p.inParts("edge_loss", 1, len(p.scores), func(lo, hi int) {
 			for i, s := range p.scores[lo:hi] {
-				one, g := crossEntropy(s, (lo+i)%(1+drawn) > 0)
-				losses[lo+i] = one
+				edgeLoss, g := crossEntropy(s, (lo+i)%(1+drawn) > 0)
+				losses[lo+i] = edgeLoss
 				grads[lo+i] = float32(scale * g)
 			}
 		})
-		for _, one := range losses {
-			loss += scale * one
+		for _, edgeLoss := range losses {
+			loss += scale * edgeLoss
 		}
 		p.backward(sums)
 		p.sendGradients(grad)
@@ -244,8 +244,8 @@ func (l *Edges) LossOf(scores []float32, part Part) (loss float64) {
 		return 0
 	}
 	for i, s := range scores {
-		one, _ := crossEntropy(s, i%2 > 0)
-		loss += one / float64(2*l.Counts[part])
+		edgeLoss, _ := crossEntropy(s, i%2 > 0)
+		loss += edgeLoss / float64(2*l.Counts[part])
 	}
 	return loss
 }

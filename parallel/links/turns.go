@@ -12,12 +12,12 @@ func (w *window) fetchInTurns() {
 	exchange.Must(w.ask())
 	remote := w.remote()
 	buffer := w.bufferFor(remote)
-	lo, hi := w.of(w.me)
+	lo, hi := w.ownedBy(w.me)
 	w.team.Gather(w.x.RowRange(lo, hi), w.h, w.listed(w.rowsAt(lo, hi)))
 	w.eachOther(func(to, _ int) {
 		if w.comm.Nearby(to) {
 			there := w.there(to)
-			lo, hi := there.of(w.me)
+			lo, hi := there.ownedBy(w.me)
 			w.team.Gather(there.x.RowRange(lo, hi), w.h, w.listed(there.rowsAt(lo, hi)))
 			there.x.DontNeed()
 			return
@@ -42,12 +42,12 @@ func (w *window) sendGradientsInTurns(grad *tensor.Matrix) {
 	defer w.comm.KeepTurn()()
 	buffer := w.bufferFor(remote)
 	defer buffer.Release()
-	lo, hi := w.of(w.me)
+	lo, hi := w.ownedBy(w.me)
 	w.team.ScatterAdd(grad, w.dx.RowRange(lo, hi), w.listed(w.rowsAt(lo, hi)))
 	w.eachOther(func(from, _ int) {
 		if w.comm.Nearby(from) {
 			there := w.there(from)
-			lo, hi := there.of(w.me)
+			lo, hi := there.ownedBy(w.me)
 			w.team.ScatterAdd(grad, there.dx.RowRange(lo, hi), w.listed(there.rowsAt(lo, hi)))
 			there.dx.DontNeed()
 			return
@@ -62,7 +62,7 @@ func (w *window) sendGradientsInTurns(grad *tensor.Matrix) {
 func (w *window) allFrom(remote []int, rows *tensor.Matrix, path comm.Path) {
 	w.apart(func() {
 		for _, rank := range remote {
-			lo, hi := w.of(rank)
+			lo, hi := w.ownedBy(rank)
 			w.pass(rows.RowRange(lo, hi), path, rank)
 		}
 	})

@@ -41,7 +41,7 @@ const (
 )
 
 // window returns an empty window for a pass, for at most most rows of h.
-func (l *Edges) window(h *tensor.Matrix, most int, of pass) *window {
+func (l *Edges) window(h *tensor.Matrix, most int, p pass) *window {
 	most = min(most, l.places.Vertices())
 	rows := min(most, l.rows)
 	w := &window{
@@ -49,8 +49,8 @@ func (l *Edges) window(h *tensor.Matrix, most int, of pass) *window {
 		asked: make([][]int32, l.comm.Size()),
 	}
 	w.list = l.team.Memory.NewElement(tensor.Activations, tensor.Int32, 1, rows)
-	w.fetches, w.known = l.fetches.of(of, l.comm)
-	if of.to == toTrain {
+	w.fetches, w.known = l.fetches.windows(p, l.comm)
+	if p.to == toTrain {
 		w.dx = l.team.Memory.New(tensor.Gradients, most, h.Cols)
 	}
 	if l.comm.Size() > 1 && !l.comm.TakesTurns() {
@@ -67,8 +67,8 @@ func (w *window) newBuffer() *tensor.Matrix {
 
 func (w *window) release() { exchange.Release(w.x, w.dx, w.buffer, w.list) }
 
-// of returns the range of the window's rows that belong to partition q.
-func (w *window) of(q int) (lo, hi int) {
+// ownedBy returns the range of the window's rows that belong to partition q.
+func (w *window) ownedBy(q int) (lo, hi int) {
 	lo, _ = slices.BinarySearch(w.positions, int32(w.places.Starts[q]))
 	hi, _ = slices.BinarySearch(w.positions, int32(w.places.Starts[q+1]))
 	return lo, hi
@@ -111,7 +111,7 @@ func (w *window) fetch(positions []int32) {
 		w.fetchInTurns()
 		return
 	}
-	lo, hi := w.of(w.me)
+	lo, hi := w.ownedBy(w.me)
 	w.team.Gather(w.x.RowRange(lo, hi), w.h, w.listed(w.rowsAt(lo, hi)))
 	if w.comm.Size() == 1 {
 		return
@@ -120,7 +120,7 @@ func (w *window) fetch(positions []int32) {
 	w.eachOther(func(to, from int) {
 		rows := w.buffer.Prefix(len(w.asked[to]), w.h.Cols)
 		w.team.Gather(rows, w.h, w.listed(w.asked[to]))
-		lo, hi := w.of(from)
+		lo, hi := w.ownedBy(from)
 		w.move(rows, to, w.x.RowRange(lo, hi), from)
 	})
 }
@@ -132,11 +132,11 @@ func (w *window) sendGradients(grad *tensor.Matrix) {
 		w.sendGradientsInTurns(grad)
 		return
 	}
-	lo, hi := w.of(w.me)
+	lo, hi := w.ownedBy(w.me)
 	w.team.ScatterAdd(grad, w.dx.RowRange(lo, hi), w.listed(w.rowsAt(lo, hi)))
 	w.eachOther(func(from, to int) {
 		rows := w.buffer.Prefix(len(w.asked[from]), grad.Cols)
-		lo, hi := w.of(to)
+		lo, hi := w.ownedBy(to)
 		w.move(w.dx.RowRange(lo, hi), to, rows, from)
 		w.team.ScatterAdd(grad, rows, w.listed(w.asked[from]))
 	})
@@ -175,7 +175,7 @@ func (w *window) ask() error {
 	theirs := make([]int32, k)
 	send, receive := make([][]byte, k), make([][]byte, k)
 	for q := range k {
-		if lo, hi := w.of(q); q != w.me && !w.comm.Nearby(q) {
+		if lo, hi := w.ownedBy(q); q != w.me && !w.comm.Nearby(q) {
 			wanted[q] = w.rowsAt(lo, hi)
 		}
 		lengths[q] = int32(len(wanted[q]))

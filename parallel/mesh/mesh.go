@@ -119,11 +119,11 @@ func (m Mesh) Join(all *comm.Comm) Groups {
 
 // across is the group of the same ranks in each of several groups, which are meshes of n workers.
 func across(all *comm.Comm, groups, n int, ranks []int) *comm.Comm {
-	var those []int
+	var members []int
 	for group := range groups {
 		for _, rank := range ranks {
-			those = append(those, group*n+rank)
+			members = append(members, group*n+rank)
 		}
 	}
-	return all.Group(those...)
+	return all.Group(members...)
 }

@@ -57,7 +57,7 @@ func TestGroups(t *testing.T) {
 					t.Errorf("%+v: rank %d sent %d messages for its groups", m, r, sent.Messages)
 				}
 				plan := m.Join(comm.New(comm.Plan(t.Context(), r, m.Workers()), 0))
-				for _, one := range []struct {
+				for _, c := range []struct {
 					name        string
 					group, plan *comm.Comm
 					size, rank  int
@@ -81,28 +81,28 @@ func TestGroups(t *testing.T) {
 						func(p mesh.Coords) mesh.Coords { return mesh.Coords{Stage: p.Stage} },
 					},
 				} {
-					what := fmt.Sprintf("%+v: %s of rank %d", m, one.name, r)
-					if one.group.Size() != one.size || one.group.Rank() != one.rank ||
-						one.plan.Size() != one.size || one.plan.Rank() != one.rank {
+					what := fmt.Sprintf("%+v: %s of rank %d", m, c.name, r)
+					if c.group.Size() != c.size || c.group.Rank() != c.rank ||
+						c.plan.Size() != c.size || c.plan.Rank() != c.rank {
 						t.Errorf("%s: place %d of %d, planned %d of %d, want %d of %d", what,
-							one.group.Rank(), one.group.Size(),
-							one.plan.Rank(), one.plan.Size(), one.rank, one.size)
+							c.group.Rank(), c.group.Size(),
+							c.plan.Rank(), c.plan.Size(), c.rank, c.size)
 					}
-					members, err := comm.Gather(one.group, comm.Statistics, int64(r))
+					members, err := comm.Gather(c.group, comm.Statistics, int64(r))
 					if err != nil {
 						t.Error(err)
 						return
 					}
-					if !slices.IsSorted(members) || members[one.rank] != int64(r) {
+					if !slices.IsSorted(members) || members[c.rank] != int64(r) {
 						t.Errorf("%s: %v", what, members)
 					}
 					for p, holder := range g.Holders {
-						if one.group == g.Halo && m.Coords(int(members[holder])).Partition != p {
+						if c.group == g.Halo && m.Coords(int(members[holder])).Partition != p {
 							t.Errorf("%s: partition %d is held by rank %d", what, p, members[holder])
 						}
 					}
 					for _, member := range members {
-						if one.same(m.Coords(int(member))) != one.same(g.Coords) {
+						if c.same(m.Coords(int(member))) != c.same(g.Coords) {
 							t.Errorf("%s: rank %d is among %v", what, member, members)
 						}
 					}
@@ -128,27 +128,27 @@ func TestSamples(t *testing.T) {
 				}
 				var alike, learners, world []int64
 				for group := range groups {
-					for of := range n {
-						rank := int64(group*n + of)
+					for local := range n {
+						rank := int64(group*n + local)
 						if group == g.Group {
 							world = append(world, rank)
 						}
-						if m.Coords(of) == g.Coords {
+						if m.Coords(local) == g.Coords {
 							alike = append(alike, rank)
 						}
-						if m.Coords(of).Stage == g.Stage {
+						if m.Coords(local).Stage == g.Stage {
 							learners = append(learners, rank)
 						}
 					}
 				}
-				for _, one := range []struct {
-					name string
-					of   *comm.Comm
-					want []int64
+				for _, c := range []struct {
+					name  string
+					group *comm.Comm
+					want  []int64
 				}{{"world", g.World, world}, {"alike", g.Alike, alike}, {"learners", g.Learners, learners}} {
-					members, err := comm.Gather(one.of, comm.Statistics, int64(r))
-					if err != nil || !slices.Equal(members, one.want) {
-						t.Errorf("%+v: %s of rank %d: %v, want %v; %v", m, one.name, r, members, one.want, err)
+					members, err := comm.Gather(c.group, comm.Statistics, int64(r))
+					if err != nil || !slices.Equal(members, c.want) {
+						t.Errorf("%+v: %s of rank %d: %v, want %v; %v", m, c.name, r, members, c.want, err)
 					}
 				}
 			})

@@ -40,7 +40,7 @@ func Extract(g *appended.Graph, m *Model, vertices [][]int32, scratch *Scratch) 
 	if m.Labels { // new vertices have no labels
 		own, _ := slices.BinarySearch(ids[0], int32(g.Types[0].Count))
 		to, from := &small.Types[0], &g.Types[0]
-		to.Labels, to.Splits = from.Labels.Of(ids[0][:own]), graph.SplitsOf(from.Splits, ids[0][:own])
+		to.Labels, to.Splits = from.Labels.Select(ids[0][:own]), graph.SplitsOf(from.Splits, ids[0][:own])
 	}
 	out := make([]graph.Relation, len(g.Relations))
 	for i := range g.Relations {

@@ -76,15 +76,15 @@ func New(e axis.Env, o axis.Options, blocks []Reach, w Wanted) ([]*Layer, []Need
 	f := &finder{Env: e, costs: e.Costs(&o, nil), options: o, gradients: w.Gradients}
 	f.addReverse(blocks)
 	sets := make([][]int32, len(e.Share.Edges.Types))
-	mine := Need{}
+	ownNeed := Need{}
 	for i := range sets {
 		sets[i] = []int32{}
 		if i < len(w.Rows) {
 			sets[i] = append(sets[i], w.Rows[i]...)
 		}
-		mine.Vertices += int64(len(sets[i]))
+		ownNeed.Vertices += int64(len(sets[i]))
 	}
-	after, err := f.layer(Reach{}, sets, sets, mine)
+	after, err := f.layer(Reach{}, sets, sets, ownNeed)
 	if err != nil {
 		return nil, nil, err
 	}
@@ -141,15 +141,16 @@ func (f *finder) before(b Reach, after *Layer) (*Layer, error) {
 	return f.layer(b, rows, into, need)
 }
 
-// layer makes the layer of a block that reads rows and computes into. mine is what this worker needs for it.
-func (f *finder) layer(b Reach, rows, into [][]int32, mine Need) (*Layer, error) {
+// layer makes the layer of a block that reads rows and computes into. ownNeed is what this worker needs
+// for it.
+func (f *finder) layer(b Reach, rows, into [][]int32, ownNeed Need) (*Layer, error) {
 	p := sar.NewSome(f.Env, sar.Some{Rows: rows, Into: into, Gradients: f.gradients}, f.costs, f.options)
 	l := &Layer{Partition: p, Rows: rows, reach: b}
 	more := int64(0)
 	for i := range rows {
 		more += int64(len(rows[i]) - len(into[i]))
 	}
-	all, err := comm.Gather(f.Groups.Halo, comm.Setup, mine.Vertices, mine.Edges, more)
+	all, err := comm.Gather(f.Groups.Halo, comm.Setup, ownNeed.Vertices, ownNeed.Edges, more)
 	if err != nil {
 		return nil, err
 	}

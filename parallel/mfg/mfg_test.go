@@ -44,13 +44,13 @@ func TestRows(t *testing.T) {
 		want, needs := search(e, blocks, wanted)
 		for k := 1; k <= 4; k++ {
 			got := make([][]int32, len(blocks))
-			of := make([]int32, vertices)
-			for v := range of {
-				of[v] = r.Int32N(int32(k))
+			parts := make([]int32, vertices)
+			for v := range parts {
+				parts[v] = r.Int32N(int32(k))
 			}
 			shares := []*partition.Share{partition.All(g)}
 			if k > 1 {
-				if shares, err = partition.Split(g, &partition.Assignment{K: k, Of: of}); err != nil {
+				if shares, err = partition.Split(g, &partition.Assignment{K: k, Parts: parts}); err != nil {
 					t.Fatal(err)
 				}
 			}

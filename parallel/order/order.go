@@ -128,7 +128,7 @@ func (l *Layer) AggregateLinear(a Axis, x, w *autograd.Var, r gnn.Reduce) *autog
 	takes := func(taken, instead option) {
 		l.Explain(func() string { return taken.String() + l.instead(instead) })
 	}
-	switch choice := costs.o.Choice.given(x); {
+	switch choice := costs.o.Choice.resolve(x); {
 	case x.Sparse() != nil:
 		l.Explain(func() string { return "transform the sparse features, then aggregate" })
 	case x.Fixed() && (choice == AggregateFirst || choice == Auto && in <= 2*out):
@@ -145,8 +145,8 @@ func (l *Layer) AggregateLinear(a Axis, x, w *autograd.Var, r gnn.Reduce) *autog
 	return transformed(a, x, w, r)
 }
 
-// given returns the choice for an input: Embeddings depends on it, and other choices do not.
-func (c Choice) given(x *autograd.Var) Choice {
+// resolve returns the choice for an input: Embeddings depends on it, and other choices do not.
+func (c Choice) resolve(x *autograd.Var) Choice {
 	switch {
 	case c != Embeddings:
 		return c

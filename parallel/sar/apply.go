@@ -75,18 +75,19 @@ func (p *Partition) EdgeRowsInto(t *autograd.Tape, s gnn.EdgeState, into Into) (
 const NoEdge = -1
 
 // EdgeNumbers are the numbers of the rows of EdgeRows. These are edges of the store: s.Loops are its own.
-func (p *Partition) EdgeNumbers(t *autograd.Tape, s gnn.EdgeState, of *edges.Numbering) ([]int64, error) {
-	return p.EdgeNumbersInto(t, s, Into{}, of)
+func (p *Partition) EdgeNumbers(t *autograd.Tape, s gnn.EdgeState, numbering *edges.Numbering,
+) ([]int64, error) {
+	return p.EdgeNumbersInto(t, s, Into{}, numbering)
 }
 
 // EdgeNumbersInto is EdgeNumbers for the edges into some targets.
-func (p *Partition) EdgeNumbersInto(t *autograd.Tape, s gnn.EdgeState, into Into, of *edges.Numbering,
+func (p *Partition) EdgeNumbersInto(t *autograd.Tape, s gnn.EdgeState, into Into, numbering *edges.Numbering,
 ) (numbers []int64, err error) {
 	e, err := p.edgesOn(t, s.Along, edges.HaloRows)
 	if err != nil {
 		return nil, err
 	}
-	all, before := e.Numbers(of, s.Along.Reversed), 0
+	all, before := e.Numbers(numbering, s.Along.Reversed), 0
 	for k, block := range slices.Concat(e.Blocks, e.LoopBlocks(s.Loops)) {
 		if into.Places == nil {
 			numbers = append(numbers, all[k]...)
@@ -132,9 +133,9 @@ func (i Into) entries(block *edges.Block) int {
 }
 
 // rows are the rows of the batch's edges.
-func (p edgePlaces) rows(of *tensor.Matrix, b *batch) *tensor.Matrix {
+func (p edgePlaces) rows(m *tensor.Matrix, b *batch) *tensor.Matrix {
 	first := p[b.block] + b.before
-	return of.RowRange(first, first+b.n)
+	return m.RowRange(first, first+b.n)
 }
 
 // edgeRows are Message.EdgeRows and their places.
@@ -151,11 +152,11 @@ func (x edgeRows) beginGradient() {
 }
 
 // addGradient adds the gradient of the batch's rows. No other batch has these rows.
-func (x edgeRows) addGradient(b *batch, of *autograd.Var) {
+func (x edgeRows) addGradient(b *batch, batchRows *autograd.Var) {
 	if !x.RequiresGrad() {
 		return
 	}
-	to, grad := x.at.rows(x.GradSum(), b), of.TakeGrad()
+	to, grad := x.at.rows(x.GradSum(), b), batchRows.TakeGrad()
 	x.Tape().Team.Axpy(to, 1, grad)
 	grad.Release()
 }

@@ -66,7 +66,7 @@ func (at *attention) arguments(b *edges.Block, rows []*tensor.Matrix, pick *edge
 	k := at.kernel
 	k.Source, k.SourceIDs = rows[0], b.IDs
 	if k.TargetIDs != nil {
-		k.TargetIDs = pick.Of(k.TargetIDs.Reshape(k.TargetIDs.Len(), 1))
+		k.TargetIDs = pick.Rows(k.TargetIDs.Reshape(k.TargetIDs.Len(), 1))
 	}
 	at.by.set(&k, rows, pick)
 	switch {
@@ -117,9 +117,11 @@ func (at *attention) backward(b *edges.Block, rows []*tensor.Matrix, loops *tens
 		k.Edges.Transposed, err = b.FeatureRows(team)
 		exchange.Must(err)
 	}
-	of := kernel.Attended{Grad: pick.Of(at.g), GradDotOut: pick.Of(at.gOut), LogSum: pick.Of(at.logSum)}
+	attended := kernel.Attended{
+		Grad: pick.Rows(at.g), GradDotOut: pick.Rows(at.gOut), LogSum: pick.Rows(at.logSum),
+	}
 	if at.gOut == nil {
-		of.Out = pick.Of(at.out)
+		attended.Out = pick.Rows(at.out)
 	}
 	b.Onto(team, dTarget, func(dTarget *tensor.Matrix, to kernel.Output) {
 		if to == kernel.Replace {
@@ -133,7 +135,7 @@ func (at *attention) backward(b *edges.Block, rows []*tensor.Matrix, loops *tens
 			d.EdgeWeight = at.EdgeWeight.GradSum()
 		}
 		at.by.setGradients(&d, dRows, dTarget)
-		team.AttendBackward(d, k, b.In, b.Out, loops, of)
+		team.AttendBackward(d, k, b.In, b.Out, loops, attended)
 		at.by.unsetGradients(d, rows[0])
 	})
 	at.by.unset(k)

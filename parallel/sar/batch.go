@@ -87,7 +87,7 @@ func (m *messages) eachPlanned(buffer *batch, block *edges.Block, f func(b *batc
 }
 
 // newBatch makes a batch for n edges of a block.
-func (m *messages) newBatch(n int, of *edges.Block) *batch {
+func (m *messages) newBatch(n int, block *edges.Block) *batch {
 	mem := m.tape.Memory()
 	ints := func() *tensor.Matrix { return mem.NewElement(tensor.Buffers, tensor.Int32, 1, n) }
 	matrix := func(rows, cols int) *kernel.CSR {
@@ -101,10 +101,10 @@ func (m *messages) newBatch(n int, of *edges.Block) *batch {
 	if mem.OnDevice() {
 		b.hi = min(b.hi, deviceEdges)
 	}
-	if of.In.Values != nil {
+	if block.In.Values != nil {
 		b.weights = mem.New(tensor.Buffers, n, 1)
 	}
-	if m.Places != nil && (of.Features != nil || of.WeightGradients != nil) {
+	if m.Places != nil && (block.Features != nil || block.WeightGradients != nil) {
 		b.entries = ints()
 	}
 	b.into, b.outOf, b.spread = matrix(b.hi, n), matrix(n, n), matrix(n, b.hi)

@@ -29,9 +29,9 @@ type Call struct {
 	scored bool // the last matrix of a message has scores
 
 	part  *Partition
-	draws uint64           // keys the draws that encode rows, and the draws that choose columns
-	sends func(of int) int // how many of columns are sent; nil: all
-	by    edges.Operator   // of a linear aggregation
+	draws uint64                // keys the draws that encode rows, and the draws that choose columns
+	sends func(columns int) int // how many of the columns are sent; nil: all
+	by    edges.Operator        // of a linear aggregation
 
 	state
 }
@@ -116,7 +116,7 @@ func (p *propagator) callOver(t *autograd.Tape, h edges.Halo) *Call {
 		o := &p.part.options
 		c.Format = o.Wire.Format(p.part.team.Storage)
 		if o.WireSchedule != (axis.WireSchedule{}) {
-			c.sends = func(of int) int { return o.WireSchedule.Sent(of, t.Random.Epoch, p.part.env.Epochs) }
+			c.sends = func(n int) int { return o.WireSchedule.Sent(n, t.Random.Epoch, p.part.env.Epochs) }
 		}
 		c.draws = t.Random.Key(fmt.Sprintf(
 			"%s %s %t %d %d", c.Path, c.Along.Relation, c.Along.Reversed, c.Number, p.part.from.Slice,
@@ -162,7 +162,7 @@ func (c *Call) sendGradients(columns int, e tensor.Element, reads []*tensor.Matr
 		}
 		pick := v.Picker(v.Team)
 		if v.Pick == nil {
-			v.Pick = pick.Of
+			v.Pick = pick.Rows
 		}
 		visit(v)
 		pick.Release()
@@ -176,24 +176,26 @@ func (c *Call) sendGradients(columns int, e tensor.Element, reads []*tensor.Matr
 }
 
 // rematerialize visits every remote block again, with its sources' rows of xs, which were kept or are fetched
-// once more. Each visit fills in a matrix of gradients for each of dxs, which belong to the Vars of.
+// once more. Each visit fills in a matrix of gradients for each of dxs, which belong to the Vars vs.
 // Gradients that other workers send for local rows are added to dxs.
-func (c *Call) rematerialize(xs []*tensor.Matrix, of []*autograd.Var, dxs []*tensor.Matrix) iter.Seq[Visit] {
-	t := Transfer{Rows: xs, Buffers: c.buffers, Received: c.keeps, Grads: dxs, Sent: c.formOf(of)}
+func (c *Call) rematerialize(xs []*tensor.Matrix, vs []*autograd.Var, dxs []*tensor.Matrix) iter.Seq[Visit] {
+	t := Transfer{Rows: xs, Buffers: c.buffers, Received: c.keeps, Grads: dxs, Sent: c.formOf(vs)}
 	c.begin(&t, nil)
 	return c.exchange(t)
 }
 
 // formOf is the form of messages with gradients of these values.
-func (c *Call) formOf(of []*autograd.Var) (f exchange.Form) {
-	for _, v := range of {
+func (c *Call) formOf(vs []*autograd.Var) (f exchange.Form) {
+	for _, v := range vs {
 		f = append(f, exchange.Columns{Count: v.Cols(), Element: v.Element()})
 	}
 	return f
 }
 
 // Form is the form of messages with rows of these matrices.
-func (c *Call) Form(of []*tensor.Matrix) exchange.Form { return c.sent(exchange.FormOf(of)) }
+func (c *Call) Form(matrices []*tensor.Matrix) exchange.Form {
+	return c.sent(exchange.FormOf(matrices))
+}
 
 // sent sets how the parts of a message are sent.
 func (c *Call) sent(f exchange.Form) exchange.Form {
@@ -275,8 +277,8 @@ func (c *Call) exchange(t Transfer) iter.Seq[Visit] {
 // draw lists which of the columns, counted from the tile's first one, are sent. They are drawn among the
 // columns of all tiles: the same on all workers, and in all exchanges of the call.
 func (c *Call) draw(columns int) *tensor.Matrix {
-	of := cmp.Or(c.columns, columns)
-	sent := rand.New(rand.NewPCG(c.draws, 0)).Perm(of)[:c.sends(of)]
+	total := cmp.Or(c.columns, columns)
+	sent := rand.New(rand.NewPCG(c.draws, 0)).Perm(total)[:c.sends(total)]
 	slices.Sort(sent)
 	var list []int32
 	for _, column := range sent {

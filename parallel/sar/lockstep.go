@@ -65,10 +65,10 @@ func (w *wire) lockstep(k comm.Kind, form exchange.Form) *lockstep {
 	l := &lockstep{wire: w, kind: k, cols: form.Width()}
 	serves := make([]bool, w.comm.Size()) // by rank: the rank is at work on another worker while this one is
 	for to := range serves {
-		serves[to] = !l.beside(to) && w.comm.Opposite(to, w.rank) == w.rank
+		serves[to] = !l.isLocal(to) && w.comm.Opposite(to, w.rank) == w.rank
 	}
 	for from := range w.comm.Size() {
-		if !l.beside(from) {
+		if !l.isLocal(from) {
 			continue
 		}
 		numbers := map[int]int{}
@@ -99,8 +99,8 @@ func (o *exposed) passages(k comm.Kind) (all []passage) {
 	return all
 }
 
-// beside reports whether the partition is one of this worker's.
-func (l *lockstep) beside(rank int) bool { return rank == l.rank || l.comm.Nearby(rank) }
+// isLocal reports whether the partition is one of this worker's.
+func (l *lockstep) isLocal(rank int) bool { return rank == l.rank || l.comm.Nearby(rank) }
 
 func (l *lockstep) exposedBy(rank int) *exposed { return l.comm.Exposed(rank).(*exposed) }
 

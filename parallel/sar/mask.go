@@ -35,8 +35,8 @@ func (m *messages) masks(b *batch, e gnn.Edges) mask {
 	return mask{onTape(e.Tape, values, set, true), values}
 }
 
-// of returns messages times their factors.
-func (m mask) of(messages *autograd.Var) *autograd.Var {
+// scale returns messages times their factors.
+func (m mask) scale(messages *autograd.Var) *autograd.Var {
 	if m.Var == nil {
 		return messages
 	}
@@ -98,7 +98,7 @@ func (p *propagator) maxMasked(x *autograd.Var, loops gnn.Loops) *autograd.Var {
 // attendMasked is attend with masks. The coefficients are a softmax over all edges, whatever their masks.
 func (p *propagator) attendMasked(a gnn.Attention) *autograd.Var {
 	scores := p.scores(a)
-	ofEdges := func(of *autograd.Var) []gnn.EdgeRows { return []gnn.EdgeRows{{Var: of, Loops: a.Loops}} }
+	ofEdges := func(v *autograd.Var) []gnn.EdgeRows { return []gnn.EdgeRows{{Var: v, Loops: a.Loops}} }
 	target := autograd.Detach(a.Source) // its rows are the targets' if the relation joins one type to itself
 	if rows := p.targets(); rows != nil {
 		if target = cmp.Or(a.TargetScore, a.Target); target != nil { // softmax aggregation has none

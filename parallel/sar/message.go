@@ -183,9 +183,9 @@ func (m *messages) forward(c *Call, use func(b *batch, messages *tensor.Matrix))
 	}
 }
 
-// backward adds all gradients of the call. of returns the gradient of a batch's messages, which backward then
-// owns.
-func (m *messages) backward(c *Call, of func(b *batch) *tensor.Matrix) {
+// backward adds all gradients of the call. gradient returns the gradient of a batch's messages, which
+// backward then owns.
+func (m *messages) backward(c *Call, gradient func(b *batch) *tensor.Matrix) {
 	c.resume()
 	m.count(c)
 	var dx, dTarget *tensor.Matrix
@@ -210,7 +210,7 @@ func (m *messages) backward(c *Call, of func(b *batch) *tensor.Matrix) {
 	}
 	team := m.tape.Team
 	for _, block := range m.own {
-		m.each(block, func(b *batch) { m.addGradients(b, of, x, dx, dTarget) })
+		m.each(block, func(b *batch) { m.addGradients(b, gradient, x, dx, dTarget) })
 	}
 	for v := range visits {
 		var dSource *tensor.Matrix
@@ -218,7 +218,7 @@ func (m *messages) backward(c *Call, of func(b *batch) *tensor.Matrix) {
 			dSource = m.sum(v.Grads[0])
 			team.Zero(dSource)
 		}
-		m.each(v.Block, func(b *batch) { m.addGradients(b, of, v.Rows[0], dSource, dTarget) })
+		m.each(v.Block, func(b *batch) { m.addGradients(b, gradient, v.Rows[0], dSource, dTarget) })
 		if len(v.Grads) > 0 && dSource != v.Grads[0] {
 			team.Convert(v.Grads[0], dSource)
 			dSource.Release()
@@ -268,7 +268,7 @@ func (m *messages) ends(b *batch, source *tensor.Matrix,
 		rows = append(rows, x)
 		return x
 	}
-	gathered := func(of *autograd.Var, from, list *tensor.Matrix, parts []int) (vars []*autograd.Var) {
+	gathered := func(input *autograd.Var, from, list *tensor.Matrix, parts []int) (vars []*autograd.Var) {
 		if parts == nil {
 			parts = []int{from.Cols}
 		}
@@ -276,7 +276,7 @@ func (m *messages) ends(b *batch, source *tensor.Matrix,
 		for _, cols := range parts {
 			x := picked(from, list, at, cols)
 			at += cols
-			vars = append(vars, onTape(tape, x, set, of.RequiresGrad()))
+			vars = append(vars, onTape(tape, x, set, input.RequiresGrad()))
 		}
 		return vars
 	}
@@ -314,11 +314,11 @@ func onTape(tape *autograd.Tape, rows *tensor.Matrix, set *autograd.RowSet, requ
 }
 
 // addEdgeGradients adds the gradients of the batch's edges to those of the block.
-func (m *messages) addEdgeGradients(b *batch, of *autograd.Var, grads *tensor.Matrix) {
+func (m *messages) addEdgeGradients(b *batch, v *autograd.Var, grads *tensor.Matrix) {
 	if grads == nil {
 		return
 	}
-	grad := of.TakeGrad()
+	grad := v.TakeGrad()
 	if b.entries != nil {
 		m.tape.Team.ScatterAdd(grads.RowRange(b.first, grads.Rows), grad, b.entries)
 	} else {
@@ -329,7 +329,7 @@ func (m *messages) addEdgeGradients(b *batch, of *autograd.Var, grads *tensor.Ma
 
 // call computes the messages of the batch's edges, in the tape's element type.
 func (m *messages) call(e gnn.Edges, n int, by mask) *autograd.Var {
-	out := e.Tape.Scope(func() *autograd.Var { return autograd.Stored(by.of(m.Function(e))) })
+	out := e.Tape.Scope(func() *autograd.Var { return autograd.Stored(by.scale(m.Function(e))) })
 	if out.Rows() != n || out.Cols() != m.Columns {
 		panic(tensor.Mismatched("the message function of %s gives %d×%d, and needs %d×%d: a row for each edge, "+
 			"and Columns", m.path, out.Rows(), out.Cols(), n, m.Columns))
@@ -370,9 +370,10 @@ func (m *messages) spread(b *batch, g *tensor.Matrix) *tensor.Matrix {
 	return d
 }
 
-// addGradients recomputes the batch's messages and runs them backward from their gradient, which of returns.
-// It adds the gradients of the sources' rows to dSource, and the gradients of the targets' rows to dTarget.
-func (m *messages) addGradients(b *batch, of func(b *batch) *tensor.Matrix, source, dSource,
+// addGradients recomputes the batch's messages and runs them backward from their gradient, which the function
+// gradient returns. It adds the gradients of the sources' rows to dSource, and the gradients of the targets'
+// rows to dTarget.
+func (m *messages) addGradients(b *batch, gradient func(b *batch) *tensor.Matrix, source, dSource,
 	dTarget *tensor.Matrix,
 ) {
 	e, rows := m.ends(b, source, true)
@@ -380,7 +381,7 @@ func (m *messages) addGradients(b *batch, of func(b *batch) *tensor.Matrix, sour
 	out := m.call(e, b.n, mask)
 	team := m.tape.Team
 	mem := m.tape.Memory()
-	e.Tape.Backward(autograd.Root{Var: out, Grad: of(b)})
+	e.Tape.Backward(autograd.Root{Var: out, Grad: gradient(b)})
 	m.addEdgeGradients(b, e.Weight, b.block.WeightGradients)
 	m.addEdgeGradients(b, e.Features, b.block.FeatureGradients)
 	if mask.Var != nil {

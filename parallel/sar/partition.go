@@ -212,12 +212,12 @@ func (p *Partition) EdgesOn(t *autograd.Tape, a gnn.Along) (*edges.Edges, error)
 
 // edgesOn returns the edges for a pass on a tape. h says what travels between partitions.
 func (p *Partition) edgesOn(t *autograd.Tape, a gnn.Along, h edges.Halo) (*edges.Edges, error) {
-	if given, is := t.Edges.(*edges.Given); is {
+	if pass, is := t.Edges.(*edges.Given); is {
 		e, err := p.edgesOf(a, edges.HaloRows)
 		if err != nil {
 			return nil, err
 		}
-		return given.Of(e, a), nil
+		return pass.PassEdges(e, a), nil
 	}
 	e, err := p.edgesOf(a, h)
 	if err != nil || !t.Training || p.options.DropEdge == 0 {

@@ -77,7 +77,7 @@ func negated(z *autograd.Var) *autograd.Var {
 // Propagate implements gnn.Propagator.
 func (p *propagator) Propagate(x *autograd.Var, r gnn.Reduce, k gnn.Rounds) *autograd.Var {
 	p.layer.Explain(func() string { return order.Aggregation(x.Cols(), k) })
-	return k.Of(autograd.Dense(x), func(h *autograd.Var) *autograd.Var {
+	return k.Run(autograd.Dense(x), func(h *autograd.Var) *autograd.Var {
 		switch r.Kind {
 		case gnn.KindMax:
 			return p.max(h, r.Loops)

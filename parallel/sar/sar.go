@@ -112,13 +112,13 @@ func (c *Call) sumTransposed(g *tensor.Matrix, sent tensor.Element,
 
 // max computes the largest value of each column over the in-neighbours (case 1). It remembers, for each
 // element, the vertex that has the maximum, so that the backward pass needs no rows.
-func (p *propagator) max(x *autograd.Var, of gnn.Loops) *autograd.Var {
+func (p *propagator) max(x *autograd.Var, mode gnn.Loops) *autograd.Var {
 	t := x.Tape()
 	if p.masked(t) {
-		return p.maxMasked(x, of)
+		return p.maxMasked(x, mode)
 	}
 	c := p.call(x.Tape())
-	loops := c.Edges.LoopCounts(of)
+	loops := c.Edges.LoopCounts(mode)
 	visits := c.fetch(x.Value())
 	z := t.New(c.Edges.Rows, x.Cols())
 	arg := t.Memory().NewElement(tensor.Activations, tensor.Int32, c.Edges.Rows, x.Cols())

@@ -80,7 +80,7 @@ func (s *gatv1) set(k *kernel.Attention, rows []*tensor.Matrix, pick *edges.Pick
 		k.SourceScore = s.scores(rows[0])
 		s.tape.Team.HeadDot(k.SourceScore, rows[0], s.ASource.Value())
 	}
-	k.TargetScore = pick.Of(s.targets)
+	k.TargetScore = pick.Rows(s.targets)
 }
 
 func (s *gatv1) unset(k kernel.Attention) { k.SourceScore.Release() }
@@ -130,7 +130,7 @@ func (s *givenScores) begin() {}
 func (s *givenScores) end()   {}
 
 func (s *givenScores) set(k *kernel.Attention, rows []*tensor.Matrix, pick *edges.Picker) {
-	k.SourceScore, k.TargetScore = rows[1], pick.Of(s.TargetScore.Value())
+	k.SourceScore, k.TargetScore = rows[1], pick.Rows(s.TargetScore.Value())
 }
 
 func (s *givenScores) unset(kernel.Attention) {}
@@ -175,7 +175,7 @@ func (s *gatv2) begin() {}
 func (s *gatv2) end()   {}
 
 func (s *gatv2) set(k *kernel.Attention, _ []*tensor.Matrix, pick *edges.Picker) {
-	k.Target, k.A = pick.Of(s.Target.Value()), s.ASource.Value()
+	k.Target, k.A = pick.Rows(s.Target.Value()), s.ASource.Value()
 }
 
 func (s *gatv2) unset(kernel.Attention) {}
@@ -207,7 +207,7 @@ func (s *dotProducts) begin() {}
 func (s *dotProducts) end()   {}
 
 func (s *dotProducts) set(k *kernel.Attention, rows []*tensor.Matrix, pick *edges.Picker) {
-	k.Target, k.Key = pick.Of(s.Target.Value()), rows[1]
+	k.Target, k.Key = pick.Rows(s.Target.Value()), rows[1]
 }
 
 func (s *dotProducts) unset(kernel.Attention) {}

@@ -16,9 +16,9 @@ func TestNamesOfAHistory(t *testing.T) {
 		part   string
 		m      int
 	}
-	name := func(of named) string {
-		s := Saved{What: of.what, Place: PlaceOf(of.groups)}
-		return s.Name(of.key, of.part, of.m)
+	name := func(entry named) string {
+		s := Saved{What: entry.what, Place: PlaceOf(entry.groups)}
+		return s.Name(entry.key, entry.part, entry.m)
 	}
 	base := named{
 		what: "history", key: Key{Path: "convs.1", Number: 2}, part: "rows", m: 3,

@@ -172,8 +172,8 @@ func want(ms []*tensor.Matrix, read int) {
 	}
 }
 
-// of returns the same call of the layer, as the partition that exposed o made it.
-func (o *exposed) of(call *Call) *Call {
+// counterpart returns the same call of the layer, as the partition that exposed o made it.
+func (o *exposed) counterpart(call *Call) *Call {
 	c := *call
 	c.Edges, c.by = o.call.Edges, o.call.by
 	return &c
@@ -192,7 +192,7 @@ func (v *visitor) gather(o *exposed, p passage, message *tensor.Matrix) (_ *tens
 ) {
 	at, needed := nth(o.call.Edges.Needed, p.number, func(n *edges.Message) bool { return n.Peer == p.to })
 	if v.rows.Encodes() || needed.Sums != nil {
-		call := o.of(v.call)
+		call := o.counterpart(v.call)
 		from := v.toSend(call, v.rows)
 		v.as(o.rank).pack(call, message, needed, at, from, o.rows)
 		from.release()
@@ -221,8 +221,8 @@ type giver struct {
 	copies  []copied       // by matrix that is exposed
 }
 
-// copied is a matrix of another partition that rests, with a copy of it.
-type copied struct{ of, memory, copy *tensor.Matrix }
+// copied is a source, a matrix of another partition that rests, with a copy of it in memory.
+type copied struct{ source, memory, copy *tensor.Matrix }
 
 // giver lets the partitions in lockstep give each other only gradients.
 func (w *wire) giver(call *Call, t Transfer, l *lockstep) *giver {
@@ -265,7 +265,7 @@ func (g *giver) give(o *exposed, p passage, message *tensor.Matrix) (_ *tensor.M
 			return g.whole(m, i)
 		}
 		rows := g.team.Memory.NewElement(tensor.Buffers, m.Element, b.In.Rows, m.Cols)
-		if c := g.copies[i]; c.of == m {
+		if c := g.copies[i]; c.source == m {
 			g.team.Gather(rows, c.copy, b.Targets)
 		} else if !m.GatherAtRest(rows, b.Targets.ReadInt32s()) {
 			g.team.Gather(rows, m, b.Targets)
@@ -276,7 +276,7 @@ func (g *giver) give(o *exposed, p passage, message *tensor.Matrix) (_ *tensor.M
 	o.visit(Visit{Block: b, Grads: stored.Parts(gradients), Pick: pick, Team: g.team})
 	exchange.Release(picked...)
 	if g.encoded != nil {
-		v := &visitor{wire: g.as(o.rank), call: o.of(g.call), Transfer: Transfer{Sent: g.form}}
+		v := &visitor{wire: g.as(o.rank), call: o.counterpart(g.call), Transfer: Transfer{Sent: g.form}}
 		v.encode(message, gradients, b, at)
 	}
 	return message, o.reads
@@ -285,7 +285,7 @@ func (g *giver) give(o *exposed, p passage, message *tensor.Matrix) (_ *tensor.M
 // whole returns the i-th exposed matrix, or a copy of it if it rests.
 func (g *giver) whole(m *tensor.Matrix, i int) *tensor.Matrix {
 	c := &g.copies[i]
-	if c.of == m {
+	if c.source == m {
 		return c.copy
 	}
 	if !m.AtRest() {
@@ -294,13 +294,13 @@ func (g *giver) whole(m *tensor.Matrix, i int) *tensor.Matrix {
 	if c.memory == nil {
 		most := 0
 		for rank := range g.comm.Size() {
-			if g.beside(rank) {
+			if g.isLocal(rank) {
 				most = max(most, g.exposedBy(rank).reads[i].Memory())
 			}
 		}
 		c.memory = g.team.Memory.NewElement(tensor.Buffers, tensor.Byte, 1, most)
 	}
-	c.of, c.copy = m, m.CopyAtRest(c.memory)
+	c.source, c.copy = m, m.CopyAtRest(c.memory)
 	return c.copy
 }
 

@@ -42,21 +42,21 @@ func (w *wire) Exchange(call *Call, t Transfer, yield func(Visit) bool) {
 	v := w.newVisitor(call, t)
 	defer v.release()
 	v.buffers(messages)
-	beside, done := w.beside(call)
+	side, done := w.sideWire(call)
 	defer done()
 	var sides []exchange.Side
 	if v.back != nil {
 		in := w.forGradients(call, t)
 		defer in.release()
 		sides = append(sides, func(aside *comm.Comm) error {
-			return beside.addGradients(call, in.inbox(aside), in, t.Grads)
+			return side.addGradients(call, in.inbox(aside), in, t.Grads)
 		})
 	}
 	if v.in != nil {
 		out := w.forRows(call, t, messages)
 		defer out.release()
 		sides = append(sides, func(aside *comm.Comm) error {
-			return beside.sendRows(call, out.sender(aside), out, t.Rows)
+			return side.sendRows(call, out.sender(aside), out, t.Rows)
 		})
 	}
 	exchange.Must(exchange.Beside(c, sides, func() error { return v.each(yield) }))
@@ -153,9 +153,10 @@ func (v *visitor) release() {
 	exchange.Release(v.decoded, v.toEncode)
 }
 
-// beside returns the wire whose team makes the sums of messages beside the worker's main work. Its scratch, a
-// few rows, is not counted: it would live at another time in each run, so no plan could tell the peak.
-func (w *wire) beside(call *Call) (beside *wire, done func()) {
+// sideWire returns the wire whose team makes the sums of messages while the worker does its main work. Its
+// scratch, a few rows, is not counted: it would live at another time in each run, so no plan could tell the
+// peak.
+func (w *wire) sideWire(call *Call) (side *wire, done func()) {
 	if !call.Edges.Sums {
 		return w, func() {}
 	}

@@ -20,9 +20,9 @@ type allToAll struct {
 	rowsOf []*tensor.Matrix // vertexRows.rowsOf for the rows that are sent
 	parts  []part
 	chunks int
-	// of returns which of the owner's rows are sent with a chunk. The owner of a row has it in the row
-	// layout.
-	of func(owner, chunk int) rows
+	// chunkRows returns which of the owner's rows are sent with a chunk. The owner of a row has it in the
+	// row layout.
+	chunkRows func(owner, chunk int) rows
 	// pack fills a buffer for worker q with rows of a part, from the given row on. unpack stores a buffer
 	// that came from worker q.
 	pack, unpack func(buffer *tensor.Matrix, p part, q, row int)
@@ -42,8 +42,8 @@ type allToAll struct {
 // rows is the range of rows lo … hi−1.
 type rows struct{ lo, hi int }
 
-// of returns a view of the rows in m.
-func (r rows) of(m *tensor.Matrix) *tensor.Matrix { return m.RowRange(r.lo, r.hi) }
+// view returns a view of the rows in m.
+func (r rows) view(m *tensor.Matrix) *tensor.Matrix { return m.RowRange(r.lo, r.hi) }
 
 // listed returns n entries of a list of rows (Int32, 1 × any), from the given entry on.
 func listed(list *tensor.Matrix, from, n int) *tensor.Matrix {
@@ -115,7 +115,7 @@ func (t *allToAll) between(sender, receiver, chunk int) (list []message) {
 	if sender == receiver { // nothing travels
 		form = form.Stored()
 	}
-	for r := t.of(owner, chunk); r.lo < r.hi && form.Width() > 0; {
+	for r := t.chunkRows(owner, chunk); r.lo < r.hi && form.Width() > 0; {
 		n := min(r.hi-r.lo, t.maxRows)
 		list = append(list, message{peer, r.lo, n, form})
 		r.lo += n
@@ -400,7 +400,7 @@ func (t *allToAll) store(m message, buffer *tensor.Matrix) {
 
 // each calls f for each part of a message as it is stored, with the part's columns of the buffer.
 func (t *allToAll) each(m message, buffer *tensor.Matrix,
-	f func(buffer *tensor.Matrix, of part, q, row int),
+	f func(buffer *tensor.Matrix, p part, q, row int),
 ) {
 	for i, columns := range m.form.Stored().Parts(buffer) {
 		f(columns, t.parts[i], m.peer, m.row)

@@ -82,7 +82,7 @@ func (p *propagator) attendHeads(a gnn.Attention, k gnn.Rounds) *autograd.Var {
 	for t, h := range heads {
 		cut[t] = span{h.from * width, h.count * width}
 	}
-	mine, own := heads[p.axis.comm.Rank()], cut[p.axis.comm.Rank()]
+	ownHeads, own := heads[p.axis.comm.Rank()], cut[p.axis.comm.Rank()]
 	p.order.Explain(func() string { return order.Attention(a, k) + ", sliced between heads" })
 	// With all columns or none, too: gradients of parameters are complete in the same order on all workers.
 	var read []*autograd.Var
@@ -94,12 +94,12 @@ func (p *propagator) attendHeads(a gnn.Attention, k gnn.Rounds) *autograd.Var {
 		}
 	}
 	if a.EdgeVector != nil {
-		b.EdgeVector = autograd.Columns(a.EdgeVector, mine.from, mine.count)
+		b.EdgeVector = autograd.Columns(a.EdgeVector, ownHeads.from, ownHeads.count)
 		read = append(read, b.EdgeVector)
 	}
 	in := p.inputs(cut, a.Source, a.Target)
 	if a.Key != nil {
-		in = slices.Insert(in, 1, input{x: a.Key, of: p.from, cut: cut, back: kernel.Replace})
+		in = slices.Insert(in, 1, input{x: a.Key, vertices: p.from, cut: cut, back: kernel.Replace})
 	}
 	return p.onSlices(in, cut, func(own []*autograd.Var) []*autograd.Var {
 		b := b
@@ -109,7 +109,7 @@ func (p *propagator) attendHeads(a gnn.Attention, k gnn.Rounds) *autograd.Var {
 		if a.Key != nil {
 			b.Key = own[1]
 		}
-		b.Heads, b.FirstHead = mine.count, a.FirstHead+mine.from
+		b.Heads, b.FirstHead = ownHeads.count, a.FirstHead+ownHeads.from
 		return []*autograd.Var{p.inner.Attend(b, k)}
 	}, read...)
 }

@@ -149,9 +149,9 @@ func redistributedBytes(team *kernel.Team, starts []int, slices, columns int,
 		sent += bytesOf(s)
 	}
 	for p, start := range starts[:len(starts)-1] {
-		for t, mine := range cut {
+		for t, own := range cut {
 			rows := ownedRows(starts[p+1]-start, len(cut), t)
-			bytes += int64(rows) * int64(sent-bytesOf(mine))
+			bytes += int64(rows) * int64(sent-bytesOf(own))
 		}
 	}
 	return bytes
@@ -182,9 +182,9 @@ func (a *Axis) EdgeRows(t *autograd.Tape, s gnn.EdgeState) (*autograd.RowSet, er
 }
 
 // EdgeNumbers are the numbers of the rows of EdgeRows.
-func (a *Axis) EdgeNumbers(t *autograd.Tape, s gnn.EdgeState, of *edges.Numbering) ([]int64, error) {
+func (a *Axis) EdgeNumbers(t *autograd.Tape, s gnn.EdgeState, numbering *edges.Numbering) ([]int64, error) {
 	_, target := a.inner.Ends(s.Along)
-	return a.inner.EdgeNumbersInto(t, s, a.types[target].into(a.comm.Rank()), of)
+	return a.inner.EdgeNumbersInto(t, s, a.types[target].into(a.comm.Rank()), numbering)
 }
 
 // into are the worker's own rows, as targets of messages.

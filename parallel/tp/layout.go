@@ -61,11 +61,12 @@ func columnsOf(cut []span) (n int) {
 	return n
 }
 
-// input is a value to redistribute into the slice layout, and each worker's span of its columns.
+// input is a value x of some vertices to redistribute into the slice layout, and each worker's span of its
+// columns.
 type input struct {
-	x   *autograd.Var
-	of  *vertexRows
-	cut []span
+	x        *autograd.Var
+	vertices *vertexRows
+	cut      []span
 	// back is Accumulate if spans overlap. If several workers have a column, its gradient is the sum of
 	// theirs.
 	back   kernel.Output
@@ -76,10 +77,10 @@ type input struct {
 // the second if both are the same. Their spans are equal and do not overlap.
 func (m module) inputs(cut []span, source, target *autograd.Var) (list []input) {
 	if source != nil {
-		list = append(list, input{x: source, of: m.from, cut: cut, back: kernel.Replace})
+		list = append(list, input{x: source, vertices: m.from, cut: cut, back: kernel.Replace})
 	}
 	if target != nil && target != source {
-		list = append(list, input{x: target, of: m.to, cut: cut, back: kernel.Replace})
+		list = append(list, input{x: target, vertices: m.to, cut: cut, back: kernel.Replace})
 	}
 	return list
 }
@@ -156,11 +157,11 @@ func (m module) nothing(own []*autograd.Var) *autograd.Var {
 // all-to-all, and values of targets of another vertex type in another one.
 func (m module) toSlices(inputs []input) (own []*autograd.Var) {
 	for len(inputs) > 0 {
-		n := slices.IndexFunc(inputs, func(in input) bool { return in.of != inputs[0].of })
+		n := slices.IndexFunc(inputs, func(in input) bool { return in.vertices != inputs[0].vertices })
 		if n < 0 {
 			n = len(inputs)
 		}
-		own = append(own, m.toSlicesOf(inputs[0].of, inputs[:n])...)
+		own = append(own, m.toSlicesOf(inputs[0].vertices, inputs[:n])...)
 		inputs = inputs[n:]
 	}
 	return own
@@ -168,24 +169,24 @@ func (m module) toSlices(inputs []input) (own []*autograd.Var) {
 
 // toSlicesOf is toSlices for values of one vertex type. In the backward pass one all-to-all redistributes all
 // gradients, once the last of them is complete.
-func (m module) toSlicesOf(of *vertexRows, inputs []input) (own []*autograd.Var) {
+func (m module) toSlicesOf(vertices *vertexRows, inputs []input) (own []*autograd.Var) {
 	m = m.on(inputs[0].x.Tape())
 	var there, back []part
 	wanted := 0
 	for _, in := range inputs {
 		there = append(there, part{
-			x: in.x.Value(), z: m.axis.newSlice(of, in.x.Element(), in.cut),
+			x: in.x.Value(), z: m.axis.newSlice(vertices, in.x.Element(), in.cut),
 			cut: in.cut, scores: in.scores,
 		})
 		if in.x.RequiresGrad() {
 			wanted++
 		}
 	}
-	m.moveToSlices(of, there...)
+	m.moveToSlices(vertices, there...)
 	var xs []*autograd.Var // the inputs with gradients
 	for i, in := range inputs {
 		own = append(own, in.x.Tape().Record(autograd.Op{
-			Value: there[i].z, Inputs: []*autograd.Var{in.x}, Rows: of.all, Reads: true,
+			Value: there[i].z, Inputs: []*autograd.Var{in.x}, Rows: vertices.all, Reads: true,
 			Backward: func(g *tensor.Matrix) {
 				xs = slices.Insert(xs, 0, in.x)
 				back = slices.Insert(back, 0, part{z: g, cut: in.cut, to: in.back, scores: in.scores})
@@ -196,7 +197,7 @@ func (m module) toSlicesOf(of *vertexRows, inputs []input) (own []*autograd.Var)
 					back[k].x = m.axis.team.Memory.NewElement(tensor.Gradients, x.Element(),
 						x.Rows(), x.Cols())
 				}
-				m.moveToRows(of, back...)
+				m.moveToRows(vertices, back...)
 				for k, x := range xs {
 					back[k].z.Release()
 					x.AddGrad(back[k].x)
@@ -240,7 +241,7 @@ func (a *Axis) OnSlices(path string, x []*autograd.Var,
 	var in []input
 	for i, v := range x {
 		if v != nil {
-			in = append(in, input{x: autograd.Dense(v), of: a.types[i], cut: cut, back: kernel.Replace})
+			in = append(in, input{x: autograd.Dense(v), vertices: a.types[i], cut: cut, back: kernel.Replace})
 		}
 	}
 	return m.onSlices(in, cut, func(own []*autograd.Var) []*autograd.Var {
@@ -266,24 +267,24 @@ func (a *Axis) SlicePropagator(path string, along gnn.Along) gnn.Propagator {
 }
 
 // moveToSlices fills each part's z, which has own columns of all rows of a vertex type, from all workers' x.
-func (m module) moveToSlices(of *vertexRows, parts ...part) {
-	m.slicesByChunk(parts, of.once).run()
+func (m module) moveToSlices(vertices *vertexRows, parts ...part) {
+	m.slicesByChunk(parts, vertices.once).run()
 }
 
 // moveToRows fills each part's x from all workers' z. With Accumulate it adds to zeros: first this worker's
 // own values, then the others' in the order of the messages.
-func (m module) moveToRows(of *vertexRows, parts ...part) {
+func (m module) moveToRows(vertices *vertexRows, parts ...part) {
 	for _, p := range parts {
 		if p.to == kernel.Accumulate {
 			m.axis.team.Zero(p.x)
 		}
 	}
-	m.rowsByChunk(parts, of.once).run()
+	m.rowsByChunk(parts, vertices.once).run()
 }
 
 // newSlice allocates a matrix of own columns of all rows of a vertex type.
-func (a *Axis) newSlice(of *vertexRows, e tensor.Element, cut []span) *tensor.Matrix {
-	return a.team.Memory.NewElement(tensor.Activations, e, of.all.Here, cut[a.comm.Rank()].count)
+func (a *Axis) newSlice(vertices *vertexRows, e tensor.Element, cut []span) *tensor.Matrix {
+	return a.team.Memory.NewElement(tensor.Activations, e, vertices.all.Here, cut[a.comm.Rank()].count)
 }
 
 // slicesByChunk returns the all-to-all from each part's x to its z. It sends rows in the order of the
@@ -292,7 +293,7 @@ func (m module) slicesByChunk(parts []part, o *schedule) *allToAll {
 	team := m.axis.team
 	return m.newAllToAll(allToAll{
 		kind: comm.ToSlices, rowsOf: o.from.rowsOf, parts: parts, chunks: len(o.chunks),
-		of: func(owner, chunk int) rows {
+		chunkRows: func(owner, chunk int) rows {
 			return rows{o.offsets[owner][chunk], o.offsets[owner][chunk+1]}
 		},
 		sentRows: func(owner int) *tensor.Matrix { return o.sendOrder[owner] },
@@ -314,8 +315,8 @@ func (m module) rowsByChunk(parts []part, o *schedule) *allToAll {
 	team := m.axis.team
 	return m.newAllToAll(allToAll{
 		kind: comm.ToRows, rowsOf: o.to.rowsOf, parts: parts, chunks: len(o.chunks),
-		of:       func(owner, chunk int) rows { return o.results[owner][chunk] },
-		sentRows: func(owner int) *tensor.Matrix { return o.to.rowsOf[owner] },
+		chunkRows: func(owner, chunk int) rows { return o.results[owner][chunk] },
+		sentRows:  func(owner int) *tensor.Matrix { return o.to.rowsOf[owner] },
 		pack: func(buffer *tensor.Matrix, p part, q, row int) {
 			team.PickColumns(buffer, p.z, listed(o.to.rowsOf[q], row, buffer.Rows), 0)
 		},

@@ -41,19 +41,20 @@ func (p *propagator) overlaps(r gnn.Reduce, k gnn.Rounds) bool {
 }
 
 // newOverlap returns the overlap of a tape's forward or backward pass, for a matrix of so many columns.
-func (p *propagator) newOverlap(t *autograd.Tape, of pass, columns int, r gnn.Reduce, k gnn.Rounds) *overlap {
+func (p *propagator) newOverlap(t *autograd.Tape, phase pass, columns int, r gnn.Reduce, k gnn.Rounds,
+) *overlap {
 	e, err := p.axis.inner.EdgesOn(t, p.along)
 	exchange.Must(err)
 	op, err := e.Operator(r)
 	exchange.Must(err)
 	o := &overlap{
-		module: p.module, schedule: p.axis.schedule(direction{p.along, of}, columns),
-		rounds: k, pass: of,
+		module: p.module, schedule: p.axis.schedule(direction{p.along, phase}, columns),
+		rounds: k, pass: phase,
 	}
 	o.arrived, o.ready, o.computed = o.signals(), o.signals(), o.signals()
 	o.count = func(columns int) { p.axis.inner.Count(o.path, e.Entries(), columns) }
 	all, some := op.Apply, op.ApplyRows
-	if of == backward {
+	if phase == backward {
 		all, some = op.ApplyTransposed, op.ApplyTransposedRows
 	}
 	o.apply = func(z, x *tensor.Matrix, to kernel.Output, c rows) { some(z, e.Local(), x, to, c.lo, c.hi) }
@@ -151,10 +152,10 @@ func (o *overlap) beginTeleport(x *tensor.Matrix, cut []span) {
 	}
 	o.start = o.axis.newSlice(o.schedule.from, x.Element, cut)
 	team, unpack := o.axis.team, o.receiving.unpack
-	o.receiving.unpack = func(buffer *tensor.Matrix, of part, q, row int) {
+	o.receiving.unpack = func(buffer *tensor.Matrix, p part, q, row int) {
 		team.PutColumns(o.start, buffer, listed(o.sendOrder[q], row, buffer.Rows), 0, kernel.Replace)
 		team.Scale(buffer, float32(1-o.rounds.Teleport), buffer)
-		unpack(buffer, of, q, row)
+		unpack(buffer, p, q, row)
 	}
 }
 
@@ -176,7 +177,7 @@ func (o *overlap) chunk(round int, y, x *tensor.Matrix, c rows) {
 	share := float32(o.rounds.Teleport)
 	rest := float32(1 - o.rounds.Teleport)
 	if o.sumsGradients() && round == 0 { // the rows came with this chunk or an earlier one
-		team.Scale(c.of(o.start), share, c.of(o.start))
+		team.Scale(c.view(o.start), share, c.view(o.start))
 	}
 	if o.sumsGradients() && y == o.start {
 		o.apply(y, x, kernel.Accumulate, c)
@@ -186,10 +187,10 @@ func (o *overlap) chunk(round int, y, x *tensor.Matrix, c rows) {
 	switch {
 	case o.start == nil:
 	case o.pass == forward:
-		team.Add(c.of(y), share, c.of(o.start), rest, c.of(y))
+		team.Add(c.view(y), share, c.view(o.start), rest, c.view(y))
 	default:
-		team.Axpy(c.of(o.start), share, c.of(y))
-		team.Scale(c.of(y), rest, c.of(y))
+		team.Axpy(c.view(o.start), share, c.view(y))
+		team.Scale(c.view(y), rest, c.view(y))
 	}
 }
 

@@ -85,9 +85,9 @@ func (p *propagator) Message(m gnn.Message) *autograd.Var {
 		return fmt.Sprintf("messages of %d columns, each a function of its own", m.Columns)
 	})
 	return p.onSlices(p.inputs(cut, m.Source, m.Target), cut, func(own []*autograd.Var) []*autograd.Var {
-		mine := cut[p.axis.comm.Rank()]
+		ownSpan := cut[p.axis.comm.Rank()]
 		some := m
-		some.Columns, some.FirstColumn, some.Columnwise = mine.count, m.FirstColumn+mine.from, false
+		some.Columns, some.FirstColumn, some.Columnwise = ownSpan.count, m.FirstColumn+ownSpan.from, false
 		if m.Source != nil {
 			some.Source = own[0]
 		}
@@ -120,7 +120,9 @@ func (p *propagator) ofRows(what string, m gnn.Message,
 	})
 	if m.Source != nil {
 		complete := slices.Repeat([]span{{0, m.Source.Cols()}}, p.axis.comm.Size())
-		m.Source = p.toSlices([]input{{x: m.Source, of: p.from, cut: complete, back: kernel.Accumulate}})[0]
+		m.Source = p.toSlices([]input{
+			{x: m.Source, vertices: p.from, cut: complete, back: kernel.Accumulate},
+		})[0]
 		defer m.Source.Drop()
 	}
 	return compute(p.inner.(messenger), m, p.to.into(p.axis.comm.Rank()))

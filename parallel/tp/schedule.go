@@ -115,12 +115,12 @@ func (a *Axis) schedule(d direction, columns int) *schedule {
 }
 
 // newSchedule makes a schedule of n chunks.
-func (a *Axis) newSchedule(matrix *kernel.CSR, from, to *vertexRows, n int, of pass) *schedule {
+func (a *Axis) newSchedule(matrix *kernel.CSR, from, to *vertexRows, n int, phase pass) *schedule {
 	s := &schedule{
 		from: from, to: to, chunks: chunksOf(matrix, n),
 		ownOrder: a.team.Memory.NewElement(tensor.Graph, tensor.Int32, 1, from.own.Here),
 	}
-	if of == backward {
+	if phase == backward {
 		slices.Reverse(s.chunks)
 	}
 	for _, list := range from.rowsOf {

@@ -15,19 +15,19 @@ import (
 
 // shelf is a Disk in Go's memory, which refuses to read once it is torn down.
 type shelf struct {
-	mu   sync.Mutex
-	held map[int64][]byte // by their offset
-	torn bool
+	mu     sync.Mutex
+	stored map[int64][]byte // by their offset
+	torn   bool
 }
 
 var errTorn = errors.New("the shelf is torn down")
 
-func newShelf() *shelf { return &shelf{held: map[int64][]byte{}} }
+func newShelf() *shelf { return &shelf{stored: map[int64][]byte{}} }
 
 func (s *shelf) Write(data []byte, offset int64) ([]uint32, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.held[offset] = bytes.Clone(data)
+	s.stored[offset] = bytes.Clone(data)
 	return []uint32{crc32.ChecksumIEEE(data)}, nil
 }
 
@@ -37,7 +37,7 @@ func (s *shelf) Read(into []byte, offset int64, sums []uint32) error {
 	if s.torn {
 		return errTorn
 	}
-	if copy(into, s.held[offset]) != len(into) || crc32.ChecksumIEEE(into) != sums[0] {
+	if copy(into, s.stored[offset]) != len(into) || crc32.ChecksumIEEE(into) != sums[0] {
 		return fmt.Errorf("%d bytes at %d are others than were written", len(into), offset)
 	}
 	return nil
@@ -83,7 +83,7 @@ func message(n int) []byte {
 // memory that Takes says, and gives it back. What is dropped does, too. In a plan none comes from other
 // workers.
 func TestSpool(t *testing.T) {
-	for name, of := range spools {
+	for name, spool := range spools {
 		for _, kind := range []comm.Kind{
 			comm.Links,
 			comm.Gradient, comm.Stage,
@@ -93,7 +93,7 @@ func TestSpool(t *testing.T) {
 					t.Run(fmt.Sprintf("%s/%v/%d/%d bytes", name, kind, path, n), func(t *testing.T) {
 						memory := tensor.NewMeter()
 						defer memory.Close()
-						s := of.make(memory)
+						s := spool.make(memory)
 						holds := memory
 						if path != comm.Within && s.Messages != nil {
 							holds = s.Messages
@@ -139,19 +139,19 @@ func TestSpool(t *testing.T) {
 // nor is one of a kind that is not in metered memory.
 func TestSpoolCounts(t *testing.T) {
 	const small = tensor.LeastResting / 4
-	for name, of := range spools {
+	for name, spool := range spools {
 		for _, c := range []struct {
 			kind  comm.Kind
 			bytes int
 			want  int64
 		}{
-			{comm.Links, unit, of.moves},
+			{comm.Links, unit, spool.moves},
 			{comm.Links, small, 0},
 			{comm.Gradient, unit, 0},
 		} {
 			for _, path := range []comm.Path{comm.Outgoing, comm.Incoming} {
 				memory := tensor.NewMeter()
-				s := of.make(memory)
+				s := spool.make(memory)
 				m, err := s.Put(c.kind, message(c.bytes), path)
 				require.NoError(t, err)
 				sent := tensor.Moved{}

@@ -126,12 +126,12 @@ func (p *Problem) Solve(ctx context.Context, parts int, seed uint64, timeout tim
 	}
 	p.shared.parts, p.shared.status = C.int32_t(parts), 0
 	p.shared.seed = C.int32_t((seed ^ seed>>32) & math.MaxInt32)
-	said, err := p.run(ctx, timeout)
+	output, err := p.run(ctx, timeout)
 	switch {
 	case ctx.Err() != nil:
 		return nil, context.Cause(ctx)
 	case err != nil || p.shared.status != C.METIS_OK:
-		return nil, failure(err, int32(p.shared.status), said)
+		return nil, failure(err, int32(p.shared.status), output)
 	}
 	return slices.Clone(p.part), nil
 }
@@ -140,7 +140,7 @@ func (p *Problem) Solve(ctx context.Context, parts int, seed uint64, timeout tim
 var program = "/proc/self/exe"
 
 // run runs the child and returns its output.
-func (p *Problem) run(ctx context.Context, timeout time.Duration) (said string, err error) {
+func (p *Problem) run(ctx context.Context, timeout time.Duration) (output string, err error) {
 	ctx, kill := context.WithCancelCause(ctx)
 	defer kill(nil)
 	// The kernel kills the child when this thread ends, as it does at the end of this process.
@@ -172,7 +172,7 @@ func (p *Problem) run(ctx context.Context, timeout time.Duration) (said string, 
 }
 
 // failure returns an error of one line that says how METIS failed.
-func failure(err error, status int32, said string) error {
+func failure(err error, status int32, output string) error {
 	how := "it returned an error"
 	switch {
 	case status == C.METIS_ERROR_MEMORY:
@@ -180,7 +180,7 @@ func failure(err error, status int32, said string) error {
 	case status == 0 && err != nil:
 		how = err.Error()
 	}
-	if words := strings.Join(strings.Fields(said), " "); words != "" {
+	if words := strings.Join(strings.Fields(output), " "); words != "" {
 		const enough = 300
 		how += " (" + words[:min(len(words), enough)] + ")"
 	}

@@ -218,7 +218,7 @@ func TestFailure(t *testing.T) {
 	for _, c := range []struct {
 		err    error
 		status int32
-		said   string
+		output string
 		want   string
 	}{
 		{nil, statusMemory, "", "METIS failed: there is too little memory"},
@@ -229,7 +229,7 @@ func TestFailure(t *testing.T) {
 		{killed, 0, strings.Repeat("x", 1000), "METIS failed: signal: killed (" +
 			strings.Repeat("x", 300) + ")"},
 	} {
-		assert.Equal(t, c.want, failure(c.err, c.status, c.said).Error(), "%+v", c)
+		assert.Equal(t, c.want, failure(c.err, c.status, c.output).Error(), "%+v", c)
 	}
 }
 
@@ -314,11 +314,11 @@ func TestStopped(t *testing.T) {
 // A process that works is watched for as long as it does.
 func TestWatchLeavesWork(t *testing.T) {
 	worker := exec.Command("/bin/sh", "-c", "echo begun; while :; do :; done")
-	said, err := worker.StdoutPipe()
+	stdout, err := worker.StdoutPipe()
 	require.NoError(t, err)
 	require.NoError(t, worker.Start())
 	defer func() { _, _ = worker.Process.Kill(), worker.Wait() }()
-	_, err = said.Read(make([]byte, 1))
+	_, err = stdout.Read(make([]byte, 1))
 	require.NoError(t, err)
 	ctx, cancel := context.WithTimeout(t.Context(), 150*time.Millisecond) // three times the timeout of watch
 	defer cancel()
@@ -352,7 +352,7 @@ func TestBusy(t *testing.T) {
 func TestNameAlone(t *testing.T) {
 	for _, c := range []struct {
 		args   []string
-		said   string
+		output string
 		status int
 	}{
 		{[]string{"weft-metis"}, "weft-metis: no graph came with this name\n", 1},
@@ -361,10 +361,10 @@ func TestNameAlone(t *testing.T) {
 	} {
 		child := exec.Command("/proc/self/exe")
 		child.Args, child.Env = c.args, append(os.Environ(), "WEFT_RUN_METIS=1")
-		said, err := child.CombinedOutput()
+		output, err := child.CombinedOutput()
 		status := child.ProcessState.ExitCode()
-		if status != c.status || !strings.HasSuffix(string(said), c.said) {
-			t.Errorf("%q: status %d, %v: %s", c.args, status, err, said)
+		if status != c.status || !strings.HasSuffix(string(output), c.output) {
+			t.Errorf("%q: status %d, %v: %s", c.args, status, err, output)
 		}
 	}
 }

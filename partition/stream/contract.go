@@ -55,7 +55,7 @@ func pack(label []int32, sizeOf func(v int) float32, most int) int {
 
 // divide lets METIS divide the graph of clusters. A cluster weighs as much as its vertices. An edge weighs 1
 // for each edge of the graph that it stands for.
-func (s *passes) divide(label []int32, clusters int) (of []int32, err error) {
+func (s *passes) divide(label []int32, clusters int) (parts []int32, err error) {
 	joined := pairs{most: maxPairs}
 	err = s.pass("contracting", func(v int32, sources []int32) {
 		for _, u := range sources {

@@ -15,8 +15,8 @@ const (
 // refine moves single vertices to other partitions where this leaves fewer halo rows, which are the vertices
 // of others that a partition's edges read. It is label propagation with the partitions as labels (Meyerhenke
 // et al., section 4), but counts halo rows in place of edges. Vertices move within groups of partitions.
-func (s *passes) refine(of []int32) error {
-	r := s.refinement(of)
+func (s *passes) refine(parts []int32) error {
+	r := s.refinement(parts)
 	for pass := range refinePasses {
 		moved := 0
 		for r.first = 0; int(r.first) < s.K; r.first += group {
@@ -41,9 +41,9 @@ func (s *passes) refineGroup(r *refinement, pass int) (moved int, err error) {
 	var has counts
 	err = s.passOnAll(fmt.Sprintf("refining, pass %d, moves", pass), func() func(int32, []int32) bool {
 		var has counts
-		return func(v int32, sources []int32) bool { return r.best(v, sources, &has) != r.of[v] }
+		return func(v int32, sources []int32) bool { return r.best(v, sources, &has) != r.parts[v] }
 	}, func(v int32, sources []int32) {
-		if q := r.best(v, sources, &has); q != r.of[v] {
+		if q := r.best(v, sources, &has); q != r.parts[v] {
 			r.move(v, q, sources)
 			moved++
 		}
@@ -55,21 +55,21 @@ func (s *passes) refineGroup(r *refinement, pass int) (moved int, err error) {
 func (s *passes) readers(pass string, r *refinement) error {
 	clear(r.by)
 	return s.passOnAll(pass, func() func(int32, []int32) bool {
-		return func(v int32, sources []int32) bool { r.read(v, r.of[v], sources); return false }
+		return func(v int32, sources []int32) bool { r.read(v, r.parts[v], sources); return false }
 	}, nil)
 }
 
 // fewerHaloRows returns those of two partitions that have fewer halo rows.
 func (s *passes) fewerHaloRows(a, b []int32) ([]int32, error) {
 	rows := [2]int{}
-	for i, of := range [][]int32{a, b} {
-		r := s.refinement(of)
+	for i, parts := range [][]int32{a, b} {
+		r := s.refinement(parts)
 		for r.first = 0; int(r.first) < s.K; r.first += group {
 			if err := s.readers("counting halo rows", r); err != nil {
 				return nil, err
 			}
 			for v, by := range r.by {
-				rows[i] += bits.OnesCount64(by.any &^ r.bit(of[v]))
+				rows[i] += bits.OnesCount64(by.any &^ r.bit(parts[v]))
 			}
 		}
 	}
@@ -83,9 +83,9 @@ func (s *passes) fewerHaloRows(a, b []int32) ([]int32, error) {
 // neighbouring partitions consecutively.
 const group = 64
 
-// refinement holds which partitions of a group read which vertices.
+// refinement holds which partitions of a group read which vertices, and parts, the partition of each vertex.
 type refinement struct {
-	of       []int32
+	parts    []int32
 	first    int32     // partition of the group
 	by       []readers // by vertex
 	vertices []int     // by partition
@@ -110,25 +110,25 @@ func (c *counts) add(set uint64) {
 	}
 }
 
-// of returns the number of a bit, which has so many digits.
-func (c *counts) of(bit int32, digits int) (n int) {
+// count returns the number of a bit, which has so many digits.
+func (c *counts) count(bit int32, digits int) (n int) {
 	for i, word := range c[:digits] {
 		n |= int(word>>bit&1) << i
 	}
 	return n
 }
 
-func (s *passes) refinement(of []int32) *refinement {
+func (s *passes) refinement(parts []int32) *refinement {
 	r := &refinement{
-		of: of, by: make([]readers, len(of)), vertices: make([]int, s.K), weights: s.Weights,
+		parts: parts, by: make([]readers, len(parts)), vertices: make([]int, s.K), weights: s.Weights,
 	}
-	for _, p := range of {
+	for _, p := range parts {
 		r.vertices[p]++
 	}
 	for _, weight := range s.Weights {
 		load := make([]int64, s.K)
 		sum := int64(0)
-		for v, p := range of {
+		for v, p := range parts {
 			load[p] += int64(weight(v))
 			sum += int64(weight(v))
 		}
@@ -164,7 +164,7 @@ func (r *refinement) read(v, p int32, sources []int32) {
 // reads those in-neighbours that it neither owns nor reads yet. The row of v is then no halo row for q, but
 // is one for p if p has edges out of v.
 func (r *refinement) best(v int32, sources []int32, has *counts) int32 {
-	p := r.of[v]
+	p := r.parts[v]
 	own := r.bit(p)
 	if own == 0 || r.vertices[p] == 1 {
 		return p
@@ -176,7 +176,7 @@ func (r *refinement) best(v int32, sources []int32, has *counts) int32 {
 	alone, common, in := 0, 0, 0 // in-neighbours that p reads for v alone, that all own or read, all
 	each(v, sources, func(u int32) {
 		in++
-		owner, by := r.of[u], &r.by[u]
+		owner, by := r.parts[u], &r.by[u]
 		if owner != p && by.several&own == 0 {
 			alone++
 		}
@@ -200,7 +200,7 @@ func (r *refinement) best(v int32, sources []int32, has *counts) int32 {
 		if q == p || !r.fits(v, q) {
 			continue
 		}
-		saved := alone - (in - common - has.of(q-r.first, digits))
+		saved := alone - (in - common - has.count(q-r.first, digits))
 		if r.by[v].any&r.bit(q) != 0 {
 			saved++
 		}
@@ -223,7 +223,7 @@ func (r *refinement) fits(v, q int32) bool {
 
 // move moves v to q, a partition of the same group.
 func (r *refinement) move(v, q int32, sources []int32) {
-	p := r.of[v]
+	p := r.parts[v]
 	b := r.bit(p)
 	each(v, sources, func(u int32) {
 		if by := &r.by[u]; by.several&b == 0 {
@@ -231,7 +231,7 @@ func (r *refinement) move(v, q int32, sources []int32) {
 		}
 	})
 	r.read(v, q, sources)
-	r.of[v] = q
+	r.parts[v] = q
 	r.vertices[p]--
 	r.vertices[q]++
 	for c, weight := range r.weights {

@@ -93,12 +93,12 @@ const small = 1 << 16
 
 // byClusters turns the label of each vertex, a number of a cluster, into its partition.
 func (s *passes) byClusters(label []int32, clusters int) error {
-	of, err := s.divide(label, clusters)
+	parts, err := s.divide(label, clusters)
 	if err != nil {
 		return err
 	}
 	for v, cluster := range label {
-		label[v] = of[cluster]
+		label[v] = parts[cluster]
 	}
 	memory.Free() // what the clusters took
 	return s.refine(label)

@@ -37,23 +37,23 @@ func drawn(t *rapid.T) [][]int32 {
 	return lists
 }
 
-func one(int) int32 { return 1 }
+func unitWeight(int) int32 { return 1 }
 
 func run(lists [][]int32, o Options) *passes {
 	if o.Weights == nil {
-		o.Weights = []func(v int) int32{one}
+		o.Weights = []func(v int) int32{unitWeight}
 	}
 	return &passes{ctx: context.Background(), Graph: listed(lists), Options: &o}
 }
 
 // haloRows counts pairs of a partition and a vertex of another that an edge into the partition comes from.
-func haloRows(lists [][]int32, of []int32) int {
+func haloRows(lists [][]int32, parts []int32) int {
 	type row struct{ partition, vertex int32 }
 	rows := map[row]bool{}
 	for v, sources := range lists {
 		for _, u := range sources {
-			if of[u] != of[v] {
-				rows[row{of[v], u}] = true
+			if parts[u] != parts[v] {
+				rows[row{parts[v], u}] = true
 			}
 		}
 	}
@@ -66,19 +66,19 @@ func TestBestLeavesTheFewestHaloRows(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		lists := drawn(t)
 		k := rapid.IntRange(2, min(5, len(lists))).Draw(t, "partitions")
-		of := rapid.SliceOfN(rapid.Int32Range(0, int32(k-1)), len(lists), len(lists)).Draw(t, "of")
-		r := run(lists, Options{K: k}).refinement(of)
+		parts := rapid.SliceOfN(rapid.Int32Range(0, int32(k-1)), len(lists), len(lists)).Draw(t, "of")
+		r := run(lists, Options{K: k}).refinement(parts)
 		r.first = rapid.Int32Range(0, int32(k-1)).Draw(t, "first of the group")
 		for v, sources := range lists {
-			r.read(int32(v), of[v], sources)
+			r.read(int32(v), parts[v], sources)
 		}
 		for v, sources := range lists {
-			p := of[v]
+			p := parts[v]
 			got := r.best(int32(v), sources, new(counts))
 			after := func(q int32) int {
-				of[v] = q
-				defer func() { of[v] = p }()
-				return haloRows(lists, of)
+				parts[v] = q
+				defer func() { parts[v] = p }()
+				return haloRows(lists, parts)
 			}
 			fewest := after(p)
 			for q := range int32(k) {
@@ -88,7 +88,7 @@ func TestBestLeavesTheFewestHaloRows(t *testing.T) {
 			}
 			if after(got) != fewest || got != p && fewest == after(p) {
 				t.Fatalf("%v in %v: vertex %d moves to %d and leaves %d halo rows, %d are possible", lists,
-					of, v, got, after(got), fewest)
+					parts, v, got, after(got), fewest)
 			}
 		}
 	})
@@ -100,19 +100,19 @@ func TestRefineKeepsLoads(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		lists := drawn(t)
 		k := rapid.IntRange(2, min(5, len(lists))).Draw(t, "partitions")
-		of := rapid.SliceOfN(rapid.Int32Range(0, int32(k-1)), len(lists), len(lists)).Draw(t, "of")
+		parts := rapid.SliceOfN(rapid.Int32Range(0, int32(k-1)), len(lists), len(lists)).Draw(t, "of")
 		degree := func(v int) int32 { return int32(len(lists[v])) }
-		s := run(lists, Options{K: k, Weights: []func(v int) int32{one, degree}})
+		s := run(lists, Options{K: k, Weights: []func(v int) int32{unitWeight, degree}})
 		loads := func() [2][]int64 {
 			sums := [2][]int64{make([]int64, k), make([]int64, k)}
-			for v, p := range of {
+			for v, p := range parts {
 				sums[0][p]++
 				sums[1][p] += int64(degree(v))
 			}
 			return sums
 		}
 		before := loads()
-		require.NoError(t, s.refine(of))
+		require.NoError(t, s.refine(parts))
 		for c, after := range loads() {
 			total := int64(0)
 			for _, load := range after {
@@ -369,11 +369,11 @@ func TestFewerHaloRows(t *testing.T) {
 	for v := range in {
 		slices.Sort(in[v])
 	}
-	random := func() (of []int32, rows int) {
+	random := func() (parts []int32, rows int) {
 		for v := range vertices {
-			of = append(of, int32((v+r.IntN(2))%partitions))
+			parts = append(parts, int32((v+r.IntN(2))%partitions))
 		}
-		return of, haloRows(in, of)
+		return parts, haloRows(in, parts)
 	}
 	s := run(in, Options{K: partitions})
 	for range 20 {

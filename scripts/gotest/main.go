@@ -80,23 +80,23 @@ func report(w io.Writer, events io.Reader) (skipped []string, err error) {
 		} else if err != nil {
 			return skipped, err
 		}
-		of := [2]string{e.Package, e.Test}
+		key := [2]string{e.Package, e.Test}
 		text := ""
 		switch e.Action {
 		case "build-output":
 			text = e.Output
 		case "output":
-			output[of] += e.Output
+			output[key] += e.Output
 		case "pass", "fail", "skip":
-			text = output[of]
-			delete(output, of)
+			text = output[key]
+			delete(output, key)
 			switch {
 			case e.Test == "" && e.Action == "fail": // perhaps within tests, which then lack an end
-				for _, of := range slices.SortedFunc(maps.Keys(output),
+				for _, other := range slices.SortedFunc(maps.Keys(output),
 					func(a, b [2]string) int { return strings.Compare(a[1], b[1]) }) {
-					if of[0] == e.Package {
-						text = output[of] + text
-						delete(output, of)
+					if other[0] == e.Package {
+						text = output[other] + text
+						delete(output, other)
 					}
 				}
 			case e.Test == "": // the package's last line: ok and its time, or that there are no tests
@@ -122,15 +122,15 @@ func report(w io.Writer, events io.Reader) (skipped []string, err error) {
 
 // reason returns the log of a skipped test, on one line, without the lines of go test itself.
 func reason(output string) string {
-	var said []string
+	var lines []string
 	for line := range strings.Lines(output) {
 		line = strings.TrimSpace(line)
 		if !strings.HasPrefix(line, "=== ") && !strings.HasPrefix(line, "--- ") {
-			said = append(said, line)
+			lines = append(lines, line)
 		}
 	}
-	if said == nil {
+	if lines == nil {
 		return "it gives no reason"
 	}
-	return strings.Join(said, " ")
+	return strings.Join(lines, " ")
 }

@@ -41,8 +41,8 @@ func TestChangedLines(t *testing.T) {
 		map[string]string{"a.go": "1\nfirst\n2\nsecond\n\t3\n", "gone.py": "2\n"},
 		map[string]string{"a.go": "1\nfirst\n2\nthird\n\t3\n"},
 	)
-	mine := []byte("mine\n1\nfirst\n2\nthird\n\t3\n")
-	require.NoError(t, os.WriteFile(filepath.Join(folder, "a.go"), mine, 0o666))
+	edited := []byte("mine\n1\nfirst\n2\nthird\n\t3\n")
+	require.NoError(t, os.WriteFile(filepath.Join(folder, "a.go"), edited, 0o666))
 	require.NoError(t, os.Remove(filepath.Join(folder, "gone.py")))
 	for commits, want := range map[string][]line{
 		"HEAD~3..HEAD":   {{"a.go", 3}, {"a.go", 5}, {"b/new.py", 1}, {"b/new.py", 2}, {"b/new.py", 3}},

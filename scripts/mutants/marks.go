@@ -80,7 +80,7 @@ func mutantReached(number int) {
 `
 
 // newMarks writes the overlay into a folder, for mutants of some texts.
-func newMarks(folder string, of *packages, texts map[string][]byte, mutants map[int]mutant) (*marks, error) {
+func newMarks(folder string, all *packages, texts map[string][]byte, mutants map[int]mutant) (*marks, error) {
 	k := &marks{sessions: filepath.Join(folder, "sessions")}
 	if err := os.MkdirAll(k.sessions, 0o777); err != nil {
 		return nil, err
@@ -91,8 +91,8 @@ func newMarks(folder string, of *packages, texts map[string][]byte, mutants map[
 	}
 	files := map[string][]byte{}
 	for name, text := range marked(texts, mutants, "mutantReached(%d)") {
-		p := of.ofFile[name]
-		files[filepath.Join(of.root, name)] = text
+		p := all.ofFile[name]
+		files[filepath.Join(all.root, name)] = text
 		call := fmt.Appendf(nil, called, p.Name, most, variable, k.sessions)
 		files[filepath.Join(p.Dir, "mutant_reached.go")] = call
 	}

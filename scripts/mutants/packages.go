@@ -67,12 +67,12 @@ func listPackages(ctx context.Context, root, command string) (*packages, error) 
 	if err != nil {
 		return nil, err
 	}
-	for _, one := range within {
-		exports[one.ImportPath] = one.Export
-		for _, name := range slices.Concat(one.GoFiles, one.CgoFiles) {
-			relative, err := filepath.Rel(root, filepath.Join(one.Dir, name))
-			if err == nil && !one.Standard {
-				p.ofFile[relative] = one
+	for _, dep := range within {
+		exports[dep.ImportPath] = dep.Export
+		for _, name := range slices.Concat(dep.GoFiles, dep.CgoFiles) {
+			relative, err := filepath.Rel(root, filepath.Join(dep.Dir, name))
+			if err == nil && !dep.Standard {
+				p.ofFile[relative] = dep
 			}
 		}
 	}
@@ -81,8 +81,8 @@ func listPackages(ctx context.Context, root, command string) (*packages, error) 
 	if err != nil {
 		return nil, err
 	}
-	for _, one := range all {
-		p.all[one.ImportPath] = one
+	for _, member := range all {
+		p.all[member.ImportPath] = member
 	}
 	p.imports = importer.ForCompiler(p.parsed, "gc", func(path string) (io.ReadCloser, error) {
 		return os.Open(exports[path])
@@ -102,11 +102,11 @@ func (p *packages) list(ctx context.Context, args ...string) (listed []*pkg, err
 	}
 	decoder := json.NewDecoder(out)
 	for {
-		one := new(pkg)
-		if err = decoder.Decode(one); err != nil {
+		entry := new(pkg)
+		if err = decoder.Decode(entry); err != nil {
 			break
 		}
-		listed = append(listed, one)
+		listed = append(listed, entry)
 	}
 	if !errors.Is(err, io.EOF) {
 		return nil, errors.Join(fmt.Errorf("go list: %w", err), command.Wait())
@@ -119,10 +119,10 @@ func (p *packages) list(ctx context.Context, args ...string) (listed []*pkg, err
 
 // compiles returns whether the package of a mutant has no error of types, with its text in the file's place.
 func (p *packages) compiles(m mutant, text []byte) bool {
-	of := p.ofFile[m.File]
+	mutated := p.ofFile[m.File]
 	var files []*ast.File
-	for _, name := range slices.Concat(of.GoFiles, of.CgoFiles) {
-		path := filepath.Join(of.Dir, name)
+	for _, name := range slices.Concat(mutated.GoFiles, mutated.CgoFiles) {
+		path := filepath.Join(mutated.Dir, name)
 		if path == filepath.Join(p.root, m.File) {
 			file, err := parser.ParseFile(p.parsed, path, text, parser.SkipObjectResolution)
 			if err != nil {
@@ -141,7 +141,7 @@ func (p *packages) compiles(m mutant, text []byte) bool {
 		files = append(files, p.files[path])
 	}
 	config := types.Config{Importer: p.imports, FakeImportC: true}
-	_, err := config.Check(of.ImportPath, p.parsed, files, nil)
+	_, err := config.Check(mutated.ImportPath, p.parsed, files, nil)
 	return err == nil
 }
 
@@ -150,14 +150,14 @@ func (p *packages) compiles(m mutant, text []byte) bool {
 func (p *packages) testers(file string) []*pkg {
 	own := p.ofFile[file].ImportPath
 	var importers []*pkg
-	for _, one := range p.all {
-		if one.imports(own) && len(one.tests()) > 0 && one.ImportPath != own && one.ImportPath != p.command {
-			importers = append(importers, one)
+	for _, imp := range p.all {
+		if imp.imports(own) && len(imp.tests()) > 0 && imp.ImportPath != own && imp.ImportPath != p.command {
+			importers = append(importers, imp)
 		}
 	}
 	slices.SortFunc(importers, func(a, b *pkg) int {
 		return cmp.Or(cmp.Compare(a.size(), b.size()), strings.Compare(a.ImportPath, b.ImportPath))
 	})
 	testers := slices.Concat([]*pkg{p.all[own]}, importers, []*pkg{p.all[p.command]})
-	return slices.Compact(slices.DeleteFunc(testers, func(one *pkg) bool { return len(one.tests()) == 0 }))
+	return slices.Compact(slices.DeleteFunc(testers, func(q *pkg) bool { return len(q.tests()) == 0 }))
 }

@@ -63,11 +63,11 @@ type generated struct {
 
 // generate makes the graph of a share, without its edges and features, which write draws.
 func (s shape) generate(share float64) *generated {
-	of := func(n int) int { return max(1, int(math.Round(share*float64(n)))) }
+	scaled := func(n int) int { return max(1, int(math.Round(share*float64(n)))) }
 	p := &generated{shape: s}
-	p.vertices, p.edges = max(2*areas, of(s.vertices)), of(s.edges)
-	p.train, p.val = of(s.train), of(s.val)
-	p.test = min(of(s.test), p.vertices-p.train-p.val) // if all have labels, each number is rounded
+	p.vertices, p.edges = max(2*areas, scaled(s.vertices)), scaled(s.edges)
+	p.train, p.val = scaled(s.train), scaled(s.val)
+	p.test = min(scaled(s.test), p.vertices-p.train-p.val) // if all have labels, each number is rounded
 	p.fields = areas * max(1, p.vertices/areas/fieldSize)
 	p.ids, p.rank = permutation(p.vertices, 1), permutation(p.vertices, 2)
 	p.positions = make([]int32, p.vertices)
@@ -245,7 +245,7 @@ func array[T int64 | float32](z *zip.Writer, key string, value func(element int)
 	if err != nil {
 		return err
 	}
-	said := time.Now()
+	reported := time.Now()
 	for k := range n {
 		values = append(values, value(k))
 		if len(values) == block || k == n-1 {
@@ -253,8 +253,8 @@ func array[T int64 | float32](z *zip.Writer, key string, value func(element int)
 				return err
 			}
 			values = values[:0]
-			if time.Since(said) > 2*time.Second {
-				said = time.Now()
+			if time.Since(reported) > 2*time.Second {
+				reported = time.Now()
 				fmt.Fprintf(os.Stderr, "%s: %d of %d values\n", key, k+1, n)
 			}
 		}

@@ -21,9 +21,9 @@ type dataset struct {
 type splits int
 
 const (
-	given  splits = iota // the split as given
-	stored               // the files' split of the seed's number
-	random               // a random split for each seed, as in the publication; import makes them
+	provided splits = iota // the dataset's own split
+	stored                 // the files' split of the seed's number
+	random                 // a random split for each seed, as in the publication; import makes them
 )
 
 // importArgs are the arguments of weft that turn the files below folder into a store, with so many splits
@@ -66,8 +66,8 @@ type experiment struct {
 }
 
 var (
-	cora     = citations("Cora", "cora", "", given)
-	citeseer = citations("Citeseer", "citeseer", "", given)
+	cora     = citations("Cora", "cora", "", provided)
+	citeseer = citations("Citeseer", "citeseer", "", provided)
 	// As in Huang et al. 2021: another random split for every seed
 	coraRandom = citations("Cora, random splits", "cora", " --split random:60/20/20", random)
 
@@ -110,7 +110,7 @@ func archive(name, graph, flags string, s splits) *dataset {
 // benchmark is a dataset of the Open Graph Benchmark, in the folder that its downloader leaves.
 func benchmark(name, flags string) *dataset {
 	folder := "DATA/" + strings.ReplaceAll(name, "-", "_")
-	return &dataset{name, folder + "/raw/*", "ogb " + folder + " STORE" + flags, given}
+	return &dataset{name, folder + "/raw/*", "ogb " + folder + " STORE" + flags, provided}
 }
 
 // entities is a dataset of triples as R-GCN was published on them, with tables of labels.
@@ -118,7 +118,7 @@ func entities(name, graph, entity, label string) *dataset {
 	folder := "DATA/rdf_" + graph + "/"
 	triples := folder + graph + "_stripped.nt.gz"
 	return &dataset{name, triples, "rdf " + triples + " STORE --entity " + entity + " --label " + label +
-		" --train " + folder + "trainingSet.tsv --test " + folder + "testSet.tsv", given}
+		" --train " + folder + "trainingSet.tsv --test " + folder + "testSet.tsv", provided}
 }
 
 // experiments holds a row for every file of configs/. The published figures are those of the comment that

@@ -161,7 +161,7 @@ func (p *reproduction) train(ctx context.Context, e experiment,
 			"--seed", strconv.Itoa(seed), "--json", "--out", out,
 		}
 		args = append(args, flags...)
-		if e.dataset.splits != given {
+		if e.dataset.splits != provided {
 			args = append(args, "--split", strconv.Itoa(seed))
 		}
 		begin := time.Now()

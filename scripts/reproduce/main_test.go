@@ -63,17 +63,17 @@ func TestConfigs(t *testing.T) {
 		delete(want, name)
 		text, err := os.ReadFile(file)
 		require.NoError(t, err)
-		says := []string{"No published figure"}
+		phrases := []string{"No published figure"}
 		if e.published > 0 {
-			says[0] = figure("Published", e)
+			phrases[0] = figure("Published", e)
 		}
 		if s, ok := smoothings[name]; ok {
-			says = append(says, "weft smooth", strings.Join(s.flags, " "))
+			phrases = append(phrases, "weft smooth", strings.Join(s.flags, " "))
 			if s.published > 0 {
-				says = append(says, figure("Correct & Smooth", e.smoothed(s)))
+				phrases = append(phrases, figure("Correct & Smooth", e.smoothed(s)))
 			}
 		}
-		for _, what := range says {
+		for _, what := range phrases {
 			assert.Contains(t, string(text), what, "%s: its comment does not say", file)
 		}
 	}
@@ -202,7 +202,7 @@ smooth /tmp/w/run-2 --json --correct-alpha 1 --scale 20 --smooth-alpha 0.9
 func TestFailure(t *testing.T) {
 	folder := t.TempDir()
 	t.Setenv(standIn, filepath.Join(folder, "log"))
-	data := &dataset{"x", "DATA/log", "planetoid DATA/broken STORE", given}
+	data := &dataset{"x", "DATA/log", "planetoid DATA/broken STORE", provided}
 	broken := experiment{config: "x", dataset: data, seeds: 1}
 	touch(t, filepath.Join(folder, "log"))
 	p := &reproduction{

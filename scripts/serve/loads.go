@@ -38,7 +38,7 @@ type rows struct {
 	columns int
 }
 
-func (r *rows) of(v int) []float32 { return r.values[v*r.columns : (v+1)*r.columns] }
+func (r *rows) row(v int) []float32 { return r.values[v*r.columns : (v+1)*r.columns] }
 
 // loads starts the server and puts it under each load.
 func (e *experiment) loads(ctx context.Context) error {
@@ -184,9 +184,9 @@ func (e *experiment) single(random *rand.Rand) error {
 	if err != nil {
 		return err
 	}
-	p := softmax(e.logits.of(v))
-	if one := a.Predictions[0]; one.Probability != slices.Max(p) || p[one.Class] != slices.Max(p) {
-		return fmt.Errorf("vertex %d: class %d with %v, and predict has %v", v, one.Class, one.Probability, p)
+	p := softmax(e.logits.row(v))
+	if got := a.Predictions[0]; got.Probability != slices.Max(p) || p[got.Class] != slices.Max(p) {
+		return fmt.Errorf("vertex %d: class %d with %v, and predict has %v", v, got.Class, got.Probability, p)
 	}
 	return nil
 }
@@ -215,13 +215,13 @@ func (e *experiment) mixed(random *rand.Rand) error {
 		return err
 	}
 	for i, v := range list {
-		one := a.Predictions[i]
-		for class, p := range softmax(e.logits.of(v)) {
-			if got := one.Probabilities[fmt.Sprint(class)]; got != p {
+		prediction := a.Predictions[i]
+		for class, p := range softmax(e.logits.row(v)) {
+			if got := prediction.Probabilities[fmt.Sprint(class)]; got != p {
 				return fmt.Errorf("vertex %d: class %d has %v, and predict %v", v, class, got, p)
 			}
 		}
-		if !slices.Equal(one.Embedding, e.hidden.of(v)) {
+		if !slices.Equal(prediction.Embedding, e.hidden.row(v)) {
 			return fmt.Errorf("vertex %d: another embedding than predict's", v)
 		}
 	}

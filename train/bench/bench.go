@@ -197,16 +197,16 @@ func Measure(ctx context.Context, o Options, show func(Machine), result func(Mod
 	}
 	show(r.Machine)
 	job := &train.Job{}
-	for i, of := range runs {
-		if i == 0 || of.graphName() != runs[i-1].graphName() {
-			if job.Graph, err = generate.Graph(of.graph); err != nil {
+	for i, run := range runs {
+		if i == 0 || run.graphName() != runs[i-1].graphName() {
+			if job.Graph, err = generate.Graph(run.graph); err != nil {
 				return r, err
 			}
 		}
-		epochs, err := of.train(ctx, job, o, (*epoch).watch)
+		epochs, err := run.train(ctx, job, o, (*epoch).watch)
 		if err == nil && o.Device.IsCard() && o.Part != "kernels" {
 			var whole []*epoch
-			whole, err = of.train(ctx, job, o, nil)
+			whole, err = run.train(ctx, job, o, nil)
 			for k, e := range whole {
 				epochs[k].seconds = e.seconds
 			}
@@ -214,7 +214,7 @@ func Measure(ctx context.Context, o Options, show func(Machine), result func(Mod
 		if err != nil {
 			return r, err
 		}
-		m := r.Machine.model(of, epochs, o.noticeable())
+		m := r.Machine.model(run, epochs, o.noticeable())
 		if o.Part != "kernels" {
 			r.Models = append(r.Models, m)
 		}
@@ -284,12 +284,12 @@ func (e *epoch) watch(c kernel.Call, run func(), o Options) {
 
 // add counts a call that took so many seconds, and least of them without other work.
 func (e *epoch) add(c kernel.Call, seconds, least float64) {
-	of := e.calls[c]
-	if of == nil {
-		of = &calls{least: least}
-		e.calls[c] = of
+	total := e.calls[c]
+	if total == nil {
+		total = &calls{least: least}
+		e.calls[c] = total
 	}
-	of.times, of.seconds, of.least = of.times+1, of.seconds+seconds, min(of.least, least)
+	total.times, total.seconds, total.least = total.times+1, total.seconds+seconds, min(total.least, least)
 	e.inKernels += seconds
 }
 
@@ -347,26 +347,26 @@ func (o *Options) noticeable() float64 {
 // epoch.
 func (m *Machine) model(r Run, epochs []*epoch, noticeable float64) Model {
 	e := slices.MinFunc(epochs, func(a, b *epoch) int { return cmp.Compare(a.seconds, b.seconds) })
-	of := Model{
+	model := Model{
 		Model: r.Model, Precision: r.Precision, Graph: r.graphName(), EpochSeconds: e.seconds,
 		KernelSeconds: e.inKernels, Fraction: e.inKernels / e.seconds,
 	}
 	for c, made := range e.calls {
 		b := m.Bound(c.Work(), c.Bytes.Least, r.Precision == bf16)
-		of.Bound.Products += float64(made.times) * b.Products
-		of.Bound.Gathered += float64(made.times) * b.Gathered
-		of.Bound.Streamed += float64(made.times) * b.Streamed
+		model.Bound.Products += float64(made.times) * b.Products
+		model.Bound.Gathered += float64(made.times) * b.Gathered
+		model.Bound.Streamed += float64(made.times) * b.Streamed
 		k := m.kernel(c, r.Precision, least(c, epochs))
 		if share := made.seconds / e.seconds; k.Fraction > 0 && share >= noticeable {
 			k.Model, k.Precision, k.Graph = r.Model, r.Precision, r.graphName()
 			k.Times, k.Share = made.times, share
-			of.Kernels = append(of.Kernels, k)
+			model.Kernels = append(model.Kernels, k)
 		}
 	}
-	slices.SortFunc(of.Kernels, func(a, b Kernel) int { return cmp.Compare(b.Share, a.Share) })
-	of.BoundSeconds = of.Bound.Seconds()
-	of.TimesBound = of.EpochSeconds / of.BoundSeconds
-	return of
+	slices.SortFunc(model.Kernels, func(a, b Kernel) int { return cmp.Compare(b.Share, a.Share) })
+	model.BoundSeconds = model.Bound.Seconds()
+	model.TimesBound = model.EpochSeconds / model.BoundSeconds
+	return model
 }
 
 // least is the fewest seconds that a call took.

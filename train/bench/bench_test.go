@@ -143,15 +143,15 @@ func TestCard(t *testing.T) {
 		Threads: 1, Read: m.Read, Write: m.Read, Gather: m.Read, Lines: m.Read, Flops: m.Flops,
 		BFloat16Flops: m.BFloat16Flops,
 	}, m)
-	of := map[string]int{}
+	counts := map[string]int{}
 	for _, k := range r.Kernels {
 		if !(k.Seconds > 0) || !(k.GBytesPerSec < m.Read) {
 			t.Errorf("%+v", k)
 		}
-		of[k.Precision+" "+k.Graph+" "+k.Name]++
+		counts[k.Precision+" "+k.Graph+" "+k.Name]++
 	}
 	for _, kernel := range []string{"f32 uniform V=60 E=900 spmm", "bf16 rmat V=64 E=1024 spmm"} {
-		assert.Equal(t, 2, of[kernel], "%s", kernel)
+		assert.Equal(t, 2, counts[kernel], "%s", kernel)
 	}
 	o.Device = "cuda:3"
 	_, err = Measure(t.Context(), o, nil, nil)

@@ -48,25 +48,25 @@ type Given struct {
 
 // MeasureProgram trains a program on a graph for a few epochs, several times, and returns the fastest of the
 // last passes. Before that it calls show with the machine.
-func MeasureProgram(ctx context.Context, o Options, of Given, show func(Machine)) (p Program, err error) {
-	s := of.Options
+func MeasureProgram(ctx context.Context, o Options, input Given, show func(Machine)) (p Program, err error) {
+	s := input.Options
 	s.Threads, s.LR, s.Device = o.Threads, 1e-9, setting.CPU
 	s.Epochs, s.EvalEvery = 3, setting.Every(3)
 	if _, err := s.Resolve(); err != nil {
 		return p, err
 	}
-	if of.Graph == nil {
+	if input.Graph == nil {
 		uniform := o.uniform()
 		uniform.Features, uniform.Classes = s.Widths(nil)
 		uniform.Seed = 1
-		of.Name = Run{graph: uniform}.graphName()
-		if of.Graph, err = generate.Graph(uniform); err != nil {
+		input.Name = Run{graph: uniform}.graphName()
+		if input.Graph, err = generate.Graph(uniform); err != nil {
 			return p, err
 		}
 	}
 	var working plan.ByLayer
 	var epochs []map[int]plan.LayerWork // the work of each epoch, by layer
-	job := &train.Job{Graph: of.Graph, Dataset: of.Name, Options: s, Watch: working.Watch}
+	job := &train.Job{Graph: input.Graph, Dataset: input.Name, Options: s, Watch: working.Watch}
 	job.OnEpoch = func(train.Epoch) { epochs = append(epochs, working.Take()) }
 	job.Engine = func(c engine.Config) (engine.Engine, error) {
 		c.OnLayer = working.OnLayer
@@ -91,7 +91,7 @@ func MeasureProgram(ctx context.Context, o Options, of Given, show func(Machine)
 			fastest = result.Profile
 		}
 	}
-	p.Program, p.Precision, p.Graph = s.Program.Class, s.Precision, of.Name
+	p.Program, p.Precision, p.Graph = s.Program.Class, s.Precision, input.Name
 	p.found(fastest, epochs[1])
 	return p, nil
 }
@@ -110,8 +110,8 @@ func (p *Program) found(pass *worker.Profile, work map[int]plan.LayerWork) {
 	seconds := 0.0
 	for k, name := range pass.Layers {
 		l := Layer{Layer: k, Name: name, ForwardSeconds: took.Forward[k], BackwardSeconds: took.Backward[k]}
-		of := work[k]
-		l.Forward, l.Backward = of.Bounds(&p.Machine.Rates, p.Precision == bf16)
+		layerWork := work[k]
+		l.Forward, l.Backward = layerWork.Bounds(&p.Machine.Rates, p.Precision == bf16)
 		all := l.Forward.Plus(l.Backward)
 		l.Bound, l.TimesBound = all.By(), (l.ForwardSeconds+l.BackwardSeconds)/all.Seconds()
 		p.Layers = append(p.Layers, l)

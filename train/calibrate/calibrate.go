@@ -27,9 +27,9 @@ type Calibration struct {
 	Method string `json:"method"`
 	// T divides logits, where the method is Temperature.
 	T float64 `json:"temperature,omitempty"`
-	// Of are the functions of probabilities, by class or label, where the method is Isotonic. Of two classes,
-	// class 1 alone has one.
-	Of []Steps `json:"isotonic,omitempty"`
+	// Steps are the functions of probabilities, by class or label, where the method is Isotonic. Of two
+	// classes, class 1 alone has one.
+	Steps []Steps `json:"isotonic,omitempty"`
 }
 
 // Fit fits the probabilities of some rows of logits (rows × columns of the labels) to their labels: one class
@@ -67,10 +67,10 @@ func Fit(method string, logits []float32, l *graph.Labels, rows []int64) (*Calib
 	}
 	for k := range p {
 		if len(p[k]) == 0 { // no row says whether it has the label
-			c.Of = append(c.Of, Steps{From: []float64{0, 1}, To: []float64{0, 1}})
+			c.Steps = append(c.Steps, Steps{From: []float64{0, 1}, To: []float64{0, 1}})
 			continue
 		}
-		c.Of = append(c.Of, isotonic(p[k], y[k]))
+		c.Steps = append(c.Steps, isotonic(p[k], y[k]))
 	}
 	return c, nil
 }
@@ -88,14 +88,14 @@ func (c *Calibration) Apply(to []float64, row []float32, labels bool) {
 	switch {
 	case !c.steps():
 		return
-	case len(row) == 2 && len(c.Of) == 1:
-		to[1] = c.Of[0].At(to[1])
+	case len(row) == 2 && len(c.Steps) == 1:
+		to[1] = c.Steps[0].At(to[1])
 		to[0] = 1 - to[1]
 		return
 	}
 	sum := 0.
 	for k, p := range to {
-		to[k] = c.Of[k].At(p)
+		to[k] = c.Steps[k].At(p)
 		sum += to[k]
 	}
 	for k := range to {
@@ -111,7 +111,7 @@ func (c *Calibration) Apply(to []float64, row []float32, labels bool) {
 func (c *Calibration) label(k int, logit float32) float64 {
 	p := sigmoid(logit, c.divisor())
 	if c.steps() {
-		p = c.Of[k].At(p)
+		p = c.Steps[k].At(p)
 	}
 	return p
 }
@@ -127,9 +127,9 @@ func (c *Calibration) divisor() float64 {
 // steps reports whether probabilities pass through Steps, and logits are not divided.
 func (c *Calibration) steps() bool { return c != nil && c.Method != Temperature }
 
-// of is the probability of class or label k in a row of logits, as Apply computes it. p has room for all
+// probability is that of class or label k in a row of logits, as Apply computes it. p has room for all
 // columns. One of several labels needs no other logit.
-func (c *Calibration) of(p []float64, row []float32, k int, labels bool) float64 {
+func (c *Calibration) probability(p []float64, row []float32, k int, labels bool) float64 {
 	if labels {
 		return c.label(k, row[k])
 	}
@@ -149,10 +149,10 @@ func (c *Calibration) Fits(outputs int) error {
 			return damaged
 		}
 		return nil
-	case c.Method != Isotonic || len(c.Of) != outputs && (outputs != 2 || len(c.Of) != 1):
+	case c.Method != Isotonic || len(c.Steps) != outputs && (outputs != 2 || len(c.Steps) != 1):
 		return damaged
 	}
-	for _, s := range c.Of {
+	for _, s := range c.Steps {
 		n := len(s.From)
 		if n == 0 || n != len(s.To) || !ascends(s.From) || !ascends(s.To) {
 			return damaged

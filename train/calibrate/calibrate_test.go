@@ -78,7 +78,7 @@ func TestCalibration(t *testing.T) {
 				kept.Apply(p, o.Logits[at:at+o.Classes], l.MultiLabel())
 				for k := range p {
 					assert.Near(t, want[at+k], p[k], 1e-6, "%s %s, logit %d", o.Kind, method, at+k)
-					alone := kept.of(room, o.Logits[at:at+o.Classes], k, l.MultiLabel())
+					alone := kept.probability(room, o.Logits[at:at+o.Classes], k, l.MultiLabel())
 					assert.Equal(t, p[k], alone, "%s %s, logit %d alone", o.Kind, method, at+k)
 				}
 				var own *Calibration
@@ -112,23 +112,23 @@ func TestUntoldLabel(t *testing.T) {
 func TestNoLikelyClass(t *testing.T) {
 	step := Steps{From: []float64{.4, .6}, To: []float64{0, 1}}
 	third := Steps{From: []float64{.1, .5}, To: []float64{0, .5}}
-	c := &Calibration{Method: Isotonic, Of: []Steps{step, step, third}}
+	c := &Calibration{Method: Isotonic, Steps: []Steps{step, step, third}}
 	require.NoError(t, c.Fits(3))
 	p := make([]float64, 3)
-	for _, of := range []struct{ p, want [3]float64 }{
+	for _, test := range []struct{ p, want [3]float64 }{
 		{[3]float64{.39, .53, .08}, [3]float64{0, 1, 0}}, // .65 of .65
 		{[3]float64{.45, .35, .2}, [3]float64{.25 / .375, 0, .125 / .375}},
 		{[3]float64{1. / 3, 1. / 3, 1. / 3}, [3]float64{0, 0, 1}},
 	} {
-		c.Apply(p, logarithms(of.p), false)
+		c.Apply(p, logarithms(test.p), false)
 		for k := range p {
-			assert.Near(t, of.want[k], p[k], 1e-6, "%v", of.p)
+			assert.Near(t, test.want[k], p[k], 1e-6, "%v", test.p)
 		}
 	}
-	c.Of[2] = Steps{From: []float64{.5}, To: []float64{0}}
+	c.Steps[2] = Steps{From: []float64{.5}, To: []float64{0}}
 	c.Apply(p, logarithms([3]float64{1. / 3, 1. / 3, 1. / 3}), false)
 	assert.Equal(t, []float64{1. / 3, 1. / 3, 1. / 3}, p)
-	assert.Equal(t, 1./3, c.of(p, logarithms([3]float64{.3, .35, .35}), 0, false))
+	assert.Equal(t, 1./3, c.probability(p, logarithms([3]float64{.3, .35, .35}), 0, false))
 }
 
 // logarithms are logits of probabilities.
@@ -200,12 +200,12 @@ func TestEvaluate(t *testing.T) {
 		e, err := (&Found{Calibration: c, Threshold: threshold}).Evaluate(o.Logits, l, o.Fit, "precision@3")
 		require.NoError(t, err)
 		var raw *Calibration
-		for name, of := range map[string]*Calibration{metric.CalibrationError: c, ErrorBefore: raw} {
+		for name, calibration := range map[string]*Calibration{metric.CalibrationError: c, ErrorBefore: raw} {
 			const bins = 15
 			var sure, right [bins]float64
 			p := make([]float64, o.Classes)
 			for _, v := range o.Fit {
-				of.Apply(p, o.Logits[int(v)*o.Classes:][:o.Classes], false)
+				calibration.Apply(p, o.Logits[int(v)*o.Classes:][:o.Classes], false)
 				top := slices.Index(p, slices.Max(p))
 				bin := min(bins-1, int(bins*p[top]))
 				if sure[bin] += p[top]; int64(top) == l.Class[v] {
@@ -248,9 +248,9 @@ func TestSeveralLabels(t *testing.T) {
 			}
 		}
 		mean := 0.
-		for k, of := range found.Thresholds {
-			assert.Near(t, o.Thresholds[k][0], of.At, 1e-12)
-			assert.Near(t, o.Thresholds[k][1], of.F1, 1e-12)
+		for k, threshold := range found.Thresholds {
+			assert.Near(t, o.Thresholds[k][0], threshold.At, 1e-12)
+			assert.Near(t, o.Thresholds[k][1], threshold.F1, 1e-12)
 			mean += o.RestF1s[k] / float64(l.Classes)
 		}
 		e, err := found.Evaluate(o.Logits, l, rest)
@@ -291,13 +291,13 @@ func TestRefusals(t *testing.T) {
 		{Method: "other"},
 		{Method: Temperature},
 		{Method: Temperature, T: math.Inf(1)},
-		{Method: Isotonic, Of: []Steps{steps, steps}},
-		{Method: Isotonic, Of: []Steps{steps, steps, {From: []float64{1, 0}, To: steps.To}}},
-		{Method: Isotonic, Of: []Steps{steps, steps, {From: steps.From, To: []float64{1, 0}}}},
-		{Method: Isotonic, Of: []Steps{steps, steps, {From: steps.From, To: []float64{1}}}},
-		{Method: Isotonic, Of: []Steps{steps, steps, {}}},
-		{Method: Isotonic, Of: []Steps{steps, steps, {From: steps.From, To: []float64{0, 7}}}},
-		{Method: Isotonic, Of: []Steps{steps, steps, {From: []float64{-1, 0}, To: steps.To}}},
+		{Method: Isotonic, Steps: []Steps{steps, steps}},
+		{Method: Isotonic, Steps: []Steps{steps, steps, {From: []float64{1, 0}, To: steps.To}}},
+		{Method: Isotonic, Steps: []Steps{steps, steps, {From: steps.From, To: []float64{1, 0}}}},
+		{Method: Isotonic, Steps: []Steps{steps, steps, {From: steps.From, To: []float64{1}}}},
+		{Method: Isotonic, Steps: []Steps{steps, steps, {}}},
+		{Method: Isotonic, Steps: []Steps{steps, steps, {From: steps.From, To: []float64{0, 7}}}},
+		{Method: Isotonic, Steps: []Steps{steps, steps, {From: []float64{-1, 0}, To: steps.To}}},
 	} {
 		assert.Equal(t, true, refusal.IsDamaged(c.Fits(3)))
 	}
@@ -308,5 +308,5 @@ func TestRefusals(t *testing.T) {
 	require.NoError(t, (&Threshold{At: 1}).fits())
 	require.NoError(t, (&Threshold{At: 0}).fits()) // as of a probability that float32 makes 0
 	require.NoError(t, (*Calibration)(nil).Fits(3))
-	require.NoError(t, (&Calibration{Method: Isotonic, Of: []Steps{steps}}).Fits(2))
+	require.NoError(t, (&Calibration{Method: Isotonic, Steps: []Steps{steps}}).Fits(2))
 }

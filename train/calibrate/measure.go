@@ -92,7 +92,7 @@ func (c *Calibration) Reliability(logits []float32, l *graph.Labels, rows []int6
 // F1 is the F1 of class or label k among some rows, at a threshold of its probability. It is 0 if no row has
 // it, or is predicted to have it, and NaN without rows. c may be nil.
 func (c *Calibration) F1(threshold float64, logits []float32, l *graph.Labels, rows []int64, k int) float64 {
-	hit, said, is, p := 0., 0., 0., make([]float64, l.Classes)
+	hit, predicted, is, p := 0., 0., 0., make([]float64, l.Classes)
 	if len(rows) == 0 {
 		return math.NaN()
 	}
@@ -102,9 +102,9 @@ func (c *Calibration) F1(threshold float64, logits []float32, l *graph.Labels, r
 			continue
 		}
 		is += truth
-		if c.of(p, logits[int(v)*l.Classes:][:l.Classes], k, l.MultiLabel()) >= threshold {
-			said, hit = said+1, hit+truth
+		if c.probability(p, logits[int(v)*l.Classes:][:l.Classes], k, l.MultiLabel()) >= threshold {
+			predicted, hit = predicted+1, hit+truth
 		}
 	}
-	return 2 * hit / max(1, said+is)
+	return 2 * hit / max(1, predicted+is)
 }

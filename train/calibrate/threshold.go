@@ -56,8 +56,8 @@ func bestThreshold(c *Calibration, logits []float32, l *graph.Labels, rows []int
 	positive, p := 0., make([]float64, l.Classes)
 	for _, v := range rows {
 		if is := truthOf(l, v, k); !math.IsNaN(is) {
-			of := c.of(p, logits[int(v)*l.Classes:][:l.Classes], k, l.MultiLabel())
-			all, positive = append(all, scored{of, is}), positive+is
+			probability := c.probability(p, logits[int(v)*l.Classes:][:l.Classes], k, l.MultiLabel())
+			all, positive = append(all, scored{probability, is}), positive+is
 		}
 	}
 	if positive == 0 {
@@ -65,13 +65,13 @@ func bestThreshold(c *Calibration, logits []float32, l *graph.Labels, rows []int
 	}
 	slices.SortFunc(all, func(a, b scored) int { return cmp.Compare(b.p, a.p) })
 	best, hit := &Threshold{F1: -1}, 0.
-	for k, of := range all {
-		hit += of.is
-		if k+1 < len(all) && all[k+1].p == of.p {
+	for k, row := range all {
+		hit += row.is
+		if k+1 < len(all) && all[k+1].p == row.p {
 			continue
 		}
 		if f1 := 2 * hit / (float64(k+1) + positive); f1 >= best.F1 {
-			best.At, best.F1 = of.p, f1
+			best.At, best.F1 = row.p, f1
 		}
 	}
 	return best

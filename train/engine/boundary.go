@@ -23,10 +23,10 @@ type stageChunk struct {
 // chunkPass is a chunk's forward and backward pass through a stage.
 type chunkPass struct {
 	*stageChunk
-	given   []Given          // rows that the call gives in place of the features, by vertex type; nil: none
-	came    []*tensor.Matrix // on other stages: the state from the previous stage, until a tape owns it
-	ledger  *autograd.Ledger // records when gradients are complete; may be nil
-	in, out gnn.State        // on the tape of the last forward pass
+	supplied []Given          // rows that the call gives in place of the features, by vertex type; nil: none
+	came     []*tensor.Matrix // on other stages: the state from the previous stage, until a tape owns it
+	ledger   *autograd.Ledger // records when gradients are complete; may be nil
+	in, out  gnn.State        // on the tape of the last forward pass
 }
 
 // forward runs the stage's blocks on a chunk. With recomputation it records nothing.
@@ -44,22 +44,22 @@ func (p *Pipeline) give(c *chunkPass, call *Call) {
 	if !p.first() {
 		return
 	}
-	for kind, given := range call.Features {
-		if given.Values == nil {
-			given = Given{}
+	for kind, supplied := range call.Features {
+		if supplied.Values == nil {
+			supplied = Given{}
 		} else {
-			given.Values = p.chunkRows(tensor.Activations, given.Values, c.Places[kind])
+			supplied.Values = p.chunkRows(tensor.Activations, supplied.Values, c.Places[kind])
 		}
-		c.given = append(c.given, given)
+		c.supplied = append(c.supplied, supplied)
 	}
 }
 
-// takeBack releases what give has given.
+// takeBack releases the rows that give has supplied.
 func (c *chunkPass) takeBack() {
-	for _, given := range c.given {
-		given.Values.Release()
+	for _, supplied := range c.supplied {
+		supplied.Values.Release()
 	}
-	c.given = nil
+	c.supplied = nil
 }
 
 func (p *Pipeline) record(c *chunkPass, call *Call, t *autograd.Tape) gnn.State {
@@ -88,8 +88,8 @@ func (p *Pipeline) result(out gnn.State) gnn.State {
 		for k, v := range outputs {
 			outputs[k] = inFloat32(v)
 		}
-		of := len(outputs) - len(out.Edges)
-		return gnn.State{Rows: outputs[:of], Edges: outputs[of:]}
+		vertices := len(outputs) - len(out.Edges)
+		return gnn.State{Rows: outputs[:vertices], Edges: outputs[vertices:]}
 	}
 	for k, v := range out.Rows {
 		out.Rows[k] = stored(v)
@@ -117,7 +117,7 @@ func stored(v *autograd.Var) *autograd.Var {
 // repeated.
 func (p *Pipeline) begin(c *chunkPass, call *Call, t *autograd.Tape) (in gnn.State) {
 	if p.first() {
-		return input(c.features, t, &Call{Features: c.given})
+		return input(c.features, t, &Call{Features: c.supplied})
 	}
 	on := t.Received
 	if call.Recording && !t.Recording {
@@ -189,11 +189,11 @@ func (p *Pipeline) discard(c *chunkPass, call *Call) {
 // joinGradients copies the gradients of a chunk's rows of the features that a call gives to their places, by
 // vertex type.
 func (p *Pipeline) joinGradients(all []*tensor.Matrix, c *chunkPass) {
-	for kind, given := range c.given {
-		if !given.Differentiable {
+	for kind, supplied := range c.supplied {
+		if !supplied.Differentiable {
 			continue
 		}
-		if like := given.Values; all[kind] == nil {
+		if like := supplied.Values; all[kind] == nil {
 			rows := p.graph.Types()[kind].Here
 			all[kind] = p.Team.Memory.NewElement(tensor.Gradients, like.Element, rows, like.Cols)
 		}
@@ -268,10 +268,10 @@ func (p *Pipeline) link(peer, block int, w *orderBound, c coding, call *Call) li
 }
 
 // edgeStates are states of rows of edges, which a call may give.
-func (p *Pipeline) edgeStates(of []gnn.EdgeState, call *Call) (all []state) {
+func (p *Pipeline) edgeStates(states []gnn.EdgeState, call *Call) (all []state) {
 	t := autograd.NewTape(p.Team)
 	call.giveEdges(t)
-	for _, e := range of {
+	for _, e := range states {
 		e.Counted = false
 		s := state{columns: e.Columns}
 		for _, c := range p.chunks {
@@ -341,11 +341,11 @@ func (p *Pipeline) inbox(peer int, kind tensor.Kind, block int, order []int, w *
 func (b *inbox) ask() {
 	for len(b.come) < min(b.taken+inFlight, len(b.order)) {
 		var m message
-		for i, of := range b.states {
-			rows := of.rows[b.order[len(b.come)]]
-			v := b.p.Team.Memory.NewElement(b.kind, b.p.Team.Storage, rows, of.columns).Pin()
+		for i, s := range b.states {
+			rows := s.rows[b.order[len(b.come)]]
+			v := b.p.Team.Memory.NewElement(b.kind, b.p.Team.Storage, rows, s.columns).Pin()
 			m.values, m.padding = append(m.values, v), append(m.padding, b.padding(v, i))
-			if form := b.form(of.columns); form.Encodes() {
+			if form := b.form(s.columns); form.Encodes() {
 				v = form.New(b.p.Team.Memory, 1, rows)[0]
 				m.encoded, m.padding = append(m.encoded, v), append(m.padding, b.padding(v, i))
 			}
@@ -392,7 +392,7 @@ func (p *Pipeline) outbox(step int, w *orderBound, c coding, call *Call) *outbox
 }
 
 // send sends a chunk's matrices, and releases them once they are sent.
-func (b *outbox) send(values []*tensor.Matrix, of *chunkPass) {
+func (b *outbox) send(values []*tensor.Matrix, chunk *chunkPass) {
 	if len(b.gone) == inFlight {
 		b.settle(1)
 	}
@@ -402,7 +402,7 @@ func (b *outbox) send(values []*tensor.Matrix, of *chunkPass) {
 			e := form.New(b.p.Team.Memory, 1, v.Rows)[0]
 			form.Encode(b.p.Team, e, v, func(int) kernel.Draws {
 				key := b.random.Key(fmt.Sprintf("stage %d to %d", b.p.Groups.Stage, b.peer))
-				return kernel.Draws{Key: key, Stream: uint32(i), IDs: of.Rows().IDs}
+				return kernel.Draws{Key: key, Stream: uint32(i), IDs: chunk.Rows().IDs}
 			})
 			m.encoded = append(m.encoded, e)
 			v = e
@@ -443,8 +443,8 @@ func unpin(values []*tensor.Matrix) {
 	}
 }
 
-// held returns the values of Vars, and retains them for another owner.
-func held(vars []*autograd.Var) (values []*tensor.Matrix) {
+// retained returns the values of Vars, and retains them for another owner.
+func retained(vars []*autograd.Var) (values []*tensor.Matrix) {
 	for _, v := range vars {
 		values = append(values, v.Value().Retain())
 	}

@@ -40,10 +40,10 @@ type Inference interface {
 	Vertices() []int32
 	// All is the number of result rows of all workers.
 	All() int
-	// EdgeNumbers are for a model whose outputs are rows of the edges of one relation, of. They are the
+	// EdgeNumbers are for a model whose outputs are rows of the edges of one relation. They are the
 	// numbers, in the graph's store, of the edges whose rows this worker has. A plan has them in another
 	// order.
-	EdgeNumbers(of *graph.Relation) []int64
+	EdgeNumbers(relation *graph.Relation) []int64
 }
 
 // Engine is a worker's part in training a model, and in inference for all vertices.
@@ -111,7 +111,7 @@ type Pass interface {
 	// of another stage than the last has no rows. The Pass owns them until it ends.
 	Outputs() []*autograd.Var
 	// EdgeNumbers are the numbers of this worker's rows of an output of edges.
-	EdgeNumbers(output int, of *edges.Numbering) []int64
+	EdgeNumbers(output int, numbering *edges.Numbering) []int64
 	// Backward runs the model backward, if the call records. roots are the Outputs, or one value that was
 	// computed from them on their tape, with their gradients. Backward owns both. It adds to the gradients of
 	// Params, and sums what it adds over the replicas. It returns the gradients of Call.Features, which the
@@ -128,10 +128,10 @@ type Loss func(output *autograd.Var) (part func() float64, grad *tensor.Matrix)
 
 // Train runs a training pass. It adds the gradients of the whole mesh's loss to the gradients of Params. The
 // function that it returns gives this worker's part of that loss: the sum of all parts is the loss.
-func Train(e Engine, c Call, of Loss) (part func() float64) {
+func Train(e Engine, c Call, loss Loss) (part func() float64) {
 	pass := e.Forward(c)
 	output := gnn.Below(pass.Outputs())
-	part, grad := of(output)
+	part, grad := loss(output)
 	pass.Backward(autograd.Root{Var: output, Grad: grad})
 	return part
 }
@@ -232,7 +232,7 @@ type Axis interface {
 	// Propagator is the gnn.Propagator of the module at a path. It panics if the graph lacks the relation.
 	Propagator(path string, along gnn.Along) gnn.Propagator
 	// EdgeNumbers are the numbers of this worker's rows of edges on a tape.
-	EdgeNumbers(t *autograd.Tape, s gnn.EdgeState, of *edges.Numbering) ([]int64, error)
+	EdgeNumbers(t *autograd.Tape, s gnn.EdgeState, numbering *edges.Numbering) ([]int64, error)
 	// BeginEpoch begins an epoch. Later errors name the epoch.
 	BeginEpoch(epoch int)
 }

@@ -24,13 +24,13 @@ type features struct {
 // types.
 func input(all []*features, t *autograd.Tape, c *Call) (s gnn.State) {
 	for kind, f := range all {
-		s.Rows = append(s.Rows, c.given(kind).on(t, f))
+		s.Rows = append(s.Rows, c.featuresOf(kind).on(t, f))
 	}
 	return s
 }
 
-// given are the features that the call gives for a vertex type.
-func (c *Call) given(kind int) Given {
+// featuresOf returns the features that the call gives for a vertex type.
+func (c *Call) featuresOf(kind int) Given {
 	if c.Features == nil {
 		return Given{}
 	}
@@ -38,22 +38,22 @@ func (c *Call) given(kind int) Given {
 }
 
 // on puts the given features on a tape, or the graph's if none are given: rows × F.
-func (g Given) on(t *autograd.Tape, of *features) *autograd.Var {
+func (g Given) on(t *autograd.Tape, f *features) *autograd.Var {
 	switch {
 	case g.Values == nil:
-		return of.On(t)
+		return f.On(t)
 	case g.Differentiable:
-		return t.Input(g.Values, of.rows)
+		return t.Input(g.Values, f.rows)
 	}
-	return t.Constant(g.Values, of.rows)
+	return t.Constant(g.Values, f.rows)
 }
 
 // gradients are the gradients of the features that the call gives, after the backward pass.
-func (c *Call) gradients(of gnn.State) (grads []*tensor.Matrix) {
+func (c *Call) gradients(inputs gnn.State) (grads []*tensor.Matrix) {
 	grads = make([]*tensor.Matrix, len(c.Features))
-	for kind, given := range c.Features {
-		if given.Differentiable {
-			grads[kind] = of.Rows[kind].TakeGrad()
+	for kind, supplied := range c.Features {
+		if supplied.Differentiable {
+			grads[kind] = inputs.Rows[kind].TakeGrad()
 		}
 	}
 	return grads
@@ -83,9 +83,9 @@ func loadAllFeatures(c Config, axis Axis) (all []*features) {
 }
 
 // loadFeatures copies the features of a chunk's rows, of each vertex type.
-func loadFeatures(c Config, of *chunked.Chunk) (all []*features) {
-	for kind, rows := range of.Types() {
-		all = append(all, c.load(kind, rows, of.Held(kind)))
+func loadFeatures(c Config, chunk *chunked.Chunk) (all []*features) {
+	for kind, rows := range chunk.Types() {
+		all = append(all, c.load(kind, rows, chunk.Held(kind)))
 	}
 	return all
 }
@@ -95,7 +95,7 @@ func (c *Config) load(kind int, rows *autograd.RowSet, places []int32) *features
 	team := c.Team
 	v := &c.Share.Types[kind]
 	l := loader{
-		team: team, share: c.Share, of: v, places: places,
+		team: team, share: c.Share, values: v, places: places,
 		normalize: c.NormalizeFeatures == "row",
 		labels:    c.labelsOf(v), features: v.FeatureColumns(),
 	}
@@ -107,7 +107,7 @@ func (c *Config) load(kind int, rows *autograd.RowSet, places []int32) *features
 		l.columns += c.LabelColumns
 	}
 	f := &features{rows: rows, varying: c.variesInput()}
-	if !l.of.Features.Sparse() {
+	if !l.values.Features.Sparse() {
 		f.dense = team.Memory.NewElement(tensor.Features, team.Storage, rows.Here, l.columns)
 		l.fill(f.dense, func(i int) int { return i * l.columns })
 		f.labels = c.findLabels(f, &l)
@@ -132,7 +132,7 @@ func (c *Config) load(kind int, rows *autograd.RowSet, places []int32) *features
 type loader struct {
 	team      *kernel.Team
 	share     *partition.Share
-	of        *partition.Values
+	values    *partition.Values
 	places    []int32 // the rows to copy; nil: all
 	normalize bool    // each row is divided by its sum
 	standard  *Standard
@@ -145,8 +145,8 @@ type loader struct {
 // Standard is how the columns of a vertex type's features are standardised: x becomes (x − mean)/deviation.
 type Standard struct{ Means, Deviations []float32 }
 
-// of is the standardised value of a column. A nil Standard changes nothing.
-func (s *Standard) of(x float32, column int) float32 {
+// scaled is the standardised value of a column. A nil Standard changes nothing.
+func (s *Standard) scaled(x float32, column int) float32 {
 	if s == nil {
 		return x
 	}
@@ -156,7 +156,7 @@ func (s *Standard) of(x float32, column int) float32 {
 // count is the number of rows to copy.
 func (l *loader) count() int {
 	if l.places == nil {
-		return l.of.Rows
+		return l.values.Rows
 	}
 	return len(l.places)
 }
@@ -195,15 +195,17 @@ func (l *loader) scale(row []float32) float32 {
 // entries is the number of values of sparse features and their labels.
 func (l *loader) entries() (n int) {
 	if l.places == nil && l.labels == nil {
-		return len(l.of.Features.Indices)
+		return len(l.values.Features.Indices)
 	}
-	l.each(func(row int) { n += int(l.of.Features.Indptr[row+1]-l.of.Features.Indptr[row]) + l.behind(row) })
+	l.each(func(row int) {
+		n += int(l.values.Features.Indptr[row+1]-l.values.Features.Indptr[row]) + l.behind(row)
+	})
 	return n
 }
 
 // fillStructure copies the CSR structure of the stored values. In each row the labels follow them.
 func (l *loader) fillStructure(a *kernel.CSR) {
-	from := &l.of.Features
+	from := &l.values.Features
 	indptr := a.Indptr.WriteInt64s()
 	indices := a.Indices.WriteInt32s()
 	l.team.Serial(func() {
@@ -254,8 +256,8 @@ func (l *loader) copyRows(to *tensor.Matrix, begins func(i int) int) {
 		l.team.Parallel((end-first+rowsOfPart-1)/rowsOfPart, func(part int) {
 			var room []float32
 			for i := first + part*rowsOfPart; i < min(first+(part+1)*rowsOfPart, end); i++ {
-				from := l.of.FeatureRow(room, l.rowOf(i))
-				if l.of.Arrangement != nil {
+				from := l.values.FeatureRow(room, l.rowOf(i))
+				if l.values.Arrangement != nil {
 					room = from
 				}
 				if halves != nil {
@@ -273,7 +275,7 @@ func (l *loader) floats(to, from []float32) {
 	switch s := l.scale(from); {
 	case l.standard != nil:
 		for k, x := range from {
-			to[k] = s * l.standard.of(x, k)
+			to[k] = s * l.standard.scaled(x, k)
 		}
 	case s != 1:
 		for k, x := range from {
@@ -288,7 +290,7 @@ func (l *loader) floats(to, from []float32) {
 func (l *loader) halves(to []uint16, from []float32) {
 	s := l.scale(from)
 	for k, x := range from {
-		to[k] = tensor.RoundBFloat16(s * l.standard.of(x, k))
+		to[k] = tensor.RoundBFloat16(s * l.standard.scaled(x, k))
 	}
 }
 

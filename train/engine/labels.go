@@ -10,7 +10,7 @@ import (
 
 // labels are the labels of a share's training vertices, as an input of the model.
 type labels struct {
-	of       *graph.Labels
+	labels   *graph.Labels
 	training []bool // by row
 }
 
@@ -32,14 +32,14 @@ func (c *Config) labelsOf(v *partition.Values) *labels {
 func (l *labels) columns(to []int32, row int) []int32 {
 	switch {
 	case l == nil || !l.training[row]:
-	case l.of.MultiLabel():
-		for k, x := range l.of.Multi[row*l.of.Classes : (row+1)*l.of.Classes] {
+	case l.labels.MultiLabel():
+		for k, x := range l.labels.Multi[row*l.labels.Classes : (row+1)*l.labels.Classes] {
 			if x == 1 {
 				to = append(to, int32(k))
 			}
 		}
 	default:
-		to = append(to, int32(l.of.Class[row]))
+		to = append(to, int32(l.labels.Class[row]))
 	}
 	return to
 }
@@ -53,9 +53,9 @@ type shown struct {
 
 // labelValues are the elements of one matrix in which labels stand.
 type labelValues struct {
-	in     *tensor.Matrix
-	places []int64 // of the elements
-	of     []int32 // the vertex of each, by its original id
+	in       *tensor.Matrix
+	places   []int64 // of the elements
+	vertices []int32 // the vertex of each, by its original id
 }
 
 // show shows the labels that an epoch shows, counted from 1, or all labels: 0.
@@ -69,7 +69,7 @@ func (s *shown) show(epoch int) {
 		v.in.SetWritable()
 		set := v.setter() // a plan sets the elements, too, so that a matrix at rest comes back to memory
 		for k, place := range v.places {
-			if shows(int64(v.of[k])) {
+			if shows(int64(v.vertices[k])) {
 				set(place, 1)
 			} else {
 				set(place, 0)
@@ -91,7 +91,7 @@ func (v *labelValues) setter() func(place int64, x float32) {
 
 // add lists an element.
 func (v *labelValues) add(place int64, vertex int32) {
-	v.places, v.of = append(v.places, place), append(v.of, vertex)
+	v.places, v.vertices = append(v.places, place), append(v.vertices, vertex)
 }
 
 // findLabels lists the elements in which labels stand among the features of some rows.

@@ -34,8 +34,8 @@ type layered struct {
 
 // BeginEpoch implements Axis.
 func (l layered) BeginEpoch(epoch int) {
-	for _, of := range l.all {
-		of.BeginEpoch(epoch)
+	for _, layer := range l.all {
+		layer.BeginEpoch(epoch)
 	}
 }
 
@@ -129,14 +129,14 @@ func (m *MFG) Build(params *nn.Params) {
 }
 
 // find finds this worker's vertices of a type in a list: their positions there, and their rows.
-func find(of *partition.Rows, vertices []int32) (listed, rows []int32) {
+func find(owned *partition.Rows, vertices []int32) (listed, rows []int32) {
 	listed, rows = []int32{}, []int32{}
 	for place, v := range vertices {
-		row, held := int(v), true
-		if of.IDs != nil {
-			row, held = slices.BinarySearch(of.IDs, v)
+		row, found := int(v), true
+		if owned.IDs != nil {
+			row, found = slices.BinarySearch(owned.IDs, v)
 		}
-		if held {
+		if found {
 			listed, rows = append(listed, int32(place)), append(rows, int32(row))
 		}
 	}

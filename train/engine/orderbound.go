@@ -17,7 +17,7 @@ type orderBound struct {
 	least  int64 // the fewest bytes that one chunk's forward pass added
 	begun  int64 // bytes at the beginning of this backward pass
 	before int64 // bytes at the beginning of this chunk's pass
-	held   *tensor.Matrix
+	filler *tensor.Matrix
 }
 
 // newOrderBound is nil if the order makes no difference, or if the run's own order is wanted.
@@ -30,9 +30,9 @@ func newOrderBound(p *Pipeline) *orderBound {
 
 // fill allocates memory until a chunk's pass begins with so many bytes.
 func (w *orderBound) fill(bytes int64) {
-	w.held.Release()
+	w.filler.Release()
 	short := max(0, bytes-w.Team.Memory.LiveTensors())
-	w.held = w.Team.Memory.New(tensor.Buffers, 1, int(short)/tensor.Float32.Size())
+	w.filler = w.Team.Memory.New(tensor.Buffers, 1, int(short)/tensor.Float32.Size())
 }
 
 // beginForward begins the forward pass of a chunk, whose state has been received.
@@ -76,7 +76,7 @@ func (w *orderBound) beginBackward() {
 // end ends the training pass.
 func (w *orderBound) end() {
 	if w != nil {
-		w.held.Release()
+		w.filler.Release()
 	}
 }
 

@@ -93,7 +93,7 @@ func (p *Pipeline) order(epoch int) []int {
 type chunkedPass struct {
 	*Pipeline
 	call     *Call
-	of       *chunked.Pass
+	pass     *chunked.Pass
 	passes   []*chunkPass // by chunk
 	reversed []int        // the chunks in the order of the backward pass
 	encoded  coding
@@ -110,16 +110,16 @@ func (p *Pipeline) Inputs() []*autograd.RowSet {
 }
 
 // Forward implements Engine.
-func (p *Pipeline) Forward(of Call) Pass {
-	if !of.Training && !of.Recording { // such a pass is exact, however many chunks there are
-		return inferred{p.infer(0, p.graph.Lockstep, &of)}
+func (p *Pipeline) Forward(request Call) Pass {
+	if !request.Training && !request.Recording { // such a pass is exact, however many chunks there are
+		return inferred{p.infer(0, p.graph.Lockstep, &request)}
 	}
 	p.warmUp()
-	call := &of
+	call := &request
 	spent := p.spend()
-	order, chunks := p.order(of.Epoch), p.begun()
-	pass := p.graph.Forward(of.Epoch, order)
-	encoded := coding{p.Wire.Format(p.Team.Storage), autograd.Random{Seed: p.Seed, Epoch: of.Epoch}}
+	order, chunks := p.order(request.Epoch), p.begun()
+	pass := p.graph.Forward(request.Epoch, order)
+	encoded := coding{p.Wire.Format(p.Team.Storage), autograd.Random{Seed: p.Seed, Epoch: request.Epoch}}
 	states := p.states(order, encoded, call)
 	next := p.outbox(+1, p.bound, encoded, call)
 	// The first chunk's backward pass is the last one. Gradients of weights are complete only in it.
@@ -135,7 +135,7 @@ func (p *Pipeline) Forward(of Call) Pass {
 		if p.last() {
 			results.join(k, out)
 		} else {
-			next.send(held(out.Vars()), c)
+			next.send(retained(out.Vars()), c)
 		}
 		if p.Recompute || !call.Recording {
 			drop(out.Vars())
@@ -162,15 +162,16 @@ func (p *Pipeline) begun() (chunks []*chunkPass) {
 func (p *chunkedPass) Outputs() []*autograd.Var { return p.results.outputs }
 
 // EdgeNumbers implements Pass.
-func (p *chunkedPass) EdgeNumbers(output int, of *edges.Numbering) []int64 {
-	return p.results.edgeNumbers(output, of)
+func (p *chunkedPass) EdgeNumbers(output int, numbering *edges.Numbering) []int64 {
+	return p.results.edgeNumbers(output, numbering)
 }
 
 // Backward implements Pass. It sums gradients over the replicas beside the backward pass.
 func (p *chunkedPass) Backward(roots ...autograd.Root) []*tensor.Matrix {
-	given := make([]*tensor.Matrix, len(p.call.Features)) // gradients of the given features, by vertex type
+	features := make([]*tensor.Matrix,
+		len(p.call.Features)) // gradients of the given features, by vertex type
 	exchange.Must(p.reducer.Beside(func() {
-		p.of.Backward()
+		p.pass.Backward()
 		p.results.backward(roots)
 		grads := p.gradients(p.reversed, p.encoded, p.call)
 		back := p.outbox(-1, nil, p.encoded, p.call)
@@ -186,7 +187,7 @@ func (p *chunkedPass) Backward(roots ...autograd.Root) []*tensor.Matrix {
 			if !p.first() {
 				back.send(taken(c.in.Vars()), c)
 			}
-			p.joinGradients(given, c)
+			p.joinGradients(features, c)
 			span.End()
 		}
 		p.Trace.Chunk(0)
@@ -195,7 +196,7 @@ func (p *chunkedPass) Backward(roots ...autograd.Root) []*tensor.Matrix {
 		p.results.release()
 	}))
 	p.end()
-	return given
+	return features
 }
 
 // Discard implements Pass.
@@ -209,7 +210,7 @@ func (p *chunkedPass) Discard() {
 
 // end ends the pass.
 func (p *chunkedPass) end() {
-	p.of.End()
+	p.pass.End()
 	p.spent.report()
 }
 
@@ -269,7 +270,7 @@ func (p *Pipeline) infer(without int, run func(pass func(k int)), call *Call) *r
 		if p.last() {
 			results.join(k, out)
 		} else {
-			next.send(held(out.Vars()), c)
+			next.send(retained(out.Vars()), c)
 		}
 		drop(out.Vars())
 		c.takeBack()
@@ -286,8 +287,8 @@ type inferred struct{ *results }
 func (p inferred) Outputs() []*autograd.Var { return p.outputs }
 
 // EdgeNumbers implements Pass.
-func (p inferred) EdgeNumbers(output int, of *edges.Numbering) []int64 {
-	return p.edgeNumbers(output, of)
+func (p inferred) EdgeNumbers(output int, numbering *edges.Numbering) []int64 {
+	return p.edgeNumbers(output, numbering)
 }
 
 // Backward implements Pass: there is none.

@@ -77,7 +77,7 @@ func (r *reducer) ledger() *autograd.Ledger {
 // Beside runs a backward pass, and the sums beside it. It returns when all is summed. If the pass or a sum
 // fails, it aborts the connection of the workers.
 func (r *reducer) Beside(backward func()) error {
-	if err := r.beside(backward); err != nil || r.alike.Size() == 1 {
+	if err := r.overlap(backward); err != nil || r.alike.Size() == 1 {
 		return err
 	}
 	for _, grad := range r.rows {
@@ -88,7 +88,7 @@ func (r *reducer) Beside(backward func()) error {
 	return nil
 }
 
-func (r *reducer) beside(backward func()) error {
+func (r *reducer) overlap(backward func()) error {
 	// Ranks that take turns sum in the memory of their matrices, which a plan does not have.
 	if r.bucket == nil || r.replicas.TakesTurns() && len(r.bucket.ReadFloats()) == 0 {
 		backward()

@@ -48,8 +48,8 @@ func (p *Pipeline) results(without int, call *Call) *results {
 		}
 	}
 	r.edges, r.rows = block.EdgeOutputs, p.edgeStates(block.EdgeOutputs, call)
-	for _, of := range r.rows {
-		add(of.columns, autograd.RowSet{Here: of.before(len(of.rows)), Total: autograd.NotVertices})
+	for _, s := range r.rows {
+		add(s.columns, autograd.RowSet{Here: s.before(len(s.rows)), Total: autograd.NotVertices})
 	}
 	return r
 }
@@ -62,8 +62,8 @@ func (s *state) before(k int) (n int) {
 	return n
 }
 
-// of returns the rows of edges of chunk k from a matrix with the rows of all chunks.
-func (r *results) of(all *tensor.Matrix, output, k int) *tensor.Matrix {
+// rowRange returns the rows of edges of chunk k from a matrix with the rows of all chunks.
+func (r *results) rowRange(all *tensor.Matrix, output, k int) *tensor.Matrix {
 	s := &r.rows[output-len(r.vertices)]
 	return all.RowRange(s.before(k), s.before(k+1))
 }
@@ -79,7 +79,7 @@ func (r *results) join(k int, out gnn.State) {
 		if i < len(r.vertices) {
 			r.Team.Scatter(r.values[i], part, r.chunks[k].Places[r.vertices[i]])
 		} else {
-			r.Team.Copy(r.of(r.values[i], i, k), part)
+			r.Team.Copy(r.rowRange(r.values[i], i, k), part)
 		}
 	}
 }
@@ -109,7 +109,7 @@ func (r *results) gradients(k int) (parts []*tensor.Matrix) {
 		if i < len(r.vertices) {
 			part = r.chunkRows(tensor.Gradients, all, r.chunks[k].Places[r.vertices[i]])
 		} else {
-			from := r.of(all, i, k)
+			from := r.rowRange(all, i, k)
 			part = r.Team.Memory.NewElement(tensor.Gradients, all.Element, from.Rows, from.Cols)
 			r.Team.Copy(part, from)
 		}
@@ -119,22 +119,22 @@ func (r *results) gradients(k int) (parts []*tensor.Matrix) {
 }
 
 // edgeNumbers are the numbers, in the store, of an output's rows of edges.
-func (r *results) edgeNumbers(output int, of *edges.Numbering) []int64 {
-	return r.numbersOf(r.edges[output-len(r.vertices)], r.call, of)
+func (r *results) edgeNumbers(output int, numbering *edges.Numbering) []int64 {
+	return r.numbersOf(r.edges[output-len(r.vertices)], r.call, numbering)
 }
 
 // release releases the gradients.
 func (r *results) release() { exchange.Release(r.grads...) }
 
 // numbersOf are the numbers, in the store, of this worker's rows of edges on the last stage.
-func (p *Pipeline) numbersOf(s gnn.EdgeState, call *Call, of *edges.Numbering) (numbers []int64) {
+func (p *Pipeline) numbersOf(s gnn.EdgeState, call *Call, numbering *edges.Numbering) (numbers []int64) {
 	if !p.last() {
 		return []int64{}
 	}
 	t := autograd.NewTape(p.Team)
 	call.giveEdges(t)
 	for _, c := range p.chunks {
-		chunk, err := c.EdgeNumbers(t, s, of)
+		chunk, err := c.EdgeNumbers(t, s, numbering)
 		exchange.Must(err)
 		numbers = append(numbers, chunk...)
 	}
@@ -142,22 +142,22 @@ func (p *Pipeline) numbersOf(s gnn.EdgeState, call *Call, of *edges.Numbering) (
 }
 
 // EdgeNumbers implements Inference.
-func (p *Pipeline) EdgeNumbers(of *graph.Relation) (numbers []int64) {
+func (p *Pipeline) EdgeNumbers(relation *graph.Relation) (numbers []int64) {
 	if !p.last() {
 		return []int64{}
 	}
-	return p.edgeNumbers(of, p.graph.Places, func(s gnn.EdgeState, n *edges.Numbering) []int64 {
+	return p.edgeNumbers(relation, p.graph.Places, func(s gnn.EdgeState, n *edges.Numbering) []int64 {
 		return p.numbersOf(s, &Call{}, n)
 	})
 }
 
 // edgeNumbers are the numbers that find gives. A plan takes instead the numbers of the edges into the
 // worker's rows of a vertex type, in another order. places gives these rows' places in the share; nil is all.
-func (c *Config) edgeNumbers(of *graph.Relation, places func(kind int) []int32,
+func (c *Config) edgeNumbers(relation *graph.Relation, places func(kind int) []int32,
 	find func(gnn.EdgeState, *edges.Numbering) []int64,
 ) (numbers []int64) {
 	state := c.Blocks[len(c.Blocks)-1].EdgeOutputs[0]
-	c.Team.Serial(func() { numbers = find(state, &edges.Numbering{Relation: of}) })
+	c.Team.Serial(func() { numbers = find(state, &edges.Numbering{Relation: relation}) })
 	if numbers != nil {
 		return numbers
 	}
@@ -168,7 +168,7 @@ func (c *Config) edgeNumbers(of *graph.Relation, places func(kind int) []int32,
 	target := &c.Share.Edges.Types[c.Share.Edges.Relations[i].Target]
 	add := func(row int) {
 		v := target.ID(int32(row))
-		for k := of.Indptr[v]; k < of.Indptr[v+1]; k++ {
+		for k := relation.Indptr[v]; k < relation.Indptr[v+1]; k++ {
 			numbers = append(numbers, k)
 		}
 	}

@@ -35,7 +35,7 @@ type StageReport struct {
 // worker would otherwise take one chunk's rows for another's.
 func (c *Config) agree() error {
 	s := &c.Stage
-	told := fmt.Sprint(c.Seed, s.Cuts, s.Count, crc32.ChecksumIEEE(comm.Bytes(s.Of)),
+	told := fmt.Sprint(c.Seed, s.Cuts, s.Count, crc32.ChecksumIEEE(comm.Bytes(s.Chunks)),
 		c.ChunkOrder, c.HistoryPeriod, c.HistoryStart, c.StaleGradients)
 	return launch.Ranks{Comm: c.Groups.World}.Agree(told, func(rank int, _, _ string) error {
 		return refusal.Errorf("worker %d has other stages, chunks, chunk orders or history than worker 0: "+

@@ -81,7 +81,7 @@ func (w *Whole) Restore(*checkpoint.Checkpoint) error { return nil }
 
 // wholePass is a Whole's Pass. It owns the tape of the outputs.
 type wholePass struct {
-	of      *Whole
+	whole   *Whole
 	tape    *autograd.Tape
 	input   gnn.State
 	outputs []*autograd.Var
@@ -110,16 +110,16 @@ func (w *Whole) Forward(c Call) Pass {
 func (p *wholePass) Outputs() []*autograd.Var { return p.outputs }
 
 // EdgeNumbers implements Pass.
-func (p *wholePass) EdgeNumbers(output int, of *edges.Numbering) []int64 {
-	states := p.of.Blocks[len(p.of.Blocks)-1].EdgeOutputs
-	numbers, err := p.of.axis.EdgeNumbers(p.tape, states[output-len(p.outputs)+len(states)], of)
+func (p *wholePass) EdgeNumbers(output int, numbering *edges.Numbering) []int64 {
+	states := p.whole.Blocks[len(p.whole.Blocks)-1].EdgeOutputs
+	numbers, err := p.whole.axis.EdgeNumbers(p.tape, states[output-len(p.outputs)+len(states)], numbering)
 	exchange.Must(err)
 	return numbers
 }
 
 // EdgeNumbers implements Inference.
-func (w *Whole) EdgeNumbers(of *graph.Relation) (numbers []int64) {
-	return w.edgeNumbers(of, w.axis.Places, func(s gnn.EdgeState, n *edges.Numbering) []int64 {
+func (w *Whole) EdgeNumbers(relation *graph.Relation) (numbers []int64) {
+	return w.edgeNumbers(relation, w.axis.Places, func(s gnn.EdgeState, n *edges.Numbering) []int64 {
 		numbers, err := w.axis.EdgeNumbers(autograd.NewTape(w.Team), s, n)
 		exchange.Must(err)
 		return numbers
@@ -128,8 +128,8 @@ func (w *Whole) EdgeNumbers(of *graph.Relation) (numbers []int64) {
 
 // Backward implements Pass. It sums gradients over the replicas beside the backward pass.
 func (p *wholePass) Backward(roots ...autograd.Root) []*tensor.Matrix {
-	exchange.Must(p.of.reducer.Beside(func() {
-		span := p.of.Trace.Begin(trace.Phase, "backward", trace.Args{})
+	exchange.Must(p.whole.reducer.Beside(func() {
+		span := p.whole.Trace.Begin(trace.Phase, "backward", trace.Args{})
 		p.tape.Backward(roots...)
 		span.End()
 	}))

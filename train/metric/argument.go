@@ -16,8 +16,8 @@ import (
 type form struct {
 	prefix, argument string
 	ofTwo            bool // the metric tells two classes apart by their scores
-	// of returns the metric for such labels. If the argument does not fit them, it returns what it has to be.
-	of func(argument string, l *graph.Labels) (of OfVertices, asked string)
+	// build returns the metric for such labels. If the argument does not fit them, asked is what it must be.
+	build func(argument string, l *graph.Labels) (metric OfVertices, asked string)
 }
 
 // top is the prefix of precision@K, and found that of recall@fpr=RATE.
@@ -30,7 +30,7 @@ var forms = []form{
 	// The F1 of one class or label, by its name or number.
 	{"f1:", "CLASS", false, func(class string, l *graph.Labels) (OfVertices, string) {
 		k, asked := classOf(class, l)
-		f1 := func(hit, said, is []float64) float64 { return f1Of(hit[k], said[k], is[k]) }
+		f1 := func(hit, guesses, is []float64) float64 { return f1Of(hit[k], guesses[k], is[k]) }
 		return ofCounts(f1), asked
 	}},
 	// Average precision and area under the curve of one class or label.
@@ -70,17 +70,17 @@ func classOf(class string, l *graph.Labels) (k int, asked string) {
 }
 
 // ranking is a measure of the named class. If no class is named, it is ofScores.
-func ranking(of measure, named bool, class string, l *graph.Labels) (OfVertices, string) {
+func ranking(m measure, named bool, class string, l *graph.Labels) (OfVertices, string) {
 	if !named {
-		return ofScores(of, unnamed), ""
+		return ofScores(m, unnamed), ""
 	}
 	k, asked := classOf(class, l)
-	return ofScores(of, k), asked
+	return ofScores(m, k), asked
 }
 
 // rankingOf is a measure of the class that the argument names.
-func rankingOf(of measure) func(class string, l *graph.Labels) (OfVertices, string) {
-	return func(class string, l *graph.Labels) (OfVertices, string) { return ranking(of, true, class, l) }
+func rankingOf(m measure) func(class string, l *graph.Labels) (OfVertices, string) {
+	return func(class string, l *graph.Labels) (OfVertices, string) { return ranking(m, true, class, l) }
 }
 
 // Forms are the names of these metrics, as help shows them.
@@ -113,11 +113,11 @@ func withArgument(name string, l *graph.Labels) (OfVertices, error) {
 	if f == nil {
 		return nil, nil
 	}
-	of, asked := f.of(argument, l)
+	metric, asked := f.build(argument, l)
 	if asked != "" {
 		return nil, refusal.Errorf("--metric %s: %s", name, asked)
 	}
-	return of, nil
+	return metric, nil
 }
 
 // Top returns K of precision@K; is is false for any other metric.
@@ -129,10 +129,10 @@ func Top(name string) (k int, is bool) {
 }
 
 // highest are the n highest scores of all workers, the largest first, or all scores if they are fewer.
-func highest(c *comm.Comm, n int, mine []float64) (all []float64, err error) {
+func highest(c *comm.Comm, n int, local []float64) (all []float64, err error) {
 	descending := func(a, b float64) int { return cmp.Compare(b, a) }
-	slices.SortFunc(mine, descending)
-	err = eachBlock(c, mine[:min(n, len(mine))], func(block []float64) {
+	slices.SortFunc(local, descending)
+	err = eachBlock(c, local[:min(n, len(local))], func(block []float64) {
 		all = append(all, block...)
 		slices.SortFunc(all, descending)
 		all = all[:min(n, len(all))]
@@ -153,8 +153,8 @@ func precisionOfTop(k int) measure {
 		}
 		last := top[len(top)-1]
 		counts := make([]float64, 4) // positive and negative rows above the last score, and at it
-		for k, those := range [][]float64{positive, negative} {
-			for _, score := range those {
+		for k, scores := range [][]float64{positive, negative} {
+			for _, score := range scores {
 				if score > last {
 					counts[k]++
 				} else if score == last {

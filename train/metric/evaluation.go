@@ -84,18 +84,18 @@ func Evaluate(predictions []float32, l *graph.Labels, vertices []int64, named ..
 			return e, err
 		}
 	}
-	hit, said, is, err := countClasses(predictions, l, vertices, alone)
+	hit, guesses, is, err := countClasses(predictions, l, vertices, alone)
 	if err != nil {
 		return e, err
 	}
 	if hit == nil { // no vertices
-		hit, said, is = make([]float64, l.Classes), make([]float64, l.Classes), make([]float64, l.Classes)
+		hit, guesses, is = make([]float64, l.Classes), make([]float64, l.Classes), make([]float64, l.Classes)
 	}
 	e.Classes = make([]ClassScores, l.Classes)
 	for k := range e.Classes {
 		e.Classes[k] = ClassScores{
-			Name: l.ClassName(k), Precision: hit[k] / max(1, said[k]), Recall: hit[k] / max(1, is[k]),
-			F1: f1Of(hit[k], said[k], is[k]), Support: int(is[k]),
+			Name: l.ClassName(k), Precision: hit[k] / max(1, guesses[k]), Recall: hit[k] / max(1, is[k]),
+			F1: f1Of(hit[k], guesses[k], is[k]), Support: int(is[k]),
 		}
 	}
 	e.Scores[CalibrationError] = ReliabilityOf(predictions, l, vertices).Error()

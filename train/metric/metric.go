@@ -43,11 +43,11 @@ var VertexNames = slices.Sorted(maps.Keys(ofVertices))
 
 // Vertices returns the vertex metric that Choose has returned by name, for such labels.
 func Vertices(name string, l *graph.Labels) OfVertices {
-	if of, known := ofVertices[name]; known {
-		return of
+	if metric, known := ofVertices[name]; known {
+		return metric
 	}
-	of, _ := withArgument(name, l)
-	return of
+	metric, _ := withArgument(name, l)
+	return metric
 }
 
 // Choose returns the name of the metric asked for. For Auto it is the one that the graph names; "": none.
@@ -63,7 +63,7 @@ func Choose(asked, named string, l *graph.Labels) (string, error) {
 			name = Accuracy
 		}
 	}
-	of, err := withArgument(name, l)
+	metric, err := withArgument(name, l)
 	if err != nil {
 		return "", err
 	}
@@ -71,7 +71,7 @@ func Choose(asked, named string, l *graph.Labels) (string, error) {
 	case slices.Contains(ValueNames, name):
 		return "", refusal.Errorf("--metric %s: of values, and the graph's labels are classes; take one of "+
 			"%s", name, strings.Join(VertexNames, ", "))
-	case !known && of == nil:
+	case !known && metric == nil:
 		return "", refusal.Errorf("--metric %s: unknown metric; %s", name, suggest.OneOf(name, VertexNames))
 	case name == Accuracy && l.MultiLabel():
 		return "", refusal.Errorf("--metric accuracy: the graph's %s carry several labels each; take "+
@@ -194,9 +194,9 @@ func sorted(n int, at func(i int) (score float64, positive bool)) (negative, pos
 func averagePrecision(c *comm.Comm, n int, at func(i int) (score float64, positive bool)) (float64, error) {
 	negative, positive := sorted(n, at)
 	var asHigh [2][]float64 // for each positive row: how many negative and positive rows score as high
-	for k, those := range [][]float64{negative, positive} {
+	for k, scores := range [][]float64{negative, positive} {
 		asHigh[k] = make([]float64, len(positive))
-		err := eachBlock(c, those, func(block []float64) {
+		err := eachBlock(c, scores, func(block []float64) {
 			below := 0
 			for i, score := range positive {
 				for below < len(block) && block[below] < score {
@@ -254,8 +254,8 @@ func inOrder(negative, positive []float64) (pairs float64) {
 }
 
 // eachBlock calls f on every worker with the values of each worker, block by block.
-func eachBlock(c *comm.Comm, mine []float64, f func(block []float64)) error {
-	lengths, err := comm.Gather(c, comm.Statistics, int64(len(mine)))
+func eachBlock(c *comm.Comm, local []float64, f func(block []float64)) error {
+	lengths, err := comm.Gather(c, comm.Statistics, int64(len(local)))
 	if err != nil {
 		return err
 	}
@@ -265,7 +265,7 @@ func eachBlock(c *comm.Comm, mine []float64, f func(block []float64)) error {
 		for lo := 0; lo < int(n); lo += most {
 			block := buffer[:min(most, int(n)-lo)]
 			if root == c.Rank() {
-				copy(block, mine[lo:])
+				copy(block, local[lo:])
 			}
 			if err := c.Broadcast(comm.Statistics, comm.Bytes(block), root); err != nil {
 				return err
@@ -277,13 +277,13 @@ func eachBlock(c *comm.Comm, mine []float64, f func(block []float64)) error {
 }
 
 // ofCounts is a metric that is computed from what countClasses counts.
-func ofCounts(of func(hit, said, is []float64) float64) OfVertices {
+func ofCounts(compute func(hit, guesses, is []float64) float64) OfVertices {
 	return func(logits []float32, l *graph.Labels, vertices []int64, c *comm.Comm) (float64, error) {
-		hit, said, is, err := countClasses(logits, l, vertices, c)
+		hit, guesses, is, err := countClasses(logits, l, vertices, c)
 		if hit == nil {
 			return math.NaN(), err
 		}
-		return of(hit, said, is), nil
+		return compute(hit, guesses, is), nil
 	}
 }
 
@@ -291,11 +291,11 @@ func ofCounts(of func(hit, said, is []float64) float64) OfVertices {
 // some of the vertices have or are predicted to have. If a vertex may have several labels, all labels count,
 // and a label without positives and predictions counts as 0.
 func macroF1(logits []float32, l *graph.Labels, vertices []int64, c *comm.Comm) (float64, error) {
-	return ofCounts(func(hit, said, is []float64) (mean float64) {
+	return ofCounts(func(hit, guesses, is []float64) (mean float64) {
 		var f1s []float64
 		for k := range hit {
-			if l.MultiLabel() || said[k]+is[k] > 0 {
-				f1s = append(f1s, f1Of(hit[k], said[k], is[k]))
+			if l.MultiLabel() || guesses[k]+is[k] > 0 {
+				f1s = append(f1s, f1Of(hit[k], guesses[k], is[k]))
 			}
 		}
 		for _, f1 := range f1s {
@@ -305,14 +305,15 @@ func macroF1(logits []float32, l *graph.Labels, vertices []int64, c *comm.Comm) 
 	})(logits, l, vertices, c)
 }
 
-// countClasses counts vertices for each class, over all workers: is have it, said are predicted to have it,
-// and hit are both. The counts are nil without vertices. A single-label vertex is predicted to have the class
-// with the largest logit, a multi-label vertex each label with a positive logit.
+// countClasses counts vertices for each class, over all workers: is counts those that have it, guesses those
+// predicted to have it, and hit those that are both. The counts are nil without vertices. A single-label
+// vertex is predicted to have the class with the largest logit, a multi-label vertex each label with a
+// positive logit.
 func countClasses(logits []float32, l *graph.Labels, vertices []int64,
 	c *comm.Comm,
-) (hit, said, is []float64, err error) {
+) (hit, guesses, is []float64, err error) {
 	counts := make([]float64, 3*l.Classes+1)
-	hit, said, is = counts[:l.Classes], counts[l.Classes:2*l.Classes], counts[2*l.Classes:3*l.Classes]
+	hit, guesses, is = counts[:l.Classes], counts[l.Classes:2*l.Classes], counts[2*l.Classes:3*l.Classes]
 	counts[3*l.Classes] = float64(len(vertices))
 	for _, v := range vertices {
 		row := logits[int(v)*l.Classes : (int(v)+1)*l.Classes]
@@ -326,7 +327,7 @@ func countClasses(logits []float32, l *graph.Labels, vertices []int64,
 				predicted, actual = c == top, l.Class[v] == int64(c)
 			}
 			if predicted {
-				said[c]++
+				guesses[c]++
 			}
 			if actual {
 				is[c]++
@@ -339,24 +340,25 @@ func countClasses(logits []float32, l *graph.Labels, vertices []int64,
 	if err := sum(c, counts); err != nil || counts[3*l.Classes] == 0 {
 		return nil, nil, nil, err
 	}
-	return hit, said, is, nil
+	return hit, guesses, is, nil
 }
 
-// f1Of is the F1 of hit true positives among said predictions and is positives.
-func f1Of(hit, said, is float64) float64 {
-	if said+is == 0 {
+// f1Of is the F1 of a number of hits, the true positives, among so many guesses, the predicted positives, and
+// is, the actual positives.
+func f1Of(hit, guesses, is float64) float64 {
+	if guesses+is == 0 {
 		return 0
 	}
-	return 2 * hit / (said + is)
+	return 2 * hit / (guesses + is)
 }
 
 // micro is the F1 of all classes together.
-func micro(hit, said, is []float64) float64 {
+func micro(hit, guesses, is []float64) float64 {
 	total := func(x []float64) (s float64) {
 		for _, v := range x {
 			s += v
 		}
 		return s
 	}
-	return f1Of(total(hit), total(said), total(is))
+	return f1Of(total(hit), total(guesses), total(is))
 }

@@ -96,9 +96,9 @@ func TestNothingToMeasure(t *testing.T) {
 			}
 		}
 	}
-	for _, one := range [][]int64{{0}, {0, 1}, {2}} {
-		if got := alone(ofVertices[ROCAUC])(logits, classes, one); !math.IsNaN(got) {
-			t.Errorf("the area for vertices %v, of one class: %v", one, got)
+	for _, vertices := range [][]int64{{0}, {0, 1}, {2}} {
+		if got := alone(ofVertices[ROCAUC])(logits, classes, vertices); !math.IsNaN(got) {
+			t.Errorf("the area for vertices %v, of one class: %v", vertices, got)
 		}
 	}
 	if got := alone(ofVertices[ROCAUC])(logits, multi, []int64{0, 1}); !math.IsNaN(got) {
@@ -155,14 +155,14 @@ func TestMetricProperties(t *testing.T) {
 	r := rand.New(rand.NewPCG(2, 2))
 	const n = 60
 	for range 50 {
-		one, several := &graph.Labels{Classes: 2 + r.IntN(4)}, &graph.Labels{Classes: 1 + r.IntN(4)}
+		single, several := &graph.Labels{Classes: 2 + r.IntN(4)}, &graph.Labels{Classes: 1 + r.IntN(4)}
 		for v := range n {
-			one.Class = append(one.Class, int64((v+r.IntN(2))%one.Classes))
+			single.Class = append(single.Class, int64((v+r.IntN(2))%single.Classes))
 			for c := range several.Classes {
 				several.Multi = append(several.Multi, float32((v+c)%2))
 			}
 		}
-		for _, labels := range []*graph.Labels{one, several} {
+		for _, labels := range []*graph.Labels{single, several} {
 			random, right := make([]float32, n*labels.Classes), make([]float32, n*labels.Classes)
 			for i := range random {
 				random[i] = float32(r.NormFloat64())
@@ -195,7 +195,7 @@ func TestMetricProperties(t *testing.T) {
 }
 
 func TestChooseMetric(t *testing.T) {
-	one, two, several := graph.Labels{Classes: 3, Class: []int64{0}},
+	single, two, several := graph.Labels{Classes: 3, Class: []int64{0}},
 		graph.Labels{Classes: 2, Class: []int64{0}}, graph.Labels{Classes: 3, Multi: []float32{0, 1, 1}}
 	for _, c := range []struct {
 		asked  string
@@ -203,20 +203,20 @@ func TestChooseMetric(t *testing.T) {
 		labels graph.Labels
 		want   string // or how the refusal begins
 	}{
-		{"auto", "", one, "accuracy"},
+		{"auto", "", single, "accuracy"},
 		{"auto", "", several, "micro-f1"},
 		{"auto", "roc-auc", several, "roc-auc"},
-		{"auto", "macro-f1", one, "macro-f1"},
+		{"auto", "macro-f1", single, "macro-f1"},
 		{"accuracy", "roc-auc", two, "accuracy"},
 		{"roc-auc", "", two, "roc-auc"},
-		{"precision", "", one, "--metric precision: unknown"},
+		{"precision", "", single, "--metric precision: unknown"},
 		{"accuracy", "", several, "--metric accuracy: "},
 		{"auto", "accuracy", several, "--metric accuracy: "},
-		{"roc-auc", "", one, "--metric roc-auc: the graph has 3 classes"},
-		{"f1:2", "", one, "f1:2"},
+		{"roc-auc", "", single, "--metric roc-auc: the graph has 3 classes"},
+		{"f1:2", "", single, "f1:2"},
 		{"f1:3", "", several, `--metric f1:3: no class of the graph is called "3"`},
 		{"precision@7", "", several, "precision@7"},
-		{"precision@7", "", one, "--metric precision@7: the graph has 3 classes"},
+		{"precision@7", "", single, "--metric precision@7: the graph has 3 classes"},
 		{"precision@0", "", two, "--metric precision@0: it needs a number of vertices"},
 		{"precision@1.5", "", two, "--metric precision@1.5: it needs a number of vertices"},
 		{"recall@fpr=.01", "", two, "recall@fpr=.01"},
@@ -224,7 +224,7 @@ func TestChooseMetric(t *testing.T) {
 		{"recall@fpr=NaN", "", two, "--metric recall@fpr=NaN: it needs a rate"},
 		{"average-precision:0", "", two, "average-precision:0"},
 		{"roc-auc:2", "", several, "roc-auc:2"},
-		{"average-precision:0", "", one, "--metric average-precision:0: the graph has 3 classes"},
+		{"average-precision:0", "", single, "--metric average-precision:0: the graph has 3 classes"},
 		{"roc-auc:yes", "", two, `--metric roc-auc:yes: no class of the graph is called "yes"`},
 		{"precision@7:0", "", two, "precision@7:0"},
 		{"precision@7:", "", two, `--metric precision@7:: no class of the graph is called ""`},

@@ -27,11 +27,11 @@ var linkNames = map[graph.NegativeForm][]string{
 }
 
 // LinkNamesOf returns the link metrics that such negative edges define.
-func LinkNamesOf(given graph.NegativeForm) []string { return linkNames[given] }
+func LinkNamesOf(negatives graph.NegativeForm) []string { return linkNames[negatives] }
 
 // ChooseOfEdges returns the link metric asked for, or for Auto the default.
-func ChooseOfEdges(asked string, given graph.NegativeForm) (string, error) {
-	known := linkNames[given]
+func ChooseOfEdges(asked string, negatives graph.NegativeForm) (string, error) {
+	known := linkNames[negatives]
 	switch {
 	case asked == Auto:
 		return known[0], nil
@@ -40,7 +40,7 @@ func ChooseOfEdges(asked string, given graph.NegativeForm) (string, error) {
 			graph.NoNegatives:     "no negative edges are given",
 			graph.SharedNegatives: "the graph's split gives all edges the same negative ones",
 			graph.TargetNegatives: "the graph's split gives each edge negative targets of its own",
-		}[given]
+		}[negatives]
 		return "", refusal.Errorf("--metric %s: %s; take one of %s", asked, what,
 			strings.Join(slices.Sorted(slices.Values(known)), ", "))
 	}
@@ -119,9 +119,9 @@ func HitsAbove(c *comm.Comm, edges, negatives []float32, names []string) ([]floa
 		highest = highest[:min(most, len(highest))]
 	}
 	keep()
-	mine := highest
+	local := highest
 	highest = nil
-	err := eachBlock(c, mine, func(block []float64) { highest = append(highest, block...) })
+	err := eachBlock(c, local, func(block []float64) { highest = append(highest, block...) })
 	if err != nil {
 		return nil, err
 	}

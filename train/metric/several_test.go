@@ -28,8 +28,8 @@ func onWorkers(n int, f func(c *comm.Comm)) {
 func TestAreaOfWorkers(t *testing.T) {
 	scores := [][]float64{{1, 3}, {2, 3, 5}, {4}}
 	onWorkers(3, func(c *comm.Comm) {
-		mine := scores[c.Rank()]
-		got, err := AreaUnder(c, len(mine), func(i int) (float64, bool) { return mine[i], c.Rank() == 1 })
+		local := scores[c.Rank()]
+		got, err := AreaUnder(c, len(local), func(i int) (float64, bool) { return local[i], c.Rank() == 1 })
 		if want := 5.5 / 9; err != nil || math.Abs(got-want) > 1e-15 {
 			t.Errorf("worker %d: %v, %v, want %v", c.Rank(), got, err, want)
 		}
@@ -71,14 +71,14 @@ func TestAveragePrecision(t *testing.T) {
 	}{{few, .75}, {many, .4354979163703905}, {few[:2], math.NaN()}, {few[2:4], math.NaN()}} {
 		for _, workers := range []int{1, 3} {
 			onWorkers(workers, func(world *comm.Comm) {
-				var mine [][2]float64
+				var local [][2]float64
 				for i, row := range c.rows {
 					if i*i%workers == world.Rank() { // the third has none
-						mine = append(mine, row)
+						local = append(local, row)
 					}
 				}
-				got, err := averagePrecision(world, len(mine), func(i int) (float64, bool) {
-					return mine[i][0], mine[i][1] == 1
+				got, err := averagePrecision(world, len(local), func(i int) (float64, bool) {
+					return local[i][0], local[i][1] == 1
 				})
 				if err != nil || !(math.Abs(got-c.want) < 1e-12) && !(math.IsNaN(got) && math.IsNaN(c.want)) {
 					t.Errorf("%d rows on %d workers: %v, %v, want %v", len(c.rows), workers, got, err, c.want)
@@ -98,7 +98,7 @@ func TestAveragePrecision(t *testing.T) {
 // Of the four that score highest for a:b two are of it; of those for c three are.
 func TestRankingOfANamedClass(t *testing.T) {
 	two := &graph.Labels{Classes: 2, Names: []string{"a:b", "c"}, Class: []int64{0, 1, 1, 0, 1, 1, 0, 1}}
-	of := []float32{1, 0, 0, 2, 3, 0, 2, 0, 0, 1, 1, 0, 0, 3, 0, 4}
+	scores := []float32{1, 0, 0, 2, 3, 0, 2, 0, 0, 1, 1, 0, 0, 3, 0, 4}
 	several := &graph.Labels{Classes: 3, Multi: []float32{1, 0, 1, 0, 1, 1, 1, 0, 1, 0, 1, 1}}
 	each := []float32{1, -5, 0, -2, 9, 1, 4, 3, 2, 5, 4, 3}
 	for name, want := range map[string]float64{
@@ -107,7 +107,7 @@ func TestRankingOfANamedClass(t *testing.T) {
 		"roc-auc:a:b": .5666666666666667, "precision@4:a:b": .5, "precision@4": .75,
 		"recall@fpr=.5:a:b": 2. / 3, "recall@fpr=.5": .6,
 	} {
-		got, err := Vertices(name, two)(of, two, everyVertex(8), comm.Alone())
+		got, err := Vertices(name, two)(scores, two, everyVertex(8), comm.Alone())
 		require.NoError(t, err)
 		assert.Near(t, want, got, 1e-12, "%s", name)
 	}
@@ -166,10 +166,10 @@ func TestF1OfFewClasses(t *testing.T) {
 // worker's vertices have counts, and the last does not.
 func TestMacroF1OfWorkers(t *testing.T) {
 	class := [][]int64{{0, 0}, {1, 2}, {}}
-	said := [][]float32{{1, 0, 0, 0, 0, 1, 0, 0}, {0, 1, 0, 0, 0, 1, 0, 0}, {}}
+	logits := [][]float32{{1, 0, 0, 0, 0, 1, 0, 0}, {0, 1, 0, 0, 0, 1, 0, 0}, {}}
 	onWorkers(3, func(c *comm.Comm) {
 		l := &graph.Labels{Classes: 4, Class: class[c.Rank()]}
-		got, err := Vertices("macro-f1", l)(said[c.Rank()], l, everyVertex(len(l.Class)), c)
+		got, err := Vertices("macro-f1", l)(logits[c.Rank()], l, everyVertex(len(l.Class)), c)
 		if want := (2./3 + 1./2 + 0) / 3; err != nil || math.Abs(got-want) > 1e-15 {
 			t.Errorf("worker %d: %v, %v, want %v", c.Rank(), got, err, want)
 		}

@@ -68,25 +68,25 @@ func TestSumsOfAnyWorkers(t *testing.T) {
 	}
 	measured := map[string]bool{}
 	for workers := 1; workers <= 4; workers++ {
-		of := make([][]int64, workers)
+		owned := make([][]int64, workers)
 		for _, v := range random.Perm(rows) {
 			worker := random.IntN(workers)
-			of[worker] = append(of[worker], int64(v))
+			owned[worker] = append(owned[worker], int64(v))
 		}
 		err := launch.Workers(workers, 0, func(c *comm.Comm) error {
-			values, err := OfValues(predictions, l, of[c.Rank()], c)
+			values, err := OfValues(predictions, l, owned[c.Rank()], c)
 			if err != nil {
 				return err
 			}
 			var own []float64
-			for _, v := range of[c.Rank()] {
+			for _, v := range owned[c.Rank()] {
 				own = append(own, ranks[v])
 			}
 			means, err := OfRanks(c, own, rows, []string{MRR, "hits@10"})
 			if err != nil {
 				return err
 			}
-			precision, err := ofVertices[AveragePrecision](predictions, classes, of[c.Rank()], c)
+			precision, err := ofVertices[AveragePrecision](predictions, classes, owned[c.Rank()], c)
 			if c.Rank() == 0 {
 				measured[fmt.Sprint(values, means, precision)] = true
 			}

@@ -24,7 +24,7 @@ import (
 // replicas in turn, and among chunks at random. Each treatment of the chunks has one replica, three, and two
 // of two slices; one of the first two has the graph with edge weights.
 func TestChunks(t *testing.T) {
-	for i, given := range []struct {
+	for i, chunking := range []struct {
 		chunks int
 		axis.Options
 	}{
@@ -35,9 +35,9 @@ func TestChunks(t *testing.T) {
 		{3, axis.Options{HistoryPeriod: 2, StaleGradients: axis.Keep}},
 	} {
 		for k, m := range []mesh.Mesh{Grid(1, 1, 1), Grid(1, 3, 1), Grid(1, 2, 2)} {
-			t.Run(fmt.Sprintf("%s, %+v", Name(m), given), func(t *testing.T) {
+			t.Run(fmt.Sprintf("%s, %+v", Name(m), chunking), func(t *testing.T) {
 				t.Parallel()
-				c := newChunks(Small(t, true, (i+k)%2 == 0), m, given.chunks, given.Options)
+				c := newChunks(Small(t, true, (i+k)%2 == 0), m, chunking.chunks, chunking.Options)
 				c.which = func(l Layer) bool { // every second layer, the others on the next mesh
 					number := slices.IndexFunc(Layers, func(other Layer) bool { return other.Name == l.Name })
 					return l.aggregatesOnce() && (number+i+k)%2 == 0
@@ -67,12 +67,12 @@ func TestChunkRounds(t *testing.T) {
 }
 
 func newChunks(g *graph.Graph, m mesh.Mesh, count int, o axis.Options) *chunks {
-	c := &chunks{graph: g, mesh: m, options: o, of: Dividings(g.Vertices(), m.Partitions)["in turn"]}
+	c := &chunks{graph: g, mesh: m, options: o, owners: Dividings(g.Vertices(), m.Partitions)["in turn"]}
 	r := rand.New(rand.NewPCG(6, uint64(count)))
 	for range g.Vertices() {
 		c.chunk = append(c.chunk, r.Int32N(int32(count)))
 	}
-	c.division = chunked.Division{Of: inPartitions(c.of, m.Partitions, c.chunk), Count: count}
+	c.division = chunked.Division{Chunks: inPartitions(c.owners, m.Partitions, c.chunk), Count: count}
 	for e := range c.got {
 		c.got[e] = map[string]*Outcome{}
 	}
@@ -80,10 +80,10 @@ func newChunks(g *graph.Graph, m mesh.Mesh, count int, o axis.Options) *chunks {
 }
 
 // inPartitions puts a number for each vertex into the order of the partitions.
-func inPartitions(of []int32, partitions int, numbers []int32) (list []int32) {
+func inPartitions(owners []int32, partitions int, numbers []int32) (list []int32) {
 	for p := range int32(partitions) {
 		for v, x := range numbers {
-			if of[v] == p {
+			if owners[v] == p {
 				list = append(list, x)
 			}
 		}
@@ -98,15 +98,15 @@ func (l Layer) aggregatesOnce() bool {
 
 // chunks are layers on a graph in chunks.
 type chunks struct {
-	graph     *graph.Graph
-	mesh      mesh.Mesh
-	of, chunk []int32 // each vertex's partition, and chunk of it
-	options   axis.Options
-	division  chunked.Division
-	which     func(Layer) bool        // the layers
-	rows      func(epoch int) float64 // factor of a layer's rows in an epoch
-	mu        sync.Mutex
-	got       [chunkEpochs]map[string]*Outcome // by layer
+	graph         *graph.Graph
+	mesh          mesh.Mesh
+	owners, chunk []int32 // each vertex's partition, and chunk of it
+	options       axis.Options
+	division      chunked.Division
+	which         func(Layer) bool        // the layers
+	rows          func(epoch int) float64 // factor of a layer's rows in an epoch
+	mu            sync.Mutex
+	got           [chunkEpochs]map[string]*Outcome // by layer
 }
 
 const chunkEpochs = 4
@@ -128,7 +128,7 @@ func (c *chunks) layers(f func(Layer, gnn.Along)) {
 }
 
 func (c *chunks) run(t *testing.T) {
-	w := Workers{Mesh: c.mesh, Graph: c.graph, Of: c.of}
+	w := Workers{Mesh: c.mesh, Graph: c.graph, Owners: c.owners}
 	w.Run(t, func(config engine.Config) {
 		g, err := chunked.New(config.Env, c.options, c.division)
 		exchange.Must(err)

@@ -33,14 +33,14 @@ func TestDropEdge(t *testing.T) {
 			}
 			return sar.New(c.Env, o)
 		}
-		graphs := map[string]*given{"loops and weights": smallWeighted}
+		graphs := map[string]*testGraph{"loops and weights": smallWeighted}
 		if m == Grid(1, 3, 1) { // several messages between two partitions, and several batches of edges
 			graphs["features"] = newGiven(func(t testing.TB) *graph.Graph {
 				return WithEdgeFeatures(ManyEdges(t, 2200, 8))
 			})
 		}
 		for name, on := range graphs {
-			full := on.of(t)
+			full := on.graph(t)
 			left := *full
 			left.Relations = slices.Clone(full.Relations)
 			left.Relations[0] = without(t, full, autograd.Random{Seed: 3, Epoch: 5}, p) // as Layer.Run has it
@@ -56,8 +56,10 @@ func TestDropEdge(t *testing.T) {
 				for _, l := range layers {
 					got = append(got, l.Blank(full.Vertices()))
 				}
-				of := Dividings(full.Vertices(), m.Partitions)["unevenly"]
-				Workers{Mesh: m, Storage: tensor.Float32, Graph: full, Of: of}.Run(t, func(c engine.Config) {
+				owners := Dividings(full.Vertices(), m.Partitions)["unevenly"]
+				Workers{
+					Mesh: m, Storage: tensor.Float32, Graph: full, Owners: owners,
+				}.Run(t, func(c engine.Config) {
 					a, err := newAxis(c)
 					exchange.Must(err)
 					for i, l := range layers {

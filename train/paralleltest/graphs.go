@@ -133,7 +133,7 @@ func GraphOf(t testing.TB, vertices int, e graph.Edges) *graph.Graph {
 func Dividings(n, k int) map[string][]int32 {
 	r := rand.New(rand.NewPCG(2, 9))
 	d := map[string][]int32{}
-	for name, of := range map[string]func(v int) int{
+	for name, assign := range map[string]func(v int) int{
 		"in turn":           func(v int) int { return v % k },
 		"unevenly":          func(int) int { return min(k-1, r.IntN(8)) },
 		"to first and last": func(v int) int { return v % 2 * (k - 1) },
@@ -141,7 +141,7 @@ func Dividings(n, k int) map[string][]int32 {
 	} {
 		d[name] = make([]int32, n)
 		for v := range n {
-			d[name][v] = int32(of(v))
+			d[name][v] = int32(assign(v))
 		}
 	}
 	return d

@@ -84,9 +84,9 @@ func summed(c engine.Config, dw *tensor.Matrix, to *[]float64) {
 }
 
 // Given is the input rows that Run gives the layer, and the gradient of its output rows.
-func (l Layer) Given(vertices int) (x, dz []float64) { return l.given(tensor.Float32, vertices) }
+func (l Layer) Given(vertices int) (x, dz []float64) { return l.inputs(tensor.Float32, vertices) }
 
-func (l Layer) given(storage tensor.Element, vertices int) (x, dz []float64) {
+func (l Layer) inputs(storage tensor.Element, vertices int) (x, dz []float64) {
 	return drawn(storage, vertices, l.In, inputNumbers), drawn(storage, vertices, l.Out, gradientNumbers)
 }
 

@@ -104,11 +104,11 @@ func TestSomeVerticesOfManyEdges(t *testing.T) {
 	} {
 		divided := parts(t, g, k)
 		if k > 1 {
-			of := make([]int32, vertices)
-			for v := range of {
-				of[v] = int32(v * k / vertices)
+			owners := make([]int32, vertices)
+			for v := range owners {
+				owners[v] = int32(v * k / vertices)
 			}
-			divided = partsOf(t, g, k, of)
+			divided = partsOf(t, g, k, owners)
 		}
 		for _, model := range models {
 			directions := []string{"both"}
@@ -142,19 +142,19 @@ func someAsAmongAll(t *testing.T, job train.Job) {
 	}
 	all := predict(t, &job, weights)
 	degrees := job.Graph.Relations[0].Indptr
-	hub, held := int32(0), []int32(nil)
+	hub, owned := int32(0), []int32(nil)
 	for v := range int32(all.Vertices) {
 		if len(degrees) > all.Vertices && degrees[v+1]-degrees[v] > degrees[hub+1]-degrees[hub] {
 			hub = v
 		}
 		if share, err := partitionOf(&job, 0); err == nil && slices.Contains(share.Types[0].IDs, v) {
-			held = append(held, v)
+			owned = append(owned, v)
 		}
 	}
 	any := rand.New(rand.NewPCG(4, 4)).Perm(all.Vertices)
 	lists := map[string][]int32{
 		"one": {73}, "an isolated one": {14}, "the one of most edges": {hub},
-		"of one partition": held,
+		"of one partition": owned,
 	}
 	for i, v := range any {
 		lists["all"] = append(lists["all"], int32(v))

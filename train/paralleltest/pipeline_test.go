@@ -178,8 +178,8 @@ func TestPipelineInfers(t *testing.T) {
 		for without := range 2 {
 			want := infer(mesh.One, 1, without)
 			m := Grid(3, 2, 1+without)
-			alike(t, fmt.Sprintf("%s, all but %d blocks", Name(m), without), of(infer(m, 4, without)),
-				of(want), tolerance)
+			alike(t, fmt.Sprintf("%s, all but %d blocks", Name(m), without), oneTensor(infer(m, 4, without)),
+				oneTensor(want), tolerance)
 		}
 	})
 }
@@ -211,7 +211,7 @@ func TestPipelineMismatch(t *testing.T) {
 		"seed":    func(c *engine.Config) { c.Seed++ },
 		"order":   func(c *engine.Config) { c.ChunkOrder = axis.Fixed },
 		"cuts":    func(c *engine.Config) { c.Stage.Cuts = []int{0, 2, 3, 4} },
-		"chunks":  func(c *engine.Config) { slices.Reverse(c.Stage.Of) },
+		"chunks":  func(c *engine.Config) { slices.Reverse(c.Stage.Chunks) },
 		"history": func(c *engine.Config) { c.HistoryPeriod++ },
 		"start":   func(c *engine.Config) { c.HistoryStart = axis.Warm },
 		"stale":   func(c *engine.Config) { c.StaleGradients = axis.Drop },

@@ -101,9 +101,9 @@ func distance(got, want tensors) (most float64, where string) {
 	}
 	least := apart(zero, want) / 100
 	for name, w := range want {
-		one := tensors{name: w}
-		d := apart(got, one)
-		if largest := max(apart(zero, one), least); largest > 0 {
+		single := tensors{name: w}
+		d := apart(got, single)
+		if largest := max(apart(zero, single), least); largest > 0 {
 			d /= largest
 		}
 		if d > most || math.IsNaN(d) {

@@ -28,7 +28,7 @@ func TestPipelineVolume(t *testing.T) {
 			}
 			filled := make([]map[int32]bool, c.replicas) // chunks that send something
 			rows := make([]int64, c.replicas)
-			for v, p := range s.of {
+			for v, p := range s.owners {
 				if filled[p] == nil {
 					filled[p] = map[int32]bool{}
 				}
@@ -103,7 +103,7 @@ func TestSlicedPipelineVolume(t *testing.T) {
 func (s *staged) mirrors() int64 {
 	needed, e := map[[2]int32]bool{}, s.graph.Relations[0].Edges()
 	for k, u := range e.Source {
-		if to := s.of[e.Target[k]]; to != s.of[u] {
+		if to := s.owners[e.Target[k]]; to != s.owners[u] {
 			needed[[2]int32{u, to}] = true
 		}
 	}

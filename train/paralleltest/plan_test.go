@@ -27,7 +27,7 @@ import (
 func TestPlanOfStages(t *testing.T) {
 	g := Tangled(t)
 	o := with(train.Defaults(), "model=gcn layers=3 threads=1 input-dropout=.1") // nothing is cached
-	said := func(j *train.Job) (lines []string) {
+	describe := func(j *train.Job) (lines []string) {
 		plan, err := j.Plan(context.Background())
 		require.NoError(t, err)
 		parameters := 0
@@ -39,7 +39,7 @@ func TestPlanOfStages(t *testing.T) {
 		}
 		return append(lines, fmt.Sprint(parameters, " parameters"))
 	}
-	want := said(&train.Job{Graph: g, Options: o})
+	want := describe(&train.Job{Graph: g, Options: o})
 	for chunks, want := range map[axis.Chunks][]string{
 		1: want,
 		5: {
@@ -49,7 +49,7 @@ func TestPlanOfStages(t *testing.T) {
 		},
 	} {
 		o.Chunks = chunks
-		got := said(&train.Job{Graph: g, Options: o, Mesh: Grid(2, 1, 1)})
+		got := describe(&train.Job{Graph: g, Options: o, Mesh: Grid(2, 1, 1)})
 		if diff := cmp.Diff(want, got); diff != "" || len(want) != 1+o.Layers {
 			t.Errorf("%d chunks: want %q: %s", chunks, want, diff)
 		}
@@ -166,7 +166,7 @@ func TestPriceOfOrders(t *testing.T) {
 func TestMessagesOfRows(t *testing.T) {
 	g := Tangled(t)
 	o := small("gcn", "")
-	one := run(t, &train.Job{Graph: g, Options: o, Model: mixing})
+	oneWorker := run(t, &train.Job{Graph: g, Options: o, Model: mixing})
 	for _, settings := range []string{
 		"", "parallel=graph=3", "parallel=tensor=3", "parallel=tensor=3 aggregation-chunks=3 recompute=blocks",
 		"parallel=graph=2,tensor=2 keep-halo=true", "parallel=tensor=2,pipeline=2 chunks=1 recompute=none",
@@ -175,8 +175,8 @@ func TestMessagesOfRows(t *testing.T) {
 		t.Run(settings, func(t *testing.T) {
 			j := &train.Job{Graph: g, Options: with(o, settings), Model: mixing}
 			r := asPlanned(t, j)
-			near(t, "losses", r.Losses, one.Losses, 2e-5)
-			if got, want := sumOf(r.EdgeColumns), sumOf(one.EdgeColumns); got != want {
+			near(t, "losses", r.Losses, oneWorker.Losses, 2e-5)
+			if got, want := sumOf(r.EdgeColumns), sumOf(oneWorker.EdgeColumns); got != want {
 				t.Errorf("%d edges × columns, want %d", got, want)
 			}
 			j.Options.Threads = 3

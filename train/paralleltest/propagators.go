@@ -51,7 +51,7 @@ func compare(t *testing.T, m mesh.Mesh, axis Axis, rounded sumCheck, methods []s
 	}
 	for _, c := range []struct {
 		name       string
-		graph      *given
+		graph      *testGraph
 		storage    tensor.Element
 		directions []gnn.Along
 		division   string
@@ -69,9 +69,9 @@ func compare(t *testing.T, m mesh.Mesh, axis Axis, rounded sumCheck, methods []s
 	}
 }
 
-// given is a graph that is made once, and the layers' results on it, which many meshes are compared with.
-type given struct {
-	of      func(t testing.TB) *graph.Graph
+// testGraph is a graph that is made once, and the layers' results on it, which many meshes are compared with.
+type testGraph struct {
+	graph   func(t testing.TB) *graph.Graph
 	results sync.Map // by result
 }
 
@@ -82,10 +82,10 @@ type result struct {
 	along   gnn.Along
 }
 
-func newGiven(make func(t testing.TB) *graph.Graph) *given {
+func newGiven(make func(t testing.TB) *graph.Graph) *testGraph {
 	var once sync.Once
 	var g *graph.Graph
-	return &given{of: func(t testing.TB) *graph.Graph {
+	return &testGraph{graph: func(t testing.TB) *graph.Graph {
 		once.Do(func() { g = make(t) })
 		return g
 	}}
@@ -101,12 +101,12 @@ var (
 )
 
 // right is what the layer gives on the graph.
-func (g *given) right(t testing.TB, l Layer, storage tensor.Element, along gnn.Along) *Outcome {
+func (g *testGraph) right(t testing.TB, l Layer, storage tensor.Element, along gnn.Along) *Outcome {
 	name := result{l.Name, storage, along}
 	if known, ok := g.results.Load(name); ok {
 		return known.(*Outcome)
 	}
-	o := l.right(t, storage, g.of(t), along)
+	o := l.right(t, storage, g.graph(t), along)
 	g.results.Store(name, o)
 	return o
 }
@@ -127,10 +127,10 @@ const passes = 2
 
 // agree runs the layers on one graph.
 func agree(t *testing.T, m mesh.Mesh, storage tensor.Element, axis Axis, rounded sumCheck, methods []string,
-	on *given, directions []gnn.Along, division string,
+	on *testGraph, directions []gnn.Along, division string,
 ) {
 	t.Helper()
-	g := on.of(t)
+	g := on.graph(t)
 	type work struct {
 		Layer
 		along gnn.Along
@@ -150,14 +150,14 @@ func agree(t *testing.T, m mesh.Mesh, storage tensor.Element, axis Axis, rounded
 	if len(all) == 0 {
 		t.Fatalf("no layer has the methods %q", methods)
 	}
-	of := Dividings(g.Vertices(), m.Partitions)[division]
+	owners := Dividings(g.Vertices(), m.Partitions)[division]
 	got := make([][]*Outcome, len(all))
 	for i, l := range all {
 		for range passes {
 			got[i] = append(got[i], l.Blank(g.Vertices()))
 		}
 	}
-	Workers{Mesh: m, Storage: storage, Graph: g, Of: of}.Run(t, func(c engine.Config) {
+	Workers{Mesh: m, Storage: storage, Graph: g, Owners: owners}.Run(t, func(c engine.Config) {
 		a, err := axis(c)
 		exchange.Must(err)
 		a.BeginEpoch(1)
@@ -197,7 +197,7 @@ func (l Layer) right(t testing.TB, storage tensor.Element, g *graph.Graph, along
 		return l.alone(t, storage, g, along)
 	}
 	n := g.Vertices()
-	x, dz := l.given(storage, n)
+	x, dz := l.inputs(storage, n)
 	return l.exact(inEdgesOf(&g.Relations[0], along), matrix(n, l.In, x),
 		matrix(n, l.Out, dz), l.drawnWeights())
 }

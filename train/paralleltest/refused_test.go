@@ -50,7 +50,7 @@ func eachRefuses(t *testing.T, m mesh.Mesh, g *graph.Graph, want string,
 ) {
 	t.Helper()
 	var refused atomic.Int64
-	w := Workers{Mesh: m, Graph: g, Of: Dividings(g.Vertices(), m.Partitions)["in turn"]}
+	w := Workers{Mesh: m, Graph: g, Owners: Dividings(g.Vertices(), m.Partitions)["in turn"]}
 	w.Run(t, func(e engine.Config) {
 		axis := newSlice
 		if m.Slices == 1 {
@@ -86,8 +86,8 @@ func TestEdgeFeaturesRefused(t *testing.T) {
 	} {
 		for _, m := range []mesh.Mesh{Grid(1, 2, 1), Grid(1, 1, 2)} {
 			eachRefuses(t, m, g, c.want, func(a engine.Axis, tape *autograd.Tape) {
-				constant := func(rows int, of *autograd.RowSet) *autograd.Var {
-					return tape.Constant(tape.Team.Zeros(tensor.Features, rows, 4), of)
+				constant := func(rows int, set *autograd.RowSet) *autograd.Var {
+					return tape.Constant(tape.Team.Zeros(tensor.Features, rows, 4), set)
 				}
 				rows := func() *autograd.Var { return constant(a.Rows().Here, a.Rows()) }
 				a.Propagator("convs.1", c.along).Attend(gnn.Attention{

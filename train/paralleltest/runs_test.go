@@ -185,8 +185,8 @@ func small(model, settings string) train.Options {
 // with are options with other settings, by name.
 func with(o train.Options, settings string) train.Options {
 	all := setting.All()
-	for _, one := range strings.Fields(settings) {
-		name, text, _ := strings.Cut(one, "=")
+	for _, pair := range strings.Fields(settings) {
+		name, text, _ := strings.Cut(pair, "=")
 		k := slices.IndexFunc(all, func(s setting.Setting) bool { return s.Name == name })
 		if k < 0 {
 			panic("there is no setting " + name)
@@ -422,14 +422,14 @@ func parts(t *testing.T, g *graph.Graph, k int) *train.Parts {
 	if k == 1 {
 		return nil
 	}
-	filled, r, of := k, rand.New(rand.NewPCG(1, uint64(k))), make([]int32, g.Vertices())
+	filled, r, owners := k, rand.New(rand.NewPCG(1, uint64(k))), make([]int32, g.Vertices())
 	if k > 2 {
 		filled--
 	}
-	for v := range of {
-		of[v] = int32(r.IntN(filled))
+	for v := range owners {
+		owners[v] = int32(r.IntN(filled))
 	}
-	return partsOf(t, g, k, of)
+	return partsOf(t, g, k, owners)
 }
 
 // inTurn divides the graph's vertices among k partitions in turn.
@@ -438,10 +438,10 @@ func inTurn(t *testing.T, g *graph.Graph, k int) *train.Parts {
 	return partsOf(t, g, k, Dividings(g.Vertices(), k)["in turn"])
 }
 
-// partsOf divides the graph into k partitions; of is each vertex's.
-func partsOf(t *testing.T, g *graph.Graph, k int, of []int32) *train.Parts {
+// partsOf divides the graph into k partitions; owners is the partition of each vertex.
+func partsOf(t *testing.T, g *graph.Graph, k int, owners []int32) *train.Parts {
 	t.Helper()
-	shares, err := partition.Split(g, &partition.Assignment{K: k, Of: of})
+	shares, err := partition.Split(g, &partition.Assignment{K: k, Parts: owners})
 	require.NoError(t, err)
 	return &train.Parts{
 		Whole: shares[0].Whole,

@@ -29,7 +29,7 @@ type staged struct {
 	spec    gnn.Spec
 	mesh    mesh.Mesh
 	chunks  int     // of each partition
-	of      []int32 // each vertex's partition
+	owners  []int32 // each vertex's partition
 	chunk   []int32 // each vertex's chunk of its partition
 	options axis.Options
 	// recompute computes a chunk's forward pass again in its backward pass.
@@ -73,7 +73,7 @@ func newStaged(t testing.TB, model string, m mesh.Mesh, chunks int) *staged {
 		if chunks > 2 && p == 1 && c == 1 {
 			c = 2
 		}
-		s.of, s.chunk = append(s.of, p), append(s.chunk, c)
+		s.owners, s.chunk = append(s.owners, p), append(s.chunk, c)
 	}
 	return s
 }
@@ -85,11 +85,11 @@ func (s *staged) workers(t testing.TB, do func(c engine.Config)) {
 	require.NoError(t, err)
 	cuts, err := gnn.Cut(blocks, s.mesh.Stages, s.graph.Vertices(), s.graph.Edges())
 	require.NoError(t, err)
-	Workers{Mesh: s.mesh, Graph: s.graph, Of: s.of, Wrap: s.wrap}.Run(t, func(c engine.Config) {
+	Workers{Mesh: s.mesh, Graph: s.graph, Owners: s.owners, Wrap: s.wrap}.Run(t, func(c engine.Config) {
 		c.Blocks, c.Seed, c.Training, c.Recompute = blocks, 7, true, s.recompute
 		c.Options.Options = s.options
-		c.Stage.Cuts, c.Stage.Count, c.Stage.Of = cuts, s.chunks,
-			inPartitions(s.of, s.mesh.Partitions, s.chunk)
+		c.Stage.Cuts, c.Stage.Count, c.Stage.Chunks = cuts, s.chunks,
+			inPartitions(s.owners, s.mesh.Partitions, s.chunk)
 		do(c)
 	})
 	if t.Failed() {
@@ -259,14 +259,15 @@ func (s *staged) check(t *testing.T, got []outcome) {
 		}
 		f, want := p.epoch(1+i, w, inOrder(p.chunks))
 		what := fmt.Sprintf("epoch %d", 1+i)
-		alike(t, what+", loss", of(number(o.loss)), of(number(f.loss)), tolerance)
+		alike(t, what+", loss", oneTensor(number(o.loss)), oneTensor(number(f.loss)), tolerance)
 		alike(t, what, o.grads, want, tolerance)
-		alike(t, what+", inference", of(o.logits), of(p.whole().forward(w, []int{0}).logits), tolerance)
+		alike(t, what+", inference", oneTensor(o.logits), oneTensor(p.whole().forward(w, []int{0}).logits),
+			tolerance)
 	}
 }
 
-// of names one tensor.
-func of(m *reference.Matrix) tensors { return tensors{"the number": m} }
+// oneTensor names a single tensor.
+func oneTensor(m *reference.Matrix) tensors { return tensors{"the number": m} }
 
 func number(x float64) *reference.Matrix {
 	return &reference.Matrix{Rows: 1, Cols: 1, Data: []float64{x}}

@@ -205,13 +205,13 @@ func TestBetweenTypes(t *testing.T) {
 				}
 			}
 			for _, k := range []int{1, 2, 3, 5} {
-				for division, of := range Dividings(items+users, k) {
+				for division, owners := range Dividings(items+users, k) {
 					storage := tensor.Float32
 					if division == "unevenly" {
 						storage = tensor.BFloat16
 					}
 					what := fmt.Sprintf("%s, reversed %v, %d partitions, %s", b.name, reversed, k, division)
-					compare(what, Workers{Mesh: Grid(1, k, 1), Storage: storage, Of: of},
+					compare(what, Workers{Mesh: Grid(1, k, 1), Storage: storage, Owners: owners},
 						func(c engine.Config) (engine.Axis, error) {
 							c.Tile = k % 2
 							return sar.New(c.Env, axis.Options{KeepHalo: k == 3, Halo: edges.Halo(k % 3)})
@@ -221,14 +221,14 @@ func TestBetweenTypes(t *testing.T) {
 			for slices := 2; slices <= 6; slices++ { // of six some have no columns
 				partitions, chunks := 1+slices%3/2, slices%4
 				// the second of two partitions has few items, and all users but one
-				of := make([]int32, items+users)
-				for v := range of {
-					of[v] = int32(min(v/(items-2), partitions-1))
+				owners := make([]int32, items+users)
+				for v := range owners {
+					owners[v] = int32(min(v/(items-2), partitions-1))
 				}
-				of[items] = 0
+				owners[items] = 0
 				what := fmt.Sprintf("%s, reversed %v, %d slices of %d partitions, %d chunks", b.name,
 					reversed, slices, partitions, chunks)
-				compare(what, Workers{Mesh: Grid(1, partitions, slices), Of: of},
+				compare(what, Workers{Mesh: Grid(1, partitions, slices), Owners: owners},
 					func(c engine.Config) (engine.Axis, error) {
 						return tp.New(c.Env, axis.Options{AggregationChunks: axis.Chunks(chunks)})
 					})

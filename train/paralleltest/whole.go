@@ -42,9 +42,9 @@ func Grid(stages, partitions, slices int) mesh.Mesh {
 
 // Workers are the workers of a mesh, in this process.
 type Workers struct {
-	Mesh  mesh.Mesh
-	Graph *graph.Graph
-	Of    []int32 // each vertex's partition
+	Mesh   mesh.Mesh
+	Graph  *graph.Graph
+	Owners []int32 // each vertex's partition
 	// Holders say who holds which partition, instead of the mesh. It may be nil.
 	Holders []int
 	// Storage is the element type in which the workers store values of vertices.
@@ -71,7 +71,7 @@ func (w Workers) Outcomes(t testing.TB, f func(c engine.Config)) []any {
 	shares := []*partition.Share{partition.All(w.Graph)}
 	if k := w.Mesh.Partitions; k > 1 {
 		var err error
-		if shares, err = partition.Split(w.Graph, &partition.Assignment{K: k, Of: w.Of}); err != nil {
+		if shares, err = partition.Split(w.Graph, &partition.Assignment{K: k, Parts: w.Owners}); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -96,11 +96,11 @@ func (w Workers) Outcomes(t testing.TB, f func(c engine.Config)) []any {
 			if w.Holders != nil {
 				groups.Holders = w.Holders
 			}
-			held := slices.Index(groups.Holders, groups.Halo.Rank())
+			index := slices.Index(groups.Holders, groups.Halo.Rank())
 			team := kerneltest.Team(t, 1+rank%2, meters[rank])
 			team.Storage = w.Storage
 			f(engine.Config{
-				Env:      axis.Env{Team: team, Groups: groups, Share: shares[held]},
+				Env:      axis.Env{Team: team, Groups: groups, Share: shares[index]},
 				Resolved: &setting.Resolved{},
 			})
 		})

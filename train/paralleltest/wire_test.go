@@ -67,10 +67,10 @@ func TestBytesOnTheWire(t *testing.T) {
 				return first*bytes(d-d/2) + (int64(g.Vertices())-first)*bytes(d/2)
 			}
 			got := sent(t, tensor, wire).Layout.Bytes
-			if of := func(first int64) int64 {
+			if layout := func(first int64) int64 {
 				return 2*allToAll(13, first) + 4*allToAll(5, first)
-			}; got != of(75) && got != of(76) {
-				t.Errorf("layout: %d bytes, the formula says %d or %d", got, of(75), of(76))
+			}; got != layout(75) && got != layout(76) {
+				t.Errorf("layout: %d bytes, the formula says %d or %d", got, layout(75), layout(76))
 			}
 			check("stage", sent(t, pipeline, wire).Stage.Bytes, 2*int64(g.Vertices())*bytes(10))
 		})
@@ -144,9 +144,9 @@ func TestEncodedRuns(t *testing.T) {
 			if c.mesh.Stages > 1 {
 				o = with(o, "layers=4 chunks=4 chunk-order=fixed") // for an exact plan
 			}
-			of := &Case{Mesh: c.mesh}
-			want := run(t, of.job(t, g, with(o, "wire=auto wire-schedule=none")))
-			got := asPlanned(t, of.job(t, g, o))
+			testCase := &Case{Mesh: c.mesh}
+			want := run(t, testCase.job(t, g, with(o, "wire=auto wire-schedule=none")))
+			got := asPlanned(t, testCase.job(t, g, o))
 			if slices.Equal(got.Losses, want.Losses) {
 				t.Error("an encoding changes no loss")
 			}
@@ -157,10 +157,10 @@ func TestEncodedRuns(t *testing.T) {
 				}
 			}
 			o = with(o, c.otherwise)
-			again := asPlanned(t, of.job(t, g, o))
+			again := asPlanned(t, testCase.job(t, g, o))
 			sameBits(t, "done otherwise", again, got)
 			if c.recomputation {
-				of.otherwiseRecomputed(t, g, o, again)
+				testCase.otherwiseRecomputed(t, g, o, again)
 			}
 		})
 	}

@@ -73,16 +73,16 @@ func (c Calls) Plus(more Calls) Calls {
 
 // Add counts a call, unless it works over segments or merges partial results: such calls belong to calls that
 // are counted.
-func (k Kernels) Add(c kernel.Call) (of Kernel, work float64) {
+func (k Kernels) Add(c kernel.Call) (key Kernel, work float64) {
 	if c.Shape[1] == 0 {
-		return of, 0
+		return key, 0
 	}
-	of = Kernel{c.Kernel, [2]int{c.Shape[1], max(1, c.Shape[2])}}
+	key = Kernel{c.Kernel, [2]int{c.Shape[1], max(1, c.Shape[2])}}
 	n := 1 + c.More
-	work = float64(n) * float64(c.Shape[0]+c.Entries) * float64(of.Widths[0]) * float64(of.Widths[1])
+	work = float64(n) * float64(c.Shape[0]+c.Entries) * float64(key.Widths[0]) * float64(key.Widths[1])
 	all := c.Work()
-	k[of] = k[of].Plus(Calls{n, work, float64(all.Streamed + all.Gathered), all.Operations})
-	return of, work
+	k[key] = k[key].Plus(Calls{n, work, float64(all.Streamed + all.Gathered), all.Operations})
+	return key, work
 }
 
 // Compare orders kernels by name and then by widths.
@@ -119,14 +119,14 @@ func (w *LayerWork) Bounds(rates *machine.Rates, short bool) (forward, backward 
 
 // Add adds the work of a call in a part of the pass.
 func (w *LayerWork) Add(part trace.Part, more kernel.Work) {
-	of := &w.Other
+	sum := &w.Other
 	switch part {
 	case trace.Forward:
-		of = &w.Forward
+		sum = &w.Forward
 	case trace.Backward:
-		of = &w.Backward
+		sum = &w.Backward
 	}
-	*of = of.Plus(more)
+	*sum = sum.Plus(more)
 }
 
 // ByLayer counts the work of kernel calls by layer.
@@ -150,9 +150,9 @@ func (c *ByLayer) Watch(call kernel.Call, run func()) {
 	if c.work == nil {
 		c.work = map[int]LayerWork{}
 	}
-	of := c.work[c.layer]
-	of.Add(c.part, call.Work())
-	c.work[c.layer] = of
+	work := c.work[c.layer]
+	work.Add(c.part, call.Work())
+	c.work[c.layer] = work
 	c.mu.Unlock()
 	run()
 }
@@ -191,11 +191,11 @@ func (c *counter) begin(w *worker.Worker) {
 // takeWork takes the work of so many layers, followed by the work outside all layers, such as the loss.
 func (c *counter) takeWork(layers int) []LayerWork {
 	work := make([]LayerWork, layers+1)
-	for layer, of := range c.Take() {
+	for layer, w := range c.Take() {
 		if layer == trace.NoLayer {
 			layer = layers
 		}
-		work[layer] = of
+		work[layer] = w
 	}
 	return work
 }

@@ -74,7 +74,7 @@ func chunks(w *worker.Worker) (c Chunks) {
 		return c
 	}
 	starts := edges.Types[0].Starts
-	own := s.Of[starts[edges.P]:starts[edges.P+1]]
+	own := s.Chunks[starts[edges.P]:starts[edges.P+1]]
 	rows := make([]int, s.Count)
 	for _, c := range own {
 		rows[c]++
@@ -98,11 +98,11 @@ func chunks(w *worker.Worker) (c Chunks) {
 			add(kind, columns)
 		}
 		add(0, w.Blocks[at].H0)
-		for _, of := range before.Beside {
-			add(of.Type, of.Columns)
+		for _, state := range before.Beside {
+			add(state.Type, state.Columns)
 		}
-		for _, of := range w.Blocks[at].Edges {
-			c.EdgeColumns += of.Columns
+		for _, state := range w.Blocks[at].Edges {
+			c.EdgeColumns += state.Columns
 		}
 	}
 	const directions, float = 2, 4

@@ -26,7 +26,7 @@ func Extrapolate(a, b *Plan, at float64) Plan {
 			continue
 		}
 		from := &a.Workers[i]
-		of := line{at: at, more: b.Cards == nil && w.Sent.Layout.Messages > 0}
+		growth := line{at: at, more: b.Cards == nil && w.Sent.Layout.Messages > 0}
 		w.Tensors, w.Graph = whole(from.Tensors, w.Tensors), whole(from.Graph, w.Graph)
 		w.Checkpoint, w.Messages = whole(from.Checkpoint, w.Checkpoint), whole(from.Messages, w.Messages)
 		w.Kinds, w.Rows, w.Edges = slices.Clone(w.Kinds), slices.Clone(w.Rows), slices.Clone(w.Edges)
@@ -43,8 +43,8 @@ func Extrapolate(a, b *Plan, at float64) Plan {
 		for k := range w.Costs {
 			w.Costs[k] = line{at: at}.value(from.Costs[k], w.Costs[k])
 		}
-		w.Sent = of.communication(&from.Sent, &w.Sent)
-		w.Counts = of.counts(&from.Counts, &w.Counts)
+		w.Sent = growth.communication(&from.Sent, &w.Sent)
+		w.Counts = growth.counts(&from.Counts, &w.Counts)
 		p.Workers[i] = w
 	}
 	copyPlanned(p.Workers)
@@ -62,7 +62,7 @@ func Extrapolate(a, b *Plan, at float64) Plan {
 func Resting(all, small, rests *Plan, times float64) Plan {
 	p := *rests
 	more := func(bytes int64) int64 { return line{at: times}.whole(0, bytes) }
-	of := func(all, before, after int64) int64 {
+	scale := func(all, before, after int64) int64 {
 		return int64(float64(all) * float64(after) / float64(max(1, before)))
 	}
 	p.PeakTensorBytes, p.GraphBytes, p.Sent, p.EdgeColumns = nil, nil, all.Sent, all.EdgeColumns
@@ -70,8 +70,8 @@ func Resting(all, small, rests *Plan, times float64) Plan {
 	for i := range p.Workers {
 		w, before, after := &p.Workers[i], &small.Workers[i], &rests.Workers[i]
 		// the limit is of both
-		both := of(w.Tensors+w.Graph, before.Tensors+before.Graph, after.Tensors+after.Graph)
-		w.Graph = min(both, of(w.Graph, before.Graph, after.Graph))
+		both := scale(w.Tensors+w.Graph, before.Tensors+before.Graph, after.Tensors+after.Graph)
+		w.Graph = min(both, scale(w.Graph, before.Graph, after.Graph))
 		w.Tensors = both - w.Graph
 		w.Disk.Written, w.Disk.Read = more(after.Disk.Written), more(after.Disk.Read)
 		w.DiskBytes, w.Messages = more(after.DiskBytes), more(after.Messages)
@@ -127,13 +127,13 @@ func (l line) number(a, b int64) int64 {
 }
 
 func (l line) communication(a, b *worker.Communication) worker.Communication {
-	of := func(a, b worker.Traffic) worker.Traffic {
+	traffic := func(a, b worker.Traffic) worker.Traffic {
 		return worker.Traffic{Bytes: l.whole(a.Bytes, b.Bytes), Messages: l.number(a.Messages, b.Messages)}
 	}
 	return worker.Communication{
-		Halo: of(a.Halo, b.Halo), Layout: of(a.Layout, b.Layout), Stage: of(a.Stage, b.Stage),
-		Gradient: of(a.Gradient, b.Gradient), Links: of(a.Links, b.Links),
-		Statistics: of(a.Statistics, b.Statistics),
+		Halo: traffic(a.Halo, b.Halo), Layout: traffic(a.Layout, b.Layout), Stage: traffic(a.Stage, b.Stage),
+		Gradient: traffic(a.Gradient, b.Gradient), Links: traffic(a.Links, b.Links),
+		Statistics: traffic(a.Statistics, b.Statistics),
 	}
 }
 
@@ -142,11 +142,11 @@ func (l line) counts(a, b *Counts) Counts {
 		Kernels: Kernels{}, Rows: int(l.whole(int64(a.Rows), int64(b.Rows))),
 		Edges: l.whole(a.Edges, b.Edges), Remote: l.whole(a.Remote, b.Remote),
 	}
-	for k, of := range b.Kernels {
+	for k, calls := range b.Kernels {
 		from := a.Kernels[k]
 		c.Kernels[k] = Calls{
-			int(l.number(int64(from.Number), int64(of.Number))), l.value(from.Work, of.Work),
-			l.value(from.Bytes, of.Bytes), l.value(from.Operations, of.Operations),
+			int(l.number(int64(from.Number), int64(calls.Number))), l.value(from.Work, calls.Work),
+			l.value(from.Bytes, calls.Bytes), l.value(from.Operations, calls.Operations),
 		}
 	}
 	for k := range c.Traffic {

@@ -25,7 +25,7 @@ func (in *Inputs) fetches() (f *links.Fetches, err error) {
 			defer mem.Close()
 			e := task.Env{Team: kernel.NewTeam(1, mem), World: c, Share: share}
 			if in.Mesh.Slices > 1 {
-				kept, err := in.Passing.Of(share)
+				kept, err := in.Passing.Restrict(share)
 				if err != nil {
 					return err
 				}
@@ -33,9 +33,9 @@ func (in *Inputs) fetches() (f *links.Fetches, err error) {
 					return err
 				}
 			}
-			mine, err := task.Fetches(in.Kind, e, in.Epochs, in.TakesTurns())
+			fetches, err := task.Fetches(in.Kind, e, in.Epochs, in.TakesTurns())
 			if c.Rank() == 0 || in.Comm.Size() > 1 {
-				f = mine
+				f = fetches
 			}
 			return err
 		})

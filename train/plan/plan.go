@@ -198,26 +198,26 @@ func Of(ctx context.Context, in Inputs) (p Plan, err error) {
 	fewer := in.KeepEdgeStates > 0 && in.Mesh.Stages == 1 // a pipeline keeps all unless it is told
 	for _, kept := range states {
 		in.Resolved = in.Keeping(kept)
-		one, err := in.keeping(ctx)
+		candidate, err := in.keeping(ctx)
 		if err != nil {
 			return Plan{}, err
 		}
-		one.fewer = fewer
-		if _, needs := one.Most(); needs < least {
-			p, least = one, needs
+		candidate.fewer = fewer
+		if _, needs := candidate.Most(); needs < least {
+			p, least = candidate, needs
 		}
 		if len(states) == 1 {
 			break
 		}
 		exceeds := int64(0)
-		if one.CheckLimit(in.MemoryLimit) != nil {
+		if candidate.CheckLimit(in.MemoryLimit) != nil {
 			exceeds = 1
 		}
 		if exceeds, err = in.ranks().Largest(exceeds); err != nil {
 			return Plan{}, err
 		}
 		if exceeds == 0 {
-			return one, nil
+			return candidate, nil
 		}
 	}
 	return p, nil
@@ -275,8 +275,8 @@ type outline struct {
 
 // gatherPlans returns the plans of all workers on the first process. Other processes get the first worker's
 // plan, their own plan, and an outline of the others.
-func gatherPlans(c *comm.Comm, mine Worker) ([]Worker, error) {
-	all, err := worker.ToFirst(c, mine)
+func gatherPlans(c *comm.Comm, local Worker) ([]Worker, error) {
+	all, err := worker.ToFirst(c, local)
 	if err != nil {
 		return make([]Worker, c.Size()), err
 	}
@@ -299,7 +299,7 @@ func gatherPlans(c *comm.Comm, mine Worker) ([]Worker, error) {
 			Messages: o.Messages[rank], Parameters: int(o.Parameters[rank]),
 		})
 	}
-	all[c.Rank()] = mine
+	all[c.Rank()] = local
 	return all, nil
 }
 

@@ -39,14 +39,14 @@ func TestLimit(t *testing.T) {
 			t.Errorf("%v, want the limit that suffices", err)
 		}
 	}
-	for advice, of := range map[Advice]string{
+	for advice, hint := range map[Advice]string{
 		MorePartitions:  "--offload DIR and more --partitions, by which partitions take turns and rest on disk, --recompute",
 		TrainPartitions: "weft train --parallel graph=2 --partitions auto --offload DIR, by which partitions take turns",
 		NoPartitions:    "--recompute",
 	} {
 		p.Advice = advice
-		if err := p.CheckLimit(1); !strings.Contains(fmt.Sprint(err), "raise the limit to 110 B, or try "+of) {
-			t.Errorf("%v, want %s", err, of)
+		if err := p.CheckLimit(1); !strings.Contains(fmt.Sprint(err), "raise the limit to 110 B, or try "+hint) {
+			t.Errorf("%v, want %s", err, hint)
 		}
 	}
 	assert.Equal(t, 110, most([]Worker{{Tensors: 100, Graph: 7}, {Tensors: 60, Graph: 50}}),
@@ -103,9 +103,9 @@ func TestInVain(t *testing.T) {
 // either.
 func TestFewest(t *testing.T) {
 	const room = 100
-	needs := func(of ...int64) func(each int) error { // in 2, 4, 8 and so on
+	needs := func(sizes ...int64) func(each int) error { // in 2, 4, 8 and so on
 		return func(each int) error {
-			if need := of[bits.Len(uint(each))-2]; need > room {
+			if need := sizes[bits.Len(uint(each))-2]; need > room {
 				return Exceeds{refusal.Errorf("%d", need), need, room, Plan{}, 0}
 			}
 			return nil

@@ -141,7 +141,7 @@ func (p *Plan) Most() (worker int, bytes int64) {
 // most. As a limit, the need that it names suffices.
 func (p *Plan) CheckLimit(limit setting.Bytes) error {
 	worker, need := p.Most()
-	given := limit
+	requested := limit
 	if p.Cards != nil {
 		limit = setting.Bytes(p.Cards.Bytes)
 	}
@@ -151,10 +151,10 @@ func (p *Plan) CheckLimit(limit setting.Bytes) error {
 	needs := setting.Bytes(need).RoundedUp()
 	if p.Cards != nil {
 		at, raise := fmt.Sprintf("--device %s", p.Cards.Device), ""
-		if given > 0 && p.Cards.Bytes < p.Cards.Free {
-			at = fmt.Sprintf("--memory-limit %s", given)
+		if requested > 0 && p.Cards.Bytes < p.Cards.Free {
+			at = fmt.Sprintf("--memory-limit %s", requested)
 			if need <= p.Cards.Free {
-				all := setting.Bytes(need) * (given / limit) // the need of all workers on a card
+				all := setting.Bytes(need) * (requested / limit) // the need of all workers on a card
 				raise = fmt.Sprintf("raise the limit to %s, ", all.RoundedUp())
 			}
 		}
@@ -178,7 +178,7 @@ func (p *Plan) CheckLimit(limit setting.Bytes) error {
 		return Exceeds{
 			refusal.Errorf("%s: worker %d would need %s of the card, and may have %s; %stry %s, or "+
 				"--device %s", at, worker, needs, limit.Rounded(), raise, try, setting.CPU), need,
-			int64(limit), *p, given,
+			int64(limit), *p, requested,
 		}
 	}
 	during, try := "", p.Less()+" or more workers"
@@ -193,7 +193,7 @@ func (p *Plan) CheckLimit(limit setting.Bytes) error {
 	return Exceeds{refusal.Errorf("--memory-limit %s: worker %d would need %s%s (tensors %s, graph %s); "+
 		"raise the limit to %s, or try %s", limit, worker, needs, during,
 		setting.Bytes(p.PeakTensorBytes[worker]).Rounded(), setting.Bytes(p.GraphBytes[worker]).Rounded(),
-		needs, try), need, int64(limit), *p, given}
+		needs, try), need, int64(limit), *p, requested}
 }
 
 // CheckHost refuses a plan of which more rests in a machine's memory than the limit; 0: no limit. here is as

@@ -14,23 +14,23 @@ import (
 // workerClass is equal for workers that take the same memory, kernels and messages if their partitions are
 // alike. Slices may own a row more or less.
 type workerClass struct {
-	stage   int
-	held    int    // how many partitions the worker holds
-	columns string // the number of columns of each width in the worker's slice
+	stage      int
+	partitions int    // how many partitions the worker holds
+	columns    string // the number of columns of each width in the worker's slice
 	// alone says that no worker of a lower slice is on its machine. Otherwise it may share that worker's copy
 	// of the edges.
 	alone bool
 }
 
-// classOf is the class of a worker at a place of the mesh. It holds held partitions, and slices divide widths
-// columns.
-func (in *Inputs) classOf(number int, place mesh.Coords, held int, widths []int) workerClass {
+// classOf is the class of a worker at a place of the mesh. It holds so many partitions, and slices divide
+// columns of these widths.
+func (in *Inputs) classOf(number int, place mesh.Coords, partitions int, widths []int) workerClass {
 	columns := make([]int, len(widths))
 	for i, width := range widths {
 		columns[i] = tp.Columns(width, in.Mesh.Slices, place.Slice)
 	}
 	alone := place.Slice == 0 || in.Machines != nil && in.Machines[number] != in.Machines[number-1]
-	return workerClass{place.Stage, held, fmt.Sprint(columns), alone}
+	return workerClass{place.Stage, partitions, fmt.Sprint(columns), alone}
 }
 
 // widths are the columns that slices of a worker's model divide.
@@ -77,13 +77,13 @@ func (in *Inputs) represent(first *Worker) ([]int, error) {
 	if in.Alike {
 		partitions = 1
 	}
-	for like, those := range alike {
+	for like, members := range alike {
 		for i, partition := range byWork {
 			planned := byWork[nearest(i, len(byWork), partitions)]
-			for _, slice := range those {
-				of := mesh.Coords{Stage: like.stage, Partition: partition, Slice: slice}
-				model := mesh.Coords{Stage: like.stage, Partition: planned, Slice: those[0]}
-				by[in.Mesh.Rank(of)] = in.Mesh.Rank(model)
+			for _, slice := range members {
+				represented := mesh.Coords{Stage: like.stage, Partition: partition, Slice: slice}
+				model := mesh.Coords{Stage: like.stage, Partition: planned, Slice: members[0]}
+				by[in.Mesh.Rank(represented)] = in.Mesh.Rank(model)
 			}
 		}
 	}
@@ -96,14 +96,14 @@ func (in *Inputs) represent(first *Worker) ([]int, error) {
 
 // representHolders has the first worker of each class represent the others of its class.
 func (in *Inputs) representHolders(by, widths []int) {
-	held, places := make([]int, in.Workers), make([]mesh.Coords, in.Workers)
+	partitions, places := make([]int, in.Workers), make([]mesh.Coords, in.Workers)
 	for rank, worker := range in.Holders() {
-		held[worker]++
+		partitions[worker]++
 		places[worker] = in.Mesh.Coords(rank)
 	}
 	firsts := map[workerClass]int{}
 	for number := range by {
-		class := in.classOf(number, places[number], held[number], widths)
+		class := in.classOf(number, places[number], partitions[number], widths)
 		if _, found := firsts[class]; !found {
 			firsts[class] = number
 		}
@@ -118,11 +118,11 @@ func copyPlanned(workers []Worker) {
 	}
 }
 
-// nearest returns the planned number that is nearest to i. Of all numbers below n, of are planned: the first,
-// the last, and others at equal distances.
-func nearest(i, n, of int) (number int) {
-	for k := range of {
-		if at := k * (n - 1) / max(1, of-1); max(at-i, i-at) < max(number-i, i-number) {
+// nearest returns the planned number that is nearest to i. Of all numbers below n, count are planned: the
+// first, the last, and others at equal distances.
+func nearest(i, n, count int) (number int) {
+	for k := range count {
+		if at := k * (n - 1) / max(1, count-1); max(at-i, i-at) < max(number-i, i-number) {
 			number = at
 		}
 	}

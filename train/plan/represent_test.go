@@ -59,7 +59,7 @@ func TestHoldersInTurn(t *testing.T) {
 
 // TestNearest: by hand, of 9 partitions the first, the middle one and the last stand for those nearest.
 func TestNearest(t *testing.T) {
-	for of, want := range map[int][]int{
+	for count, want := range map[int][]int{
 		1: {0, 0, 0, 0, 0, 0, 0, 0, 0},
 		2: {0, 0, 0, 0, 0, 8, 8, 8, 8},
 		3: {0, 0, 0, 4, 4, 4, 4, 8, 8},
@@ -67,8 +67,8 @@ func TestNearest(t *testing.T) {
 	} {
 		var got []int
 		for i := range want {
-			got = append(got, nearest(i, len(want), of))
+			got = append(got, nearest(i, len(want), count))
 		}
-		assert.Equal(t, want, got, "%d", of)
+		assert.Equal(t, want, got, "%d", count)
 	}
 }

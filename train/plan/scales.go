@@ -84,18 +84,18 @@ func largeEdges(w *worker.Worker, share *partition.Share) *EdgeSize {
 		if size <= apart {
 			continue
 		}
-		of := EdgeSize{Column: strconv.Itoa(most), Size: size}
+		edgeSize := EdgeSize{Column: strconv.Itoa(most), Size: size}
 		names := in.NumberColumns.Features()
 		if at := len(names) - in.Features.Columns + most; at >= most { // behind the column of weights
-			of.Column = names[at]
-			of.Dates = slices.ContainsFunc(in.NumberColumns, func(c columns.Column) bool {
-				return c.Name == of.Column && c.Kind == columns.Date && c.Offset == 0
+			edgeSize.Column = names[at]
+			edgeSize.Dates = slices.ContainsFunc(in.NumberColumns, func(c columns.Column) bool {
+				return c.Name == edgeSize.Column && c.Kind == columns.Date && c.Offset == 0
 			})
 		}
 		if len(relations) > 1 {
-			of.Type = relations[i].Name
+			edgeSize.Type = relations[i].Name
 		}
-		return &of
+		return &edgeSize
 	}
 	return nil
 }
@@ -137,12 +137,12 @@ func scalesOf(v *partition.Values) (s Scales) {
 		if constant[k] {
 			continue
 		}
-		of := Scale{k, math.Sqrt(squares[k] / n)}
-		if s.Most == (Scale{}) || of.Deviation < s.Least.Deviation {
-			s.Least = of
+		scale := Scale{k, math.Sqrt(squares[k] / n)}
+		if s.Most == (Scale{}) || scale.Deviation < s.Least.Deviation {
+			s.Least = scale
 		}
-		if of.Deviation > s.Most.Deviation {
-			s.Most = of
+		if scale.Deviation > s.Most.Deviation {
+			s.Most = scale
 		}
 	}
 	return s

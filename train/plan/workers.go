@@ -17,8 +17,8 @@ import (
 // own plans for the workers of this process, one after the other.
 func (in *Inputs) own(ctx context.Context) ([]Worker, error) {
 	if in.Comm.Size() > 1 {
-		mine, err := in.worker(ctx, in.Comm.Rank())
-		return []Worker{mine}, err
+		local, err := in.worker(ctx, in.Comm.Rank())
+		return []Worker{local}, err
 	}
 	first, err := in.worker(ctx, 0)
 	if err != nil {
@@ -29,8 +29,8 @@ func (in *Inputs) own(ctx context.Context) ([]Worker, error) {
 		return nil, err
 	}
 	planned := 0
-	for number, of := range by {
-		if number == of {
+	for number, representative := range by {
+		if number == representative {
 			planned++
 		}
 	}
@@ -39,15 +39,15 @@ func (in *Inputs) own(ctx context.Context) ([]Worker, error) {
 	}
 	workers := make([]Worker, in.Workers)
 	workers[0] = first
-	for number, of := range by {
-		if number == of && number > 0 {
+	for number, representative := range by {
+		if number == representative && number > 0 {
 			if workers[number], err = in.worker(ctx, number); err != nil {
 				return nil, err
 			}
 		}
 	}
-	for number, of := range by {
-		workers[number].Like = of
+	for number, representative := range by {
+		workers[number].Like = representative
 	}
 	copyPlanned(workers)
 	in.setLinks(workers)
@@ -74,22 +74,22 @@ func TooManySteps(steps, left int) error {
 }
 
 // worker plans a worker.
-func (in *Inputs) worker(ctx context.Context, number int) (one Worker, err error) {
+func (in *Inputs) worker(ctx context.Context, number int) (planned Worker, err error) {
 	if in.TakesTurns() {
-		one, err = in.inTurns(ctx, number)
+		planned, err = in.inTurns(ctx, number)
 	} else {
 		mem := in.meter()
 		defer mem.Close()
 		if in.Offload != "" {
 			mem.Offload(nil, int64(in.MemoryLimit))
 		}
-		one, err = in.rank(ctx, comm.New(comm.Plan(ctx, number, in.Workers), 0), mem)
+		planned, err = in.rank(ctx, comm.New(comm.Plan(ctx, number, in.Workers), 0), mem)
 	}
 	if err != nil {
-		return one, cmp.Or(context.Cause(ctx), err) // a message of the plan may say why ctx was cancelled
+		return planned, cmp.Or(context.Cause(ctx), err) // a message of the plan may say why ctx was cancelled
 	}
-	one.Like = number
-	return one, nil
+	planned.Like = number
+	return planned, nil
 }
 
 // meter makes the memory of a planned worker.
@@ -157,9 +157,9 @@ func (in *Inputs) within(ctx context.Context, number int,
 	}
 	ranks := make([]Worker, len(holders))
 	err = launch.SharedWorkers([]*comm.SharedWorker{host}, 0, func(c *comm.Comm) (err error) {
-		mine := mem.Another()
-		defer mine.Close()
-		if ranks[c.Rank()], err = in.rank(ctx, c, mine); err == nil {
+		rankMem := mem.Another()
+		defer rankMem.Close()
+		if ranks[c.Rank()], err = in.rank(ctx, c, rankMem); err == nil {
 			c.LocalBarrier() // other ranks may be reading this rank's memory
 		}
 		return err

@@ -110,7 +110,7 @@ func ReadCard(path string) (*CardSpec, error) {
 
 // check refuses rates that no card has.
 func (c *CardSpec) check() error {
-	for _, of := range []struct {
+	for _, field := range []struct {
 		key                string
 		value, least, most float64
 	}{
@@ -123,8 +123,8 @@ func (c *CardSpec) check() error {
 		{"launch_seconds", c.Launch, 1e-9, 1},
 		{"efficiency", c.Reached(), 1e-3, 1},
 	} {
-		if !(of.value >= of.least && of.value <= of.most) {
-			return refusal.Errorf("%s: %g; give %g to %g", of.key, of.value, of.least, of.most)
+		if !(field.value >= field.least && field.value <= field.most) {
+			return refusal.Errorf("%s: %g; give %g to %g", field.key, field.value, field.least, field.most)
 		}
 	}
 	return nil
@@ -201,8 +201,9 @@ func measureCard(d *device.Device) (c CardSpec, err error) {
 	return c, err
 }
 
-// of is the card of a worker of a run with these options, where so many workers divide its memory equally.
-func (c *CardSpec) of(o *setting.Options, workers int) *worker.Cards {
+// forWorker is the card of a worker of a run with these options, where so many workers divide its memory
+// equally.
+func (c *CardSpec) forWorker(o *setting.Options, workers int) *worker.Cards {
 	card := train.CardOf(o, c.Name, "", int64(c.Memory), workers)
 	if Published(c.Name) != nil {
 		card.Device = setting.Device(c.Name)

@@ -37,11 +37,11 @@ func TestKernelsOnCard(t *testing.T) {
 		return plan.Calls{Number: 2, Bytes: bytes, Operations: operations}
 	}
 	for name, c := range map[string]struct {
-		calls   plan.Calls
-		of      setting.Resolved
-		onCPU   worker.OnCPU
-		seconds float64
-		by      string
+		calls    plan.Calls
+		settings setting.Resolved
+		onCPU    worker.OnCPU
+		seconds  float64
+		by       string
 	}{
 		"memory":      {calls(1000, 30), setting.Resolved{}, nil, 20 + 1, "memory"},
 		"products":    {calls(10, 30), setting.Resolved{}, nil, 6 + 1, "products"},
@@ -51,10 +51,10 @@ func TestKernelsOnCard(t *testing.T) {
 		"on the CPU":  {calls(1000, 30), setting.Resolved{}, worker.OnCPU{{Kernel: "spmm"}}, 100, "CPU"},
 	} {
 		k := plan.Kernel{Name: "spmm", Widths: [2]int{4, 1}}
-		m := &Mesh{Settings: &c.of, Plan: plan.Plan{OnCPU: c.onCPU}}
+		m := &Mesh{Settings: &c.settings, Plan: plan.Plan{OnCPU: c.onCPU}}
 		m.Plan.Workers = []plan.Worker{{Counts: plan.Counts{Kernels: plan.Kernels{k: c.calls}}}}
 		m.Rates, m.Times.Compute = slowCard.ratesOn(m), 1
-		assert.Near(t, c.seconds, m.Rates.Of(k, c.calls), 1e-9, name)
+		assert.Near(t, c.seconds, m.Rates.Seconds(k, c.calls), 1e-9, name)
 		assert.Equal(t, c.by, m.LimitedBy(), name)
 	}
 	assert.Near(t, 4, slowCard.copies(tensor.Moved{Written: 40, Read: 40}), 1e-9, "copies each way")
@@ -200,16 +200,16 @@ func TestLaunchesByCounts(t *testing.T) {
 			require.NoError(t, err, mesh)
 			all = append(all, p)
 		}
-		of, larger := all[0].Workers[0].Counts, all[1].Workers[0].Counts
-		assert.Equal(t, of.Steps(), larger.Steps(), mesh)
+		smaller, larger := all[0].Workers[0].Counts, all[1].Workers[0].Counts
+		assert.Equal(t, smaller.Steps(), larger.Steps(), mesh)
 		real, err := wide(few).ofVertices(t.Context(), few, o, plan.Asks{}, r, on)
 		require.NoError(t, err, mesh)
-		assert.Equal(t, of.Steps(), real.Workers[0].Counts.Steps(), "%s: the graph's own plan", mesh)
-		for name, of := range map[string][2]int64{
+		assert.Equal(t, smaller.Steps(), real.Workers[0].Counts.Steps(), "%s: the graph's own plan", mesh)
+		for name, pair := range map[string][2]int64{
 			"pinned": {all[0].MessageBytes(), real.MessageBytes()},
 			"memory": {all[0].PeakTensorBytes[0], real.PeakTensorBytes[0]},
 		} {
-			assert.Near(t, 1, float64(of[0])/float64(of[1]), .01, "%s: %s", mesh, name)
+			assert.Near(t, 1, float64(pair[0])/float64(pair[1]), .01, "%s: %s", mesh, name)
 		}
 	}
 }
@@ -231,15 +231,15 @@ func TestPipelinesByCounts(t *testing.T) {
 		r, err := o.Resolve()
 		require.NoError(t, err)
 		p := &Planner{Options: o, Machine: Machine{Card: Published("h100"), Sharers: r.Workers}}
-		of := func(vertices int) *Mesh {
+		predict := func(vertices int) *Mesh {
 			counted, err := random(vertices, s.degree).plan(t.Context(), r, &p.Machine)
 			require.NoError(t, err)
 			return p.Predict(r, counted)
 		}
-		assert.Equal(t, of(s.many).steps, of(10*s.many).steps, mesh)
+		assert.Equal(t, predict(s.many).steps, predict(10*s.many).steps, mesh)
 		its, err := random(s.few, s.degree).ofVertices(t.Context(), s.few, o, plan.Asks{}, r, &p.Machine)
 		require.NoError(t, err)
-		by, own := of(s.few), p.Predict(r, its)
+		by, own := predict(s.few), p.Predict(r, its)
 		assert.Equal(t, own.Plan.Workers[0].Chunks.Each, by.Plan.Workers[0].Chunks.Each, mesh)
 		assert.Near(t, 1, float64(by.steps)/float64(own.steps), .06, "%s: launches and messages", mesh)
 		assert.Near(t, 1, by.Times.Epoch/own.Times.Epoch, .03, "%s: seconds", mesh)
@@ -267,11 +267,11 @@ func TestPipelinesOfStores(t *testing.T) {
 		p.Machine.prepare(job, r.Workers)
 		real, err := job.PlanWith(t.Context(), plan.Asks{Counts: true})
 		require.NoError(t, err)
-		by, of := p.Predict(r, counted), p.Predict(r, real)
-		assert.Equal(t, of.SentBytes(), by.SentBytes(), mesh)
-		assert.Near(t, 1, float64(by.steps)/float64(of.steps), .06, "%s: launches and messages", mesh)
-		assert.Near(t, 1, by.Times.Epoch/of.Times.Epoch, .06, "%s: seconds", mesh)
-		assert.Near(t, 1, float64(by.CardBytes())/float64(of.CardBytes()), .04, "%s: bytes", mesh)
+		by, exact := p.Predict(r, counted), p.Predict(r, real)
+		assert.Equal(t, exact.SentBytes(), by.SentBytes(), mesh)
+		assert.Near(t, 1, float64(by.steps)/float64(exact.steps), .06, "%s: launches and messages", mesh)
+		assert.Near(t, 1, by.Times.Epoch/exact.Times.Epoch, .06, "%s: seconds", mesh)
+		assert.Near(t, 1, float64(by.CardBytes())/float64(exact.CardBytes()), .04, "%s: bytes", mesh)
 	}
 }
 
@@ -298,16 +298,16 @@ func TestTensorByCounts(t *testing.T) {
 			real, err := job.PlanWith(t.Context(), plan.Asks{Counts: true})
 			require.NoError(t, err)
 			name := fmt.Sprintf("%d vertices, %s", vertices, o.Parallel)
-			by, of := p.Predict(r, counted), p.Predict(r, real)
+			by, exact := p.Predict(r, counted), p.Predict(r, real)
 			for k := range workers {
 				its, wants := &counted.Workers[k].Counts, &real.Workers[k].Counts
 				assert.Equal(t, wants.Steps(), its.Steps(), name)
 				assert.Equal(t, wants.Traffic, its.Traffic, name)
 			}
-			assert.Equal(t, of.SentBytes(), by.SentBytes(), name)
-			assert.Near(t, 1, float64(by.CardBytes())/float64(of.CardBytes()), .002, name)
-			assert.Near(t, 1, by.Times.Epoch/of.Times.Epoch, .02, name)
-			assert.Near(t, 1, by.Times.Compute/of.Times.Compute, .02, name)
+			assert.Equal(t, exact.SentBytes(), by.SentBytes(), name)
+			assert.Near(t, 1, float64(by.CardBytes())/float64(exact.CardBytes()), .002, name)
+			assert.Near(t, 1, by.Times.Epoch/exact.Times.Epoch, .02, name)
+			assert.Near(t, 1, by.Times.Compute/exact.Times.Compute, .02, name)
 		}
 	}
 }
@@ -340,12 +340,12 @@ func restsByCounts(t *testing.T, on *Machine, parallel string, partitions int, h
 	require.NoError(t, err)
 	_, most := got.Most()
 	_, wants := want.Most()
-	for name, of := range map[string][2]int64{
+	for name, pair := range map[string][2]int64{
 		"memory": {most, wants}, "rests": {got.DiskBytes(), want.DiskBytes()},
 		"read": {got.Disk().Read, want.Disk().Read}, "written": {got.Disk().Written, want.Disk().Written},
 		"calls": {int64(got.Workers[0].Counts.Steps()), int64(want.Workers[0].Counts.Steps())},
 	} {
-		assert.Near(t, 1, float64(of[0])/float64(of[1]), .1, "%s: %d of %d", name, of[0], of[1])
+		assert.Near(t, 1, float64(pair[0])/float64(pair[1]), .1, "%s: %d of %d", name, pair[0], pair[1])
 	}
 }
 
@@ -385,14 +385,14 @@ func TestFewestBeginWhereFeaturesFit(t *testing.T) {
 	o.Device, o.Model, o.Layers, o.Hidden, o.Chunks = setting.AllCards, "sage", 2, 8, 0
 	p.Counts, p.Machine = random(200_000, 5), Machine{Sharers: 1, Card: &c}
 	p.Counts.Types[0].FeatureColumns = 1000
-	var said []string
-	p.Progress = func(stage string, _, _ int64) { said = append(said, stage) }
+	var reported []string
+	p.Progress = func(stage string, _, _ int64) { reported = append(reported, stage) }
 	for _, host := range []struct {
 		machine float64
 		limit   setting.Bytes
 		fits    bool
 	}{{0, 0, true}, {1e9, 1e9, true}, {640e6, 0, false}, {0, 640e6, false}} {
-		said = nil
+		reported = nil
 		p.Machine.HostMemory, o.HostMemoryLimit = host.machine, host.limit
 		m, err := p.Fewest(t.Context(), mesh.One, 8)
 		require.NoError(t, err)
@@ -400,7 +400,7 @@ func TestFewestBeginWhereFeaturesFit(t *testing.T) {
 		if host.fits {
 			want = []string{"graph=1 in 8 partitions that take turns: planning it by counts"}
 		}
-		assert.Equal(t, want, said)
+		assert.Equal(t, want, reported)
 		assert.Equal(t, host.fits, m != nil, "%+v", host)
 		m, err = p.Fewest(t.Context(), mesh.One, 4)
 		if m != nil || err != nil {

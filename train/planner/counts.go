@@ -71,9 +71,9 @@ func (c *Counts) Measured(k int, rows float64) bool {
 
 // within describes the graph in k partitions, with vertices in place of its own number.
 func (c *Counts) within(k, vertices int) *Alike {
-	of := float64(vertices) / float64(c.Vertices)
-	part := func(n int) int { return int(math.Round(of * float64(n))) }
-	whole := c.Grown([]int{vertices}, int64(math.Round(of*float64(c.Edges))))
+	fraction := float64(vertices) / float64(c.Vertices)
+	part := func(n int) int { return int(math.Round(fraction * float64(n))) }
+	whole := c.Grown([]int{vertices}, int64(math.Round(fraction*float64(c.Edges))))
 	parts := func(all []graph.SplitSizes) (some []graph.SplitSizes) {
 		for _, s := range all {
 			some = append(some, graph.SplitSizes{Train: part(s.Train), Val: part(s.Val), Test: part(s.Test)})
@@ -107,11 +107,11 @@ const (
 // partitions take turns, all are planned: then each has few rows.
 func (c *Counts) rows(grid mesh.Mesh, turns bool) int {
 	const half, mostHalves = 512, 4 // rows of half a tile, as lanes add them; half tiles of a slice, at most
-	of := func(edges float64) int { return max(fewestRows, int(edges/max(1, c.degree()))) }
+	rowsFor := func(edges float64) int { return max(fewestRows, int(edges/max(1, c.degree()))) }
 	if grid.Stages > 1 && grid.Slices > 1 {
-		return of(fewEdges)
+		return rowsFor(fewEdges)
 	}
-	most := of(mostEdges)
+	most := rowsFor(mostEdges)
 	if turns {
 		return min(max(fewestRows, leastRows/grid.Slices), most)
 	}
@@ -132,17 +132,17 @@ func (c *Counts) plan(ctx context.Context, r *setting.Resolved, on *Machine) (pl
 		return c.resting(ctx, r, on)
 	}
 	chunks, _ := r.ChunksOfPartition([]int{0, c.Vertices / grid.Partitions}, len(c.Types))
-	of := func(fewer float64) (plan.Plan, error) {
+	planLarger := func(fewer float64) (plan.Plan, error) {
 		return c.ofSizes(r, func(vertices int) (plan.Plan, error) {
 			return c.ofVertices(ctx, vertices, o, plan.Asks{LargerBy: fewer}, r, on)
 		})
 	}
 	if grid.Stages == 1 || grid.Slices == 1 || chunks <= mostChunks {
-		return of(1)
+		return planLarger(1)
 	}
 	with := func(few int) (plan.Plan, error) {
 		o.Chunks = axis.Chunks(few * grid.Partitions)
-		return of(float64(few) / float64(chunks)) // the graph's chunks are smaller by this factor
+		return planLarger(float64(few) / float64(chunks)) // the graph's chunks are smaller by this factor
 	}
 	return between(with, mostChunks/2, mostChunks, chunks, plan.MoreChunks)
 }
@@ -156,9 +156,9 @@ func (c *Counts) least(r *setting.Resolved) int64 {
 		return 0
 	}
 	const perEdge = 4
-	of := c.within(grid.Partitions, c.Vertices)
+	alike := c.within(grid.Partitions, c.Vertices)
 	chunks, _ := r.ChunksOfPartition([]int{0, c.Vertices / grid.Partitions}, len(c.Types))
-	others := of.CutShare + of.FarShare*(1-1/float64(chunks))
+	others := alike.CutShare + alike.FarShare*(1-1/float64(chunks))
 	return int64(perEdge * float64(c.Edges) / float64(grid.Partitions) * (1 + others))
 }
 
@@ -168,8 +168,8 @@ func (c *Counts) features(r *setting.Resolved) int64 {
 	if r.Program.Path != "" {
 		return 0
 	}
-	of := float64(c.Vertices) * float64(c.Types[0].FeatureColumns) * float64(r.Storage.Size())
-	return int64(of) / int64(r.Workers)
+	total := float64(c.Vertices) * float64(c.Types[0].FeatureColumns) * float64(r.Storage.Size())
+	return int64(total) / int64(r.Workers)
 }
 
 // Loop plans the passes of a caller's loop that gives no edges. It takes the first settings of what a worker
@@ -218,7 +218,7 @@ func (c *Counts) resting(ctx context.Context, r *setting.Resolved, on *Machine) 
 	}
 	_, smaller := small.Most()
 	_, needs := all.Most()
-	limit := on.Card.of(&r.Options, sharing).Bytes
+	limit := on.Card.forWorker(&r.Options, sharing).Bytes
 	if needs <= limit {
 		return all, nil
 	}
@@ -249,28 +249,28 @@ func (c *Counts) ofVertices(ctx context.Context, vertices int, o setting.Options
 }
 
 // ofSizes plans the graph, or two smaller ones in its place.
-func (c *Counts) ofSizes(r *setting.Resolved, of func(vertices int) (plan.Plan, error)) (plan.Plan, error) {
+func (c *Counts) ofSizes(r *setting.Resolved, eval func(vertices int) (plan.Plan, error)) (plan.Plan, error) {
 	rows, k := c.rows(r.Mesh, r.TakesTurns()), r.Mesh.Partitions
 	first, second := rows*k, int(further*float64(rows))*k
 	switch {
 	case c.Vertices > second:
 	case r.TakesTurns(): // with equal partitions
-		return of(c.Vertices / k * k)
+		return eval(c.Vertices / k * k)
 	default:
-		return of(c.Vertices)
+		return eval(c.Vertices)
 	}
-	return between(of, first, second, c.Vertices, plan.Extrapolate)
+	return between(eval, first, second, c.Vertices, plan.Extrapolate)
 }
 
 // between plans two sizes, and extrapolates from them to another one.
-func between(of func(size int) (plan.Plan, error), first, second, size int,
+func between(eval func(size int) (plan.Plan, error), first, second, size int,
 	extrapolate func(a, b *plan.Plan, at float64) plan.Plan,
 ) (plan.Plan, error) {
-	a, err := of(first)
+	a, err := eval(first)
 	if err != nil {
 		return a, err
 	}
-	b, err := of(second)
+	b, err := eval(second)
 	if err != nil {
 		return b, err
 	}

@@ -70,9 +70,9 @@ func TestRandomGraphs(t *testing.T) {
 			require.NoError(t, err)
 			shares, err := partition.Split(g, a)
 			require.NoError(t, err)
-			of := (shares[0].Whole.Statistics.Replication() - 1) / c.HaloRows(k)
-			if of < least || of > 1.02 {
-				t.Errorf("%s, %d partitions: %.3f of the formula's halo rows", method, k, of)
+			ratio := (shares[0].Whole.Statistics.Replication() - 1) / c.HaloRows(k)
+			if ratio < least || ratio > 1.02 {
+				t.Errorf("%s, %d partitions: %.3f of the formula's halo rows", method, k, ratio)
 			}
 		}
 	}
@@ -138,7 +138,7 @@ func TestAlike(t *testing.T) {
 // TestExtrapolate: a line through two plans, by hand: 10 bytes and 2 for each of the vertices.
 func TestExtrapolate(t *testing.T) {
 	spmm := plan.Kernel{Name: "spmm", Widths: [2]int{2, 1}}
-	of := func(n int64) *plan.Plan {
+	planOf := func(n int64) *plan.Plan {
 		w := plan.Worker{
 			Tensors: 10 + 2*n, Graph: n, Kinds: []int64{n}, Costs: []float64{float64(n)}, Checkpoint: 8 + 4*n,
 			Messages: 3*n + 1,
@@ -151,7 +151,7 @@ func TestExtrapolate(t *testing.T) {
 		w.Counts.Traffic[0].Bytes = 3 * n
 		return &plan.Plan{Workers: []plan.Worker{w}}
 	}
-	got, want := plan.Extrapolate(of(100), of(150), 18), of(1000)
+	got, want := plan.Extrapolate(planOf(100), planOf(150), 18), planOf(1000)
 	assert.Equal(t, want.Workers, got.Workers)
 	assert.Equal(t, []int64{2010}, got.PeakTensorBytes)
 	assert.Equal(t, int64(3000), got.Sent[0].Halo.Bytes)
@@ -246,7 +246,7 @@ func TestLoopByCounts(t *testing.T) {
 	loop := plan.Loop{
 		Passes: 3, Features: []worker.Given{{Values: []float32{}, Differentiable: true}},
 	}
-	of := func(parallel string) *setting.Resolved {
+	resolve := func(parallel string) *setting.Resolved {
 		options := train.Defaults()
 		options.Parallel, options.Threads = parallel, 1
 		options.Program.Path = filepath.Join(t.TempDir(), "program.json")
@@ -265,7 +265,7 @@ func TestLoopByCounts(t *testing.T) {
 		return r
 	}
 	for _, parallel := range []string{"graph=2", "tensor=2", "graph=2,samples=2"} {
-		r := of(parallel)
+		r := resolve(parallel)
 		counted, err := CountsOf(g).Loop(ctx, r, loop)
 		require.NoError(t, err)
 		real, err := (&train.Job{Graph: g, Options: r.Options}).PlanPasses(ctx, loop)
@@ -286,7 +286,7 @@ func TestLoopByCounts(t *testing.T) {
 	const vertices, k, samples = 10_000_000, 64, 8
 	c := random(vertices, 20)
 	c.Types[0].FeatureColumns = 8
-	p, err := c.Loop(ctx, of("graph=64,samples=8"), loop)
+	p, err := c.Loop(ctx, resolve("graph=64,samples=8"), loop)
 	require.NoError(t, err)
 	all := int64(0)
 	for _, sent := range p.Sent {
@@ -451,9 +451,9 @@ func TestEdgeLabelsByCounts(t *testing.T) {
 				assert.Equal(t, run.GraphBytes, counted.GraphBytes, name)
 				continue
 			}
-			of := generate.Default(generate.Uniform)
-			of.Vertices, of.Degree, of.Features, of.Classes = 3000, 5, 16, 5
-			g, err := generate.Graph(of)
+			options := generate.Default(generate.Uniform)
+			options.Vertices, options.Degree, options.Features, options.Classes = 3000, 5, 16, 5
+			g, err := generate.Graph(options)
 			require.NoError(t, err, name)
 			e := &g.Relations[0]
 			e.Symmetric, e.Features.Columns = true, 2
@@ -537,7 +537,7 @@ func TestHopelessAreRefusedAnyway(t *testing.T) {
 		for _, with := range saving(r) {
 			m.Plan, err = p.Counts.plan(t.Context(), with, &p.Machine)
 			require.NoError(t, err)
-			m.Plan.Cards = p.Machine.Card.of(&r.Options, 1)
+			m.Plan.Cards = p.Machine.Card.forWorker(&r.Options, 1)
 			if err = p.checkLimits(m); err == nil {
 				break
 			}

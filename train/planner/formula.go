@@ -54,7 +54,7 @@ func (t *Times) LimitedBy() string {
 type load struct {
 	kernels float64 // seconds, if all threads have a core
 	copies  float64 // seconds of copies after the kernels beside them
-	beside  float64 // seconds of aggregations that go on while vertex rows move; part of kernels
+	overlap float64 // seconds of aggregations that go on while vertex rows move; part of kernels
 	rounds  int     // rounds of these rows: an aggregation waits for the rows of its round
 	sent    [comm.Kinds]comm.Traffic
 }
@@ -70,7 +70,7 @@ func loadOf(c *plan.Counts, r *setting.Resolved, rates *Rates) load {
 	// in order, so that plans have the same sums
 	for _, k := range slices.SortedFunc(maps.Keys(c.Kernels), plan.Kernel.Compare) {
 		its := c.Kernels[k]
-		seconds := rates.Of(k, its)
+		seconds := rates.Seconds(k, its)
 		l.kernels += seconds
 		if k.Name == "spmm" {
 			sums, rows, calls = sums+seconds, rows+its.Work/float64(k.Widths[0]), calls+float64(its.Number)
@@ -83,13 +83,13 @@ func loadOf(c *plan.Counts, r *setting.Resolved, rates *Rates) load {
 	switch {
 	case grid.Stages > 1:
 	case grid.Partitions > 1 && (r.Prefetch > 0 || r.KeepHalo):
-		l.beside = aggregations * float64(c.Remote) / float64(max(1, c.Edges))
+		l.overlap = aggregations * float64(c.Remote) / float64(max(1, c.Edges))
 		l.rounds = grid.Partitions - 1
 	case grid.Slices > 1 && grid.Partitions == 1:
 		all := float64(c.Rows) + float64(c.Edges)
 		l.rounds = int(math.Round(all * calls / max(1, rows)))
 		if l.rounds > 1 {
-			l.beside = sums
+			l.overlap = sums
 		}
 	}
 	return l
@@ -208,7 +208,7 @@ func (m *Machine) OnOne(workers int) int {
 // cores also handle these.
 func (f *formula) exposed(l *load) float64 {
 	crowd := f.crowd(len(f.loads))
-	beside := func(work float64, rounds int, kinds ...comm.Kind) float64 {
+	unhidden := func(work float64, rounds int, kinds ...comm.Kind) float64 {
 		messages := f.moves(l, kinds...)
 		if messages == 0 {
 			return 0
@@ -217,11 +217,11 @@ func (f *formula) exposed(l *load) float64 {
 		return seconds + crowd*f.handled(l, kinds...)*(messages-seconds)/messages
 	}
 	seconds := f.moves(l, comm.Links, comm.Statistics) +
-		beside(l.beside, l.rounds, comm.Halo, comm.HaloGradient, comm.ToSlices, comm.ToRows)
+		unhidden(l.overlap, l.rounds, comm.Halo, comm.HaloGradient, comm.ToSlices, comm.ToRows)
 	if f.Mesh.Stages == 1 {
 		const backward = 2. / 3
 		parts := int(l.sent[comm.Gradient].Messages) / max(1, 2*f.atOnce(comm.Gradient))
-		seconds += beside(backward*l.kernels, parts, comm.Gradient)
+		seconds += unhidden(backward*l.kernels, parts, comm.Gradient)
 	}
 	return seconds
 }

@@ -31,12 +31,12 @@ func TestTimes(t *testing.T) {
 		return l
 	}
 	computes := func(kernels float64) load { return load{kernels: kernels} }
-	beside := func(seconds float64, rounds int, l load) load {
-		l.beside, l.rounds = seconds, rounds
+	overlapped := func(seconds float64, rounds int, l load) load {
+		l.overlap, l.rounds = seconds, rounds
 		return l
 	}
 	twice := func(l load) []load { return []load{l, l} }
-	of := func(stages, partitions, slices int) mesh.Mesh {
+	grid := func(stages, partitions, slices int) mesh.Mesh {
 		return mesh.Mesh{Stages: stages, Partitions: partitions, Slices: slices}
 	}
 	for name, c := range map[string]struct {
@@ -49,7 +49,7 @@ func TestTimes(t *testing.T) {
 		// Of 20 bytes a card copies 10 a second to the host, 20 from there, and 10 pass the link, after two
 		// launches; two workers are on a card.
 		"messages of cards": {
-			of(1, 2, 1), onCards, twice(sends(4, comm.Halo, 20, 1)), 0,
+			grid(1, 2, 1), onCards, twice(sends(4, comm.Halo, 20, 1)), 0,
 			Times{Epoch: 8 + 6, Compute: 8, Link: 2 + 1 + 2 + 1},
 		},
 		// Kernels go on for 4 of 6 s of copies.
@@ -59,94 +59,94 @@ func TestTimes(t *testing.T) {
 		"kernels": {mesh.One, usual, []load{computes(3)}, 0, Times{Epoch: 3, Compute: 3}},
 		// The mean is 3 s, and the other worker has one more.
 		"imbalance": {
-			of(1, 2, 1), usual,
+			grid(1, 2, 1), usual,
 			[]load{computes(4), computes(2)},
 			0,
 			Times{Epoch: 4, Compute: 3, Imbalance: 1},
 		},
 		// 20 bytes take 2 s. Of 10 and 20 bytes a worker waits for 1.5 s in the mean.
 		"messages": {
-			of(1, 2, 1), usual, twice(sends(4, comm.Halo, 20, 1)), 0,
+			grid(1, 2, 1), usual, twice(sends(4, comm.Halo, 20, 1)), 0,
 			Times{Epoch: 6, Compute: 4, Link: 2},
 		},
 		"unequal messages": {
-			of(1, 2, 1), usual,
+			grid(1, 2, 1), usual,
 			[]load{sends(4, comm.Halo, 10, 1), sends(4, comm.Halo, 20, 1)},
 			0,
 			Times{Epoch: 6, Compute: 4, Link: 1.5, Wait: .5},
 		},
 		// Beside 3 s of aggregations in two rounds 2 s are hidden, but for the first round's.
 		"hidden": {
-			of(1, 2, 1), usual, twice(beside(3, 2, sends(4, comm.Halo, 20, 2))), 0,
+			grid(1, 2, 1), usual, twice(overlapped(3, 2, sends(4, comm.Halo, 20, 2))), 0,
 			Times{Epoch: 5, Compute: 4, Link: 1},
 		},
 		// Beside 1 s of them 1 s is hidden, but for the last round's half.
 		"partly hidden": {
-			of(1, 2, 1), usual, twice(beside(1, 2, sends(4, comm.Halo, 20, 2))), 0,
+			grid(1, 2, 1), usual, twice(overlapped(1, 2, sends(4, comm.Halo, 20, 2))), 0,
 			Times{Epoch: 5.5, Compute: 4, Link: 1.5},
 		},
 		// Two of 6 messages are on their way at a time.
 		"latency": {
-			of(1, 4, 1), slow, slices.Repeat(twice(sends(1, comm.Halo, 0, 6)), 2), 0,
+			grid(1, 4, 1), slow, slices.Repeat(twice(sends(1, comm.Halo, 0, 6)), 2), 0,
 			Times{Epoch: 2.5, Compute: 1, Link: 1.5},
 		},
 		"latency between slices": {
-			of(1, 1, 4), slow, slices.Repeat(twice(sends(1, comm.ToRows, 0, 6)), 2), 0,
+			grid(1, 1, 4), slow, slices.Repeat(twice(sends(1, comm.ToRows, 0, 6)), 2), 0,
 			Times{Epoch: 2, Compute: 1, Link: 1},
 		},
 		// Two workers of a machine have half a core each.
 		"a core for two": {
-			of(1, 2, 1), shared, []load{computes(1), computes(2)}, 0, Times{Epoch: 3, Compute: 3},
+			grid(1, 2, 1), shared, []load{computes(1), computes(2)}, 0, Times{Epoch: 3, Compute: 3},
 		},
 		// A thread handles 5 bytes a second, and so sends 2.5 while as many come.
 		"handling": {
-			of(1, 2, 1), handling, twice(sends(1, comm.Statistics, 20, 1)), 0,
+			grid(1, 2, 1), handling, twice(sends(1, comm.Statistics, 20, 1)), 0,
 			Times{Epoch: 9, Compute: 1, Link: 8},
 		},
 		// 2·20 bytes take a core .4 s, and kernels half of that, as they hide half of the messages: unless
 		// there is a core that they leave.
 		"handled beside kernels": {
-			of(1, 2, 1), handled, twice(beside(3, 2, sends(4, comm.Halo, 20, 2))), 0,
+			grid(1, 2, 1), handled, twice(overlapped(3, 2, sends(4, comm.Halo, 20, 2))), 0,
 			Times{Epoch: 5.2, Compute: 4, Link: 1.2},
 		},
 		"handled elsewhere": {
-			of(1, 2, 1), free, twice(beside(3, 2, sends(4, comm.Halo, 20, 2))), 0,
+			grid(1, 2, 1), free, twice(overlapped(3, 2, sends(4, comm.Halo, 20, 2))), 0,
 			Times{Epoch: 5, Compute: 4, Link: 1},
 		},
 		// Gradients are summed in two parts beside 4 s of the backward pass: the last part comes after it.
 		"gradients": {
-			of(1, 2, 1), usual, twice(sends(6, comm.Gradient, 20, 4)), 0,
+			grid(1, 2, 1), usual, twice(sends(6, comm.Gradient, 20, 4)), 0,
 			Times{Epoch: 7, Compute: 6, Link: 1},
 		},
 		// Two chunks pass two stages: each is idle for one of three times, as (stages−1)/(chunks+stages−1).
-		"a bubble": {of(2, 1, 1), usual, twice(computes(3)), 2, Times{Epoch: 4.5, Compute: 3, Bubble: 1.5}},
+		"a bubble": {grid(2, 1, 1), usual, twice(computes(3)), 2, Times{Epoch: 4.5, Compute: 3, Bubble: 1.5}},
 		// With one chunk a stage works at a time.
-		"one chunk": {of(2, 1, 1), usual, twice(computes(3)), 1, Times{Epoch: 6, Compute: 3, Bubble: 3}},
+		"one chunk": {grid(2, 1, 1), usual, twice(computes(3)), 1, Times{Epoch: 6, Compute: 3, Bubble: 3}},
 		// Forward, a chunk takes .5 s on a stage and 1 s between them; backward it takes 1 s everywhere:
 		// .5+1+.5 and 1 for the second, 1+1+1 and 1.
 		"a boundary": {
-			of(2, 1, 1), usual, twice(sends(3, comm.Stage, 20, 2)), 2,
+			grid(2, 1, 1), usual, twice(sends(3, comm.Stage, 20, 2)), 2,
 			Times{Epoch: 7, Compute: 3, Link: 2.5, Bubble: 1.5},
 		},
 		// The same with .4 s more on each stage, which 2·20 bytes take.
 		"a boundary that is handled": {
-			of(2, 1, 1), handled, twice(sends(3, comm.Stage, 20, 2)), 2,
+			grid(2, 1, 1), handled, twice(sends(3, comm.Stage, 20, 2)), 2,
 			Times{Epoch: 2*3.4/3 + 4 + 3.8/3, Compute: 3.4, Link: 2.5 - .2/3, Bubble: 1.7},
 		},
 		// Where the stages share a core, the first chunk has it for itself on each, and the second has half.
 		"stages of a machine": {
-			of(2, 1, 1), shared, twice(computes(3)), 2, Times{Epoch: 6, Compute: 4.5, Bubble: 1.5},
+			grid(2, 1, 1), shared, twice(computes(3)), 2, Times{Epoch: 6, Compute: 4.5, Bubble: 1.5},
 		},
 		// Of 5 and 1 s the longer stage takes cores that the shorter one leaves: 6 s together.
 		"unequal stages of a machine": {
-			of(2, 1, 1), shared,
+			grid(2, 1, 1), shared,
 			[]load{computes(5), computes(1)},
 			2,
 			Times{Epoch: 6, Compute: 4.5, Imbalance: 1.5},
 		},
 		// Gradients of replicas are summed after the last chunk.
 		"replicas": {
-			of(2, 2, 1), usual, slices.Repeat(twice(sends(3, comm.Gradient, 20, 2)), 2), 2,
+			grid(2, 2, 1), usual, slices.Repeat(twice(sends(3, comm.Gradient, 20, 2)), 2), 2,
 			Times{Epoch: 6.5, Compute: 3, Link: 2, Bubble: 1.5},
 		},
 	} {
@@ -203,7 +203,7 @@ func TestLoads(t *testing.T) {
 	for _, c := range []struct {
 		parallel string
 		change   func(*setting.Options)
-		beside   float64
+		overlap  float64
 		rounds   int
 	}{
 		{"graph=4", func(*setting.Options) {}, .4 * (2.2 + 4.4), 3},
@@ -218,8 +218,8 @@ func TestLoads(t *testing.T) {
 		r, err := o.Resolve()
 		require.NoError(t, err, c.parallel)
 		l := loadOf(counts, r, rates)
-		if math.Abs(l.kernels-all) > 1e-9 || math.Abs(l.beside-c.beside) > 1e-9 || l.rounds != c.rounds {
-			t.Errorf("%s: %+v, want %v beside in %d rounds", c.parallel, l, c.beside, c.rounds)
+		if math.Abs(l.kernels-all) > 1e-9 || math.Abs(l.overlap-c.overlap) > 1e-9 || l.rounds != c.rounds {
+			t.Errorf("%s: %+v, want an overlap of %v in %d rounds", c.parallel, l, c.overlap, c.rounds)
 		}
 	}
 }
@@ -239,7 +239,7 @@ func TestTimesAddUp(t *testing.T) {
 		most := 0.
 		for range m.Workers() {
 			l := load{kernels: seconds.Draw(t, "kernels"), rounds: few.Draw(t, "rounds")}
-			l.beside = rapid.Float64Range(0, 1).Draw(t, "beside") * l.kernels
+			l.overlap = rapid.Float64Range(0, 1).Draw(t, "beside") * l.kernels
 			for kind := comm.Halo; kind < comm.Kinds; kind++ {
 				l.sent[kind].Bytes = rapid.Int64Range(0, 30).Draw(t, "bytes")
 				l.sent[kind].Messages = rapid.Int64Range(0, 3).Draw(t, "messages")

@@ -91,13 +91,13 @@ func parseHardware(text []byte) (*Hardware, error) {
 	decoder := json.NewDecoder(bytes.NewReader(asJSON))
 	decoder.DisallowUnknownFields()
 	if err := decoder.Decode(h); err != nil {
-		var of *json.UnmarshalTypeError
-		if errors.As(err, &of) && of.Field != "" {
+		var mismatch *json.UnmarshalTypeError
+		if errors.As(err, &mismatch) && mismatch.Field != "" {
 			want := map[reflect.Kind]string{
 				reflect.Int: "a whole number", reflect.String: "text", reflect.Struct: "its keys",
 			}
-			return nil, fmt.Errorf("%s: %s; give %s", of.Field, of.Value,
-				cmp.Or(want[of.Type.Kind()], "a number"))
+			return nil, fmt.Errorf("%s: %s; give %s", mismatch.Field, mismatch.Value,
+				cmp.Or(want[mismatch.Type.Kind()], "a number"))
 		}
 		return nil, fmt.Errorf("%s; %s", strings.TrimPrefix(err.Error(), "json: "), keys)
 	}
@@ -107,15 +107,15 @@ func parseHardware(text []byte) (*Hardware, error) {
 // readNumbers turns values that the parser takes for text into numbers, as 80e9, but for names. NaN and the
 // infinities become text.
 func readNumbers(file any) {
-	of, _ := file.(map[string]any)
-	for key, value := range of {
+	fields, _ := file.(map[string]any)
+	for key, value := range fields {
 		readNumbers(value)
 		text, is := value.(string)
 		if number, err := strconv.ParseFloat(text, 64); is && err == nil && key != "name" {
-			of[key] = number
+			fields[key] = number
 		}
-		if number, is := of[key].(float64); is && (math.IsNaN(number) || math.IsInf(number, 0)) {
-			of[key] = fmt.Sprint(number)
+		if number, is := fields[key].(float64); is && (math.IsNaN(number) || math.IsInf(number, 0)) {
+			fields[key] = fmt.Sprint(number)
 		}
 	}
 }
@@ -123,7 +123,7 @@ func readNumbers(file any) {
 // check refuses what no machine has.
 func (h *Hardware) check() error {
 	const slowest, fastest = 1e6, 1e18
-	for _, of := range []struct {
+	for _, field := range []struct {
 		key                string
 		value, least, most float64
 	}{
@@ -133,14 +133,14 @@ func (h *Hardware) check() error {
 		{"card_link_bytes_per_second", h.CardLink, slowest, fastest},
 		{"node_link_bytes_per_second", h.NodeLink, slowest, fastest},
 	} {
-		if of.key == "node_link_bytes_per_second" && h.Nodes == 1 {
-			if of.value != 0 {
-				return fmt.Errorf("%s: %g, and there is one node; leave it out", of.key, of.value)
+		if field.key == "node_link_bytes_per_second" && h.Nodes == 1 {
+			if field.value != 0 {
+				return fmt.Errorf("%s: %g, and there is one node; leave it out", field.key, field.value)
 			}
 			continue
 		}
-		if !(of.value >= of.least && of.value <= of.most) {
-			return fmt.Errorf("%s: %g; give %g to %g", of.key, of.value, of.least, of.most)
+		if !(field.value >= field.least && field.value <= field.most) {
+			return fmt.Errorf("%s: %g; give %g to %g", field.key, field.value, field.least, field.most)
 		}
 	}
 	if err := h.Card.check(); err != nil {

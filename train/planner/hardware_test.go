@@ -18,19 +18,19 @@ import (
 // TestShippedMachines: each file of configs/machines is read, with the figures of NVIDIA's data sheets: links
 // reach four fifths of theirs.
 func TestShippedMachines(t *testing.T) {
-	of := map[string][]float64{ // workers; GB, GB/s, TFLOP/s in float32 and bfloat16; GB/s to cards and nodes
+	figures := map[string][]float64{ // workers; GB, GB/s, TFLOP/s in float32, bfloat16; GB/s to cards, nodes
 		"a100x4-pcie":   {4, 80, 1935, 19.5, 312, 25, 0},
 		"h100x2-nvlink": {2, 94, 3900, 60, 835, 240, 0},
 		"h100x8":        {8, 80, 3350, 67, 989, 360, 0},
 		"h100x8x64":     {512, 80, 3350, 67, 989, 360, 40},
 	}
 	names := configs.Machines()
-	assert.Len(t, names, len(of))
+	assert.Len(t, names, len(figures))
 	for _, name := range names {
 		h, err := ReadHardware(name)
 		require.NoError(t, err, name)
 		c := &h.Card
-		assert.Equal(t, of[name], []float64{
+		assert.Equal(t, figures[name], []float64{
 			float64(h.Workers()), c.Memory / 1e9, c.Copy / 1e9, c.Flops / 1e12,
 			c.BFloat16Flops / 1e12, h.CardLink / 1e9, h.NodeLink / 1e9,
 		}, name)
@@ -94,8 +94,8 @@ card:
 		"whose name ends in .yaml")
 	_, err = ReadHardware("none.yaml")
 	assert.EqualRefusal(t, err, "none.yaml: there is no such file")
-	of := func(name string) string { return filepath.Join(t.TempDir(), name) }
-	pipe, folder, endless, long := of("pipe.yaml"), of("folder.yml"), of("endless.yaml"), of("long.yaml")
+	tmp := func(name string) string { return filepath.Join(t.TempDir(), name) }
+	pipe, folder, endless, long := tmp("pipe.yaml"), tmp("folder.yml"), tmp("endless.yaml"), tmp("long.yaml")
 	require.NoError(t, unix.Mkfifo(pipe, 0o600))
 	require.NoError(t, os.Mkdir(folder, 0o777))
 	require.NoError(t, os.Symlink("/dev/zero", endless))
@@ -126,7 +126,7 @@ func TestMachineOfHardware(t *testing.T) {
 	two := mesh.Mesh{Stages: 1, Partitions: 4, Slices: 4}
 	stages := mesh.Mesh{Stages: 2, Partitions: 8, Slices: 1}
 	const host = 8./50 + 8./50
-	for name, of := range map[string][2]float64{
+	for name, pair := range map[string][2]float64{
 		"in a node":          {moves(8, node, false, comm.Halo), host},
 		"in a node, direct":  {moves(8, node, true, comm.Halo), 8. / 360},
 		"slices of one node": {moves(16, two, true, comm.ToSlices), 8. / 360},
@@ -138,7 +138,7 @@ func TestMachineOfHardware(t *testing.T) {
 		"all":       {moves(16, two, true, comm.Statistics), 7./15*8/360 + 8./15*8/40},
 		"stages":    {moves(16, stages, true, comm.Stage), 8. / 40},
 	} {
-		assert.Near(t, of[1], of[0], 1e-12, name)
+		assert.Near(t, pair[1], pair[0], 1e-12, name)
 	}
 	turns := mesh.Mesh{Stages: 1, Partitions: 64, Slices: 1} // four of each of 16 workers
 	assert.Near(t, 7./15*8/360+8./15*8/40, moves(16, turns, true, comm.Halo), 1e-12, "turns")

@@ -247,9 +247,9 @@ func (p *Planner) newMesh(r *setting.Resolved) *Mesh {
 }
 
 // Predict predicts an epoch of a run on cards from its plan, which has Counts.
-func (p *Planner) Predict(r *setting.Resolved, of plan.Plan) *Mesh {
+func (p *Planner) Predict(r *setting.Resolved, planned plan.Plan) *Mesh {
 	m := p.newMesh(r)
-	m.Plan = of
+	m.Plan = planned
 	m.Rates = p.Machine.Card.ratesOn(m)
 	p.predict(m)
 	return m
@@ -263,7 +263,7 @@ func (m *Machine) prepare(job *train.Job, workers int) {
 	}
 	job.Checkpoints = &train.Checkpoints{} // a run may write some
 	if m.Card != nil {
-		job.Cards = m.Card.of(&job.Options, m.OnOne(workers))
+		job.Cards = m.Card.forWorker(&job.Options, m.OnOne(workers))
 	}
 }
 

@@ -48,16 +48,16 @@ func planner(g *graph.Graph) *Planner {
 // comes first. What a run refuses is left out with the run's reason.
 func TestMeshes(t *testing.T) {
 	p := planner(small(t))
-	var said []string
-	p.Progress = func(stage string, _, _ int64) { said = append(said, stage) }
+	var reported []string
+	p.Progress = func(stage string, _, _ int64) { reported = append(reported, stage) }
 	meshes, refused, err := p.Meshes(context.Background(), 4)
 	require.NoError(t, err)
 	for i, want := range []string{
 		"mesh 1 of 6, graph=4: planning its messages and memory",
 		"mesh 1 of 6, graph=4: measuring its kernels",
 	} {
-		if i >= len(said) || said[i] != want {
-			t.Errorf("said %q, want %q", said, want)
+		if i >= len(reported) || reported[i] != want {
+			t.Errorf("reported %q, want %q", reported, want)
 		}
 	}
 	var names []string
@@ -239,8 +239,8 @@ func TestGrids(t *testing.T) {
 		"graph=3,pipeline=2", "tensor=3,pipeline=2", "graph=2,pipeline=3", "tensor=2,pipeline=3",
 	}
 	assert.Equal(t, want, got)
-	if one := grids(1); len(one) != 1 || one[0] != mesh.One {
-		t.Errorf("%v", one)
+	if single := grids(1); len(single) != 1 || single[0] != mesh.One {
+		t.Errorf("%v", single)
 	}
 }
 
@@ -267,7 +267,7 @@ func TestRates(t *testing.T) {
 		{Name: "product", Widths: [2]int{8, 4}}:   3,
 		{Name: "product", Widths: [2]int{80, 40}}: 4,
 	}}
-	beside := Rates{Kernels: r.Kernels, Beside: .5, Call: 7}
+	withOverhead := Rates{Kernels: r.Kernels, Beside: .5, Call: 7}
 	for _, c := range []struct {
 		name string
 		w    [2]int
@@ -282,8 +282,8 @@ func TestRates(t *testing.T) {
 	} {
 		k := plan.Kernel{Name: c.name, Widths: c.w}
 		calls := plan.Calls{Number: 3, Work: 10}
-		assert.Equal(t, 10*c.want, r.Of(k, calls), k)
-		assert.Equal(t, 15*c.want+3*7, beside.Of(k, calls), k)
+		assert.Equal(t, 10*c.want, r.Seconds(k, calls), k)
+		assert.Equal(t, 15*c.want+3*7, withOverhead.Seconds(k, calls), k)
 	}
 }
 
@@ -369,27 +369,27 @@ func TestWhatRatesDependOn(t *testing.T) {
 // the powers of √2, as 2^4.5 is to 20. A graph of a tenth more vertices and edges has the same rates, one of
 // twice as many has not, and no graph is measured on more vertices than it has.
 func TestLikeGraphs(t *testing.T) {
-	of := func(vertices int, degree float64, fraction float64) twin {
+	smaller := func(vertices int, degree float64, fraction float64) twin {
 		p := planner(nil)
 		p.Counts = random(vertices, degree)
 		return p.smaller(fraction)
 	}
-	first := of(10_000_000, 20, 1e-3)
+	first := smaller(10_000_000, 20, 1e-3)
 	assert.Equal(t, 11585, first.Vertices)
 	assert.Near(t, 22.627, first.Degree, .001)
-	assert.Equal(t, first, of(11_000_000, 20, 1e-3))
-	assert.Equal(t, first, of(10_000_000, 22, 1e-3))
-	assert.Equal(t, 23170, of(20_000_000, 20, 1e-3).Vertices)
-	assert.Equal(t, 2500, of(2500, 20, 1).Vertices)
+	assert.Equal(t, first, smaller(11_000_000, 20, 1e-3))
+	assert.Equal(t, first, smaller(10_000_000, 22, 1e-3))
+	assert.Equal(t, 23170, smaller(20_000_000, 20, 1e-3).Vertices)
+	assert.Equal(t, 2500, smaller(2500, 20, 1).Vertices)
 }
 
 // TestBeside: by hand, of work beside kernels 2 s go with each call and half a second with each of kernels:
 // 10 calls and 40 s take 40 s, and 8 calls and 4 s take 18 s. Where a smaller graph tells less than nothing
 // for one of both, all goes with the other.
 func TestBeside(t *testing.T) {
-	of := func(calls int, kernels, beside float64) *observed {
+	observation := func(calls int, kernels, extra float64) *observed {
 		e := &epoch{
-			calls: plan.Kernels{{Name: "fill"}: {Number: calls}}, inKernels: kernels, took: kernels + beside,
+			calls: plan.Kernels{{Name: "fill"}: {Number: calls}}, inKernels: kernels, took: kernels + extra,
 		}
 		return &observed{epochs: []*epoch{e, e}}
 	}
@@ -397,12 +397,12 @@ func TestBeside(t *testing.T) {
 		few         *observed
 		call, share float64
 	}{
-		{of(8, 4, 18), 2, .5},
-		{of(8, 4, 100), 4, 0},
-		{of(8, 4, 1), 0, 1},
-		{of(1, 4, 4), 0, 1}, // has as many calls for each second
+		{observation(8, 4, 18), 2, .5},
+		{observation(8, 4, 100), 4, 0},
+		{observation(8, 4, 1), 0, 1},
+		{observation(1, 4, 4), 0, 1}, // has as many calls for each second
 	} {
-		call, share := divide(of(10, 40, 40), c.few)
+		call, share := divide(observation(10, 40, 40), c.few)
 		assert.Near(t, c.call, call, 1e-9, "a call")
 		assert.Near(t, c.share, share, 1e-9, "a second")
 	}

@@ -29,13 +29,13 @@ type Rates struct {
 	card *onCard // the card's rates; nil: kernels take as long as measured on this machine
 }
 
-// Of returns the seconds of calls of a kernel, with their part of the work besides kernels. A kernel of
+// Seconds returns the seconds of calls of a kernel, with their part of the work besides kernels. A kernel of
 // widths that were not measured takes the rate of the most similar widths. A kernel that was not measured
 // takes the mean rate of all.
-func (r *Rates) Of(k plan.Kernel, calls plan.Calls) float64 {
+func (r *Rates) Seconds(k plan.Kernel, calls plan.Calls) float64 {
 	if r.card != nil {
-		of := r.card.seconds(k, calls)
-		return of[moving] + of[multiplying] + of[launching] + of[onTheCPU]
+		parts := r.card.seconds(k, calls)
+		return parts[moving] + parts[multiplying] + parts[launching] + parts[onTheCPU]
 	}
 	apart := func(a, b int) float64 { return math.Abs(math.Log(float64(a) / float64(b))) }
 	rate, sum, least := 0.0, 0.0, math.Inf(1)
@@ -137,10 +137,10 @@ func observe(ctx context.Context, g *graph.Graph, options setting.Options, atOnc
 }
 
 // median returns the median over the epochs without evaluation.
-func (o *observed) median(of func(*epoch) float64) float64 {
+func (o *observed) median(quantity func(*epoch) float64) float64 {
 	var all []float64
 	for _, e := range o.epochs[:len(o.epochs)-1] {
-		all = append(all, of(e))
+		all = append(all, quantity(e))
 	}
 	slices.Sort(all)
 	return all[len(all)/2]
@@ -160,25 +160,25 @@ func measure(ctx context.Context, all sample, few *sample, atOnce int) (r Rates,
 	if err != nil {
 		return r, err
 	}
-	one := many
+	single := many
 	if all.Threads > 1 { // the time of the team's helpers cannot be told from the work besides kernels
 		all.Threads = 1
-		if one, err = observe(ctx, all.Graph, all.Options, atOnce); err != nil {
+		if single, err = observe(ctx, all.Graph, all.Options, atOnce); err != nil {
 			return r, err
 		}
 	}
 	r = Rates{Measured: time.Now(), Kernels: map[plan.Kernel]float64{}}
 	if few == nil {
-		r.Call = max(0, one.beside()/one.calls())
+		r.Call = max(0, single.overhead()/single.calls())
 	} else {
 		few.Threads = 1
 		fewer, err := observe(ctx, few.Graph, few.Options, atOnce)
 		if err != nil {
 			return r, err
 		}
-		r.Call, r.Beside = divide(one, fewer)
+		r.Call, r.Beside = divide(single, fewer)
 	}
-	r.Beside *= one.inKernels() / many.inKernels()
+	r.Beside *= single.inKernels() / many.inKernels()
 	rates := map[plan.Kernel][]float64{}
 	for _, e := range many.epochs {
 		for k, seconds := range e.seconds {
@@ -195,25 +195,25 @@ func measure(ctx context.Context, all sample, few *sample, atOnce int) (r Rates,
 // divide divides the work besides kernels into a part for each call, in seconds, and a part for each second
 // of kernels:
 //
-//	beside = call·calls + share·kernels     on either graph
+//	overhead = call·calls + share·kernels     on either graph
 //
 // If both equations contradict each other, as clocks are not exact, the first graph decides which part is
 // more than nothing.
-func divide(one, few *observed) (call, share float64) {
-	calls, kernels, beside := one.calls(), one.inKernels(), one.beside()
+func divide(first, few *observed) (call, share float64) {
+	calls, kernels, overhead := first.calls(), first.inKernels(), first.overhead()
 	if more := few.calls()*kernels - calls*few.inKernels(); more > 0 {
-		call = (few.beside()*kernels - beside*few.inKernels()) / more
+		call = (few.overhead()*kernels - overhead*few.inKernels()) / more
 	}
-	call = max(0, min(call, beside/calls))
-	return call, max(0, (beside-call*calls)/kernels)
+	call = max(0, min(call, overhead/calls))
+	return call, max(0, (overhead-call*calls)/kernels)
 }
 
 func (o *observed) inKernels() float64 {
 	return o.median(func(e *epoch) float64 { return e.inKernels })
 }
 
-// beside is how long an epoch takes besides kernels.
-func (o *observed) beside() float64 {
+// overhead is how long an epoch takes besides kernels.
+func (o *observed) overhead() float64 {
 	return o.median(func(e *epoch) float64 { return e.took - e.inKernels })
 }
 

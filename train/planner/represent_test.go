@@ -57,14 +57,14 @@ func TestRepresentatives(t *testing.T) {
 		{Stages: 1, Partitions: 1, Slices: 24}: 8,
 		{Stages: 2, Partitions: 12, Slices: 1}: 16,
 	} {
-		of := func(most int) plan.Plan {
+		planMost := func(most int) plan.Plan {
 			job := &train.Job{Graph: g, Options: on(t, grid)}
 			(&Machine{}).prepare(job, grid.Workers())
 			p, err := job.PlanWith(context.Background(), plan.Asks{Counts: true, Most: most})
 			require.NoError(t, err)
 			return p
 		}
-		all, some := of(0), of(16)
+		all, some := planMost(0), planMost(16)
 		sent, calls, work, planned := sums(&all)
 		assert.Equal(t, grid.Workers(), planned, "%v", grid)
 		likeSent, likeCalls, likeWork, planned := sums(&some)
@@ -101,7 +101,7 @@ func TestPartitionsInTurn(t *testing.T) {
 func TestUnevenSlices(t *testing.T) {
 	c := random(6000, 6)
 	grid := mesh.Mesh{Stages: 1, Partitions: 1, Slices: 12}
-	of := func(alike bool) plan.Plan {
+	planAlike := func(alike bool) plan.Plan {
 		job, err := c.within(1, c.Vertices).Job(on(t, grid))
 		require.NoError(t, err)
 		(&Machine{}).prepare(job, grid.Workers())
@@ -109,18 +109,18 @@ func TestUnevenSlices(t *testing.T) {
 		require.NoError(t, err)
 		return p
 	}
-	all, alike := of(false), of(true)
+	all, alike := planAlike(false), planAlike(true)
 	_, _, _, planned := sums(&alike)
 	if planned < 2 || planned > 6 {
 		t.Errorf("%d workers are planned", planned)
 	}
 	different := map[int64]bool{}
 	for i := range all.Workers {
-		one, like := &all.Workers[i], &alike.Workers[i]
-		assert.Equal(t, one.EdgeColumns.Sum(), like.EdgeColumns.Sum(), "worker %d: work", i)
-		assert.Near(t, 1, float64(like.Tensors)/float64(one.Tensors), .02, "worker %d: memory", i)
-		assert.Near(t, 1, float64(like.Sent.Bytes())/float64(one.Sent.Bytes()), .01, "worker %d: sent", i)
-		different[one.EdgeColumns.Sum()] = true
+		exact, like := &all.Workers[i], &alike.Workers[i]
+		assert.Equal(t, exact.EdgeColumns.Sum(), like.EdgeColumns.Sum(), "worker %d: work", i)
+		assert.Near(t, 1, float64(like.Tensors)/float64(exact.Tensors), .02, "worker %d: memory", i)
+		assert.Near(t, 1, float64(like.Sent.Bytes())/float64(exact.Sent.Bytes()), .01, "worker %d: sent", i)
+		different[exact.EdgeColumns.Sum()] = true
 	}
 	if len(different) < 2 {
 		t.Errorf("slices take %v", different)
@@ -166,14 +166,14 @@ func TestRepresentedLinks(t *testing.T) {
 	} {
 		settings := on(t, grid)
 		settings.Task, settings.OutFeatures, settings.Negatives, settings.Epochs = task.Link, 300, 9, 3
-		of := func(most int) (p plan.Plan) {
+		planMost := func(most int) (p plan.Plan) {
 			job := &train.Job{Graph: g, Options: settings}
 			(&Machine{}).prepare(job, grid.Workers())
 			p, err := job.PlanWith(t.Context(), plan.Asks{Counts: true, Most: most})
 			require.NoError(t, err)
 			return p
 		}
-		all, some := of(0), of(most)
+		all, some := planMost(0), planMost(most)
 		if _, _, _, planned := sums(&some); planned == grid.Workers() {
 			t.Errorf("%v: all workers are planned", grid)
 		}

@@ -25,10 +25,11 @@ type search struct {
 	ofAxes  map[mesh.Mesh]*Rates // rates of two workers on one axis, for meshes that counts predict
 }
 
-// say returns the function that reports progress on a mesh. number meshes of of were planned before it.
-func (s *search) say(grid mesh.Mesh, number, of int) func(what string) {
+// say returns the function that reports progress on a mesh. Of the total, number meshes were planned
+// before it.
+func (s *search) say(grid mesh.Mesh, number, total int) func(what string) {
 	return func(what string) {
-		s.Progress.Of(fmt.Sprintf("mesh %d of %d, %s: %s", number+1, of,
+		s.Progress.Report(fmt.Sprintf("mesh %d of %d, %s: %s", number+1, total,
 			cmp.Or(setting.Axes(grid), "one worker"), what), 0, 0)
 	}
 }
@@ -102,7 +103,7 @@ func (s *search) count(ctx context.Context, grid mesh.Mesh, say func(what string
 			return err
 		}
 		if card := s.Machine.Card; card != nil {
-			m.Plan.Cards = card.of(&r.Options, s.Machine.OnOne(r.Workers))
+			m.Plan.Cards = card.forWorker(&r.Options, s.Machine.OnOne(r.Workers))
 		}
 		if err = s.checkLimits(m); err == nil {
 			break
@@ -130,7 +131,7 @@ func (s *search) hopeless(m *Mesh) error {
 		Stages: make([]worker.Stage, m.Settings.Mesh.Stages),
 	}
 	if card := s.Machine.Card; card != nil {
-		m.Plan.Cards = card.of(&m.Settings.Options, s.Machine.OnOne(m.Settings.Workers))
+		m.Plan.Cards = card.forWorker(&m.Settings.Options, s.Machine.OnOne(m.Settings.Workers))
 	}
 	return s.checkLimits(m)
 }
@@ -160,7 +161,8 @@ func (p *Planner) Fewest(ctx context.Context, grid mesh.Mesh, most int) (m *Mesh
 	case err != nil:
 		return nil, err
 	}
-	features, card := in.Counts.features(r), in.Machine.Card.of(&r.Options, in.Machine.OnOne(r.Workers)).Bytes
+	features, card := in.Counts.features(r), in.Machine.Card.forWorker(&r.Options,
+		in.Machine.OnOne(r.Workers)).Bytes
 	if in.beyondHost(r, features-card) {
 		return nil, nil
 	}
@@ -171,7 +173,7 @@ func (p *Planner) Fewest(ctx context.Context, grid mesh.Mesh, most int) (m *Mesh
 		in.Options.Partitions = setting.Partitions(each * grid.Partitions)
 		s := &search{Planner: &in, counted: map[mesh.Mesh]*Mesh{}, found: map[mesh.Mesh]*Mesh{}}
 		err := s.count(ctx, grid, func(what string) {
-			s.Progress.Of(fmt.Sprintf("%s in %d partitions that take turns: %s", setting.Axes(grid),
+			s.Progress.Report(fmt.Sprintf("%s in %d partitions that take turns: %s", setting.Axes(grid),
 				in.Options.Partitions, what), 0, 0)
 		})
 		m = s.found[grid]
@@ -240,14 +242,14 @@ func (s *search) onGraph(ctx context.Context) error {
 			return nil
 		}
 		rest = rest[1:]
-		most, of := 0, len(s.all)
+		most, total := 0, len(s.all)
 		if axes(grid) > 1 {
 			most = max(1, s.left)
 		}
 		if s.Exactly > 0 {
-			of = min(of, max(s.Exactly, number+1))
+			total = min(total, max(s.Exactly, number+1))
 		}
-		m, err := s.affordable(ctx, grid, most, s.say(grid, number, of))
+		m, err := s.affordable(ctx, grid, most, s.say(grid, number, total))
 		switch {
 		case refusal.Is(err) && ctx.Err() == nil:
 			s.refused[grid] = err

@@ -33,8 +33,8 @@ const (
 
 // Reserved reports whether a table of edges may have a column of that name beside those of the ends.
 func Reserved(name string) bool {
-	for _, of := range []Answer{Probability, Value, Hidden, "old"} { // these have columns of many names
-		if strings.HasPrefix(name, string(of)+"_") {
+	for _, prefix := range []Answer{Probability, Value, Hidden, "old"} { // these have columns of many names
+		if strings.HasPrefix(name, string(prefix)+"_") {
 			return true
 		}
 	}
@@ -60,8 +60,8 @@ func (e *Edges) Number() Answer {
 // leading are the answers with which a table of edges begins.
 func (e *Edges) leading() []Answer { return []Answer{e.Number(), sourceEnd, targetEnd} }
 
-// of is the answer that a word of --columns means. Columns of ends have names of their own.
-func (e *Edges) of(word Answer) Answer {
+// answer is the answer that a word of --columns means. Columns of ends have names of their own.
+func (e *Edges) answer(word Answer) Answer {
 	switch string(word) {
 	case e.Columns[0]:
 		return sourceEnd
@@ -74,7 +74,7 @@ func (e *Edges) of(word Answer) Answer {
 // check refuses a word that names no column of a table of edges. Check refuses words of other answers.
 func (e *Edges) check(word Answer) error {
 	words := append([]string{string(e.Number())}, e.Columns[:]...)
-	switch a := e.of(word); {
+	switch a := e.answer(word); {
 	case slices.Contains(e.leading(), a):
 		return nil
 	case a == Vertex || a == Name:
@@ -100,7 +100,7 @@ func (t *Table) asked() []Answer {
 	}
 	asked := slices.Clone(t.Answers)
 	for i, word := range asked {
-		asked[i] = t.Edges.of(word)
+		asked[i] = t.Edges.answer(word)
 	}
 	return asked
 }
@@ -160,13 +160,13 @@ func (a Answer) single() bool {
 }
 
 // columnOf is the column of an answer that names one of several columns, for rows of so many numbers.
-func (t *Table) columnOf(a Answer, numbers int) (of Key, there bool) {
+func (t *Table) columnOf(a Answer, numbers int) (key Key, there bool) {
 	columns, _ := t.keys(numbers)
 	at := slices.IndexFunc(columns, func(k Key) bool {
 		return k.Column == string(a) && (k.answer == AllProbabilities || k.answer == Value)
 	})
 	if at < 0 || slices.Contains(answers, a) {
-		return of, false
+		return key, false
 	}
 	return columns[at], true
 }
@@ -175,13 +175,13 @@ func (t *Table) columnOf(a Answer, numbers int) (of Key, there bool) {
 // sorted. Its rows have so many numbers.
 func (t *Table) Check(numbers int) (Key, error) {
 	what := t.what()
-	given := t.given()
+	offered := t.offered()
 	if t.Edges != nil {
 		for i, a := range t.Answers {
 			if err := t.Edges.check(a); err != nil {
 				return Key{}, err
 			}
-			if of := t.asked(); slices.Contains(of[:i], of[i]) {
+			if requested := t.asked(); slices.Contains(requested[:i], requested[i]) {
 				return Key{}, refusal.Errorf("--columns %s: is given twice; name each column once", a)
 			}
 		}
@@ -191,21 +191,21 @@ func (t *Table) Check(numbers int) (Key, error) {
 		switch {
 		case t.Edges != nil && slices.Contains(t.Edges.leading(), a):
 		case single:
-		case a.single() && (slices.Contains(given, AllProbabilities) || slices.Contains(given, Value)):
+		case a.single() && (slices.Contains(offered, AllProbabilities) || slices.Contains(offered, Value)):
 			return Key{}, refusal.Errorf("--columns %s: the table has no such column; %s", a,
 				suggest.OneOf(string(a), t.several(numbers)))
 		case a == Change && t.Before == nil:
 			return Key{}, noChange()
-		case len(given) == 0:
+		case len(offered) == 0:
 			return Key{}, refusal.Errorf("--columns %s: the model %s, and the file has these alone; leave "+
 				"it out", a, what)
 		case a == Vertex, a == Name && t.named():
 		case a == Name:
 			return Key{}, refusal.Errorf("--columns %s: the vertices of this graph have no names; leave it "+
 				"out", a)
-		case !slices.Contains(given, a):
+		case !slices.Contains(offered, a):
 			return Key{}, refusal.Errorf("--columns %s: the model %s; give some of %s", a, what,
-				listed(given))
+				listed(offered))
 		}
 	}
 	return t.key(numbers)
@@ -219,7 +219,7 @@ func noChange() error {
 // several are the names of the columns that probabilities and values have.
 func (t *Table) several(numbers int) (names []string) {
 	for _, a := range []Answer{AllProbabilities, Value} {
-		if slices.Contains(t.given(), a) {
+		if slices.Contains(t.offered(), a) {
 			names = append(names, t.numbers(a, numbers)...)
 		}
 	}
@@ -235,23 +235,23 @@ func (t *Table) what() string {
 	}[t.Columns]
 }
 
-// given are the answers that the table gives.
-func (t *Table) given() []Answer {
-	given := Given(t.Columns)
-	if t.Before != nil && given != nil {
-		given = append(given, Change)
+// offered are the answers that the table gives.
+func (t *Table) offered() []Answer {
+	offered := Given(t.Columns)
+	if t.Before != nil && offered != nil {
+		offered = append(offered, Change)
 	}
-	return given
+	return offered
 }
 
-func texts(of []Answer) (words []string) {
-	for _, a := range of {
+func texts(list []Answer) (words []string) {
+	for _, a := range list {
 		words = append(words, string(a))
 	}
 	return words
 }
 
-func listed(of []Answer) string { return strings.Join(texts(of), ", ") }
+func listed(list []Answer) string { return strings.Join(texts(list), ", ") }
 
 // answers are the answers of the table, in order. It begins with vertex, type and name, or for edges with the
 // number and both ends, unless some of these are asked for.

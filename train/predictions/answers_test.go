@@ -183,8 +183,10 @@ func TestSortWithinSteps(t *testing.T) {
 			path := filepath.Join(t.TempDir(), "p.csv")
 			require.NoError(t, Write(path, rowsOf(2, logits...), Table{
 				Classes: []string{"no", "yes"}, Order: Order{By: by, Top: top},
-				Answers:     []Answer{AllProbabilities},
-				Calibration: &calibrate.Calibration{Method: calibrate.Isotonic, Of: []calibrate.Steps{steps}},
+				Answers: []Answer{AllProbabilities},
+				Calibration: &calibrate.Calibration{
+					Method: calibrate.Isotonic, Steps: []calibrate.Steps{steps},
+				},
 			}))
 			text, err := os.ReadFile(path)
 			require.NoError(t, err)
@@ -335,7 +337,7 @@ func TestAnswersOfEdges(t *testing.T) {
 	} {
 		answers, err := ParseAnswers(strings.Fields(c.asked), true)
 		require.NoError(t, err)
-		of := Table{
+		table := Table{
 			Classes: []string{"no", "yes"}, Answers: answers, Order: c.order,
 			Edges: &Edges{
 				Columns: [2]string{"payer", "payee"}, Names: [2][]string{{"a", "b"}, {"c", "d"}},
@@ -343,9 +345,9 @@ func TestAnswersOfEdges(t *testing.T) {
 				Ends:  func(edge int) [2]int32 { return ends[edge] },
 			},
 		}
-		_, err = of.Check(2)
+		_, err = table.Check(2)
 		require.NoError(t, err)
-		require.NoError(t, Write(path, rowsOf(2, 0, 1, 1, 0, 0, 2), of))
+		require.NoError(t, Write(path, rowsOf(2, 0, 1, 1, 0, 0, 2), table))
 		text, err := os.ReadFile(path)
 		require.NoError(t, err)
 		assert.Equal(t, c.want, string(text))

@@ -21,24 +21,24 @@ func (t *Table) compared() []Answer {
 }
 
 // outcome reads the row at a place, and the row of the same vertex in the earlier prediction.
-func (t *Table) outcome(of *Outcome, at int, row []float32) error {
-	t.Read(of, row)
-	of.number = at
+func (t *Table) outcome(outcome *Outcome, at int, row []float32) error {
+	t.Read(outcome, row)
+	outcome.number = at
 	if t.Vertices != nil {
-		of.number = int(t.Vertices[at])
+		outcome.number = int(t.Vertices[at])
 	}
 	if t.Before == nil || at >= t.Before.rows {
-		of.before = nil
+		outcome.before = nil
 		return nil
 	}
-	if of.before == nil {
-		of.before = &Outcome{row: make([]float32, len(row))}
+	if outcome.before == nil {
+		outcome.before = &Outcome{row: make([]float32, len(row))}
 	}
-	was := of.before.row
+	was := outcome.before.row
 	if err := t.Before.read(at, was); err != nil {
 		return err
 	}
-	t.Read(of.before, was)
+	t.Read(outcome.before, was)
 	return nil
 }
 
@@ -63,12 +63,12 @@ func (o *Outcome) change() float64 {
 // Turned returns the rows. As they pass by, it counts those whose likeliest class differs from the earlier
 // prediction's.
 func (t *Table) Turned(rows worker.Rows, count *int) worker.Rows {
-	each, at, of := rows.Each, 0, Outcome{}
+	each, at, o := rows.Each, 0, Outcome{}
 	rows.Each = func(yield func([]float32) bool) {
 		for batch := range each {
 			for row := range slices.Chunk(batch, rows.Columns) {
 				// What cannot be read fails again when the table is written.
-				if t.outcome(&of, at, row) == nil && of.before != nil && of.before.Top != of.Top {
+				if t.outcome(&o, at, row) == nil && o.before != nil && o.before.Top != o.Top {
 					*count++
 				}
 				at++

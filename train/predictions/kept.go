@@ -23,9 +23,9 @@ type Kept struct {
 
 // Keep creates the file in the folder of a path. For a pipe or a device it takes the folder for temporary
 // files.
-func Keep(beside string) (*Kept, error) {
-	dir := filepath.Dir(beside)
-	if info, err := os.Stat(beside); beside == "" || err == nil && !info.Mode().IsRegular() {
+func Keep(path string) (*Kept, error) {
+	dir := filepath.Dir(path)
+	if info, err := os.Stat(path); path == "" || err == nil && !info.Mode().IsRegular() {
 		dir = os.TempDir()
 	}
 	file, err := atomicfile.Unnamed(dir)

@@ -57,23 +57,23 @@ type Key struct {
 func (t *Table) keys(numbers int) (columns, classes []Key) {
 	if t.Edges != nil {
 		number := t.Edges.Number()
-		of := Key{Column: string(number), word: string(number), answer: number, Ascends: true}
-		columns = append(columns, of)
+		key := Key{Column: string(number), word: string(number), answer: number, Ascends: true}
+		columns = append(columns, key)
 	}
-	for _, a := range t.given() {
+	for _, a := range t.offered() {
 		if !slices.Contains([]Answer{Probability, Margin, Entropy, AllProbabilities, Value, Change}, a) {
 			continue
 		}
 		for k, name := range t.numbers(a, numbers) {
-			of := Key{Column: name, word: name, answer: a, number: k}
-			of.Ascends = a == Probability || a == Margin
-			columns = append(columns, of)
+			key := Key{Column: name, word: name, answer: a, number: k}
+			key.Ascends = a == Probability || a == Margin
+			columns = append(columns, key)
 			if a == AllProbabilities {
-				of.word = strconv.Itoa(k)
+				key.word = strconv.Itoa(k)
 				if t.Classes != nil {
-					of.word = t.Classes[k]
+					key.word = t.Classes[k]
 				}
-				classes = append(classes, of)
+				classes = append(classes, key)
 			}
 		}
 	}
@@ -83,17 +83,17 @@ func (t *Table) keys(numbers int) (columns, classes []Key) {
 // rank is the place of an outcome. The smallest comes first, and an outcome without a number last.
 //
 // Probabilities are in float64, which tells some apart that are equal to 1 in float32.
-func (k Key) rank(of *Outcome) float64 {
+func (k Key) rank(outcome *Outcome) float64 {
 	var number float64
 	switch k.answer {
 	case AllProbabilities:
-		number = of.Probabilities[k.number]
+		number = outcome.Probabilities[k.number]
 	case Value:
-		number = float64(of.row[k.number])
+		number = float64(outcome.row[k.number])
 	case edgeNumber, edgeRow:
-		number = float64(of.number)
+		number = float64(outcome.number)
 	default:
-		number = float64(of.Number(k.answer))
+		number = float64(outcome.Number(k.answer))
 	}
 	switch {
 	case number != number:
@@ -106,17 +106,17 @@ func (k Key) rank(of *Outcome) float64 {
 
 // within is the place of an outcome among outcomes of the same calibrated probability, by the model's own
 // probability. For any other column it is 0.
-func (k Key) within(t *Table, of *Outcome) float64 {
+func (k Key) within(t *Table, outcome *Outcome) float64 {
 	if t.Calibration == nil || k.answer != AllProbabilities {
 		return 0
 	}
-	of.own = slices.Grow(of.own[:0], len(of.row))[:len(of.row)]
+	outcome.own = slices.Grow(outcome.own[:0], len(outcome.row))[:len(outcome.row)]
 	var none *calibrate.Calibration
-	none.Apply(of.own, of.row, t.Columns == LabelLogits)
+	none.Apply(outcome.own, outcome.row, t.Columns == LabelLogits)
 	if k.Ascends {
-		return of.own[k.number]
+		return outcome.own[k.number]
 	}
-	return -of.own[k.number]
+	return -outcome.own[k.number]
 }
 
 // key is the key by which the table is sorted. A word that names both a column and a class names the column.
@@ -128,12 +128,12 @@ func (t *Table) key(numbers int) (Key, error) {
 		word, reversed := strings.CutPrefix(by, reverse)
 		means := func(k Key) bool { return reversed && k.word == word }
 		if at := slices.IndexFunc(all, means); at >= 0 {
-			of := all[at]
-			of.Ascends = of.Ascends != (reverse != "")
-			if class := slices.IndexFunc(classes, means); class >= 0 && classes[class].Column != of.Column {
-				of.Other = classes[class].Column
+			key := all[at]
+			key.Ascends = key.Ascends != (reverse != "")
+			if class := slices.IndexFunc(classes, means); class >= 0 && classes[class].Column != key.Column {
+				key.Other = classes[class].Column
 			}
-			return of, nil
+			return key, nil
 		}
 	}
 	var words []string
@@ -212,13 +212,13 @@ func (t *Table) sorted(rows worker.Rows, use func(at int, row []float32) error) 
 		return err
 	}
 	firsts := ranking{t: t, entries: make([]entry, 0, top)}
-	at, of := int32(0), Outcome{}
+	at, outcome := int32(0), Outcome{}
 	for batch := range rows.Each {
 		for row := range slices.Chunk(batch, rows.Columns) {
-			if err := t.outcome(&of, int(at), row); err != nil {
+			if err := t.outcome(&outcome, int(at), row); err != nil {
 				return err
 			}
-			if slot, among := firsts.admit(by.rank(&of), by.within(t, &of), at); among && !all {
+			if slot, among := firsts.admit(by.rank(&outcome), by.within(t, &outcome), at); among && !all {
 				waiting.write(slot, row)
 			}
 			at++

@@ -12,8 +12,8 @@ type Outcome struct {
 	before        *Outcome  // the outcome of the same vertex in the earlier prediction; nil: there was none
 }
 
-// Of reads a row, with the model's own probabilities.
-func (o *Outcome) Of(c Columns, row []float32) { (&Table{Columns: c}).Read(o, row) }
+// Read reads a row, with the model's own probabilities.
+func (o *Outcome) Read(c Columns, row []float32) { (&Table{Columns: c}).Read(o, row) }
 
 // margin is the largest probability minus the second largest. With one class it is that class's probability.
 func (o *Outcome) margin() float64 {

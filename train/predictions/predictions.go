@@ -216,7 +216,7 @@ func (t *Table) columnsOf(a Answer, numbers int) (all []column) {
 
 // named reports whether a table has the names of vertices.
 func (t *Table) named() bool {
-	return t.Names != nil || slices.ContainsFunc(t.Types, func(of Type) bool { return of.Names != nil })
+	return t.Names != nil || slices.ContainsFunc(t.Types, func(typ Type) bool { return typ.Names != nil })
 }
 
 // place is the vertex of a row, with its type and name.
@@ -225,12 +225,12 @@ func (t *Table) place(row int) (vertex int64, kind, name string) {
 		row = int(t.Vertices[row])
 	}
 	names := t.Names
-	for _, of := range t.Types {
-		kind, names = of.Name, of.Names
-		if row < of.Count {
+	for _, typ := range t.Types {
+		kind, names = typ.Name, typ.Names
+		if row < typ.Count {
 			break
 		}
-		row -= of.Count
+		row -= typ.Count
 	}
 	if names != nil {
 		name = names[row]
@@ -242,16 +242,16 @@ func (t *Table) place(row int) (vertex int64, kind, name string) {
 // fields of the one before.
 func (t *Table) each(rows worker.Rows, use func([]field) error) error {
 	var (
-		fields []field
-		of     Outcome
-		hidden []float32
+		fields  []field
+		outcome Outcome
+		hidden  []float32
 
 		answers, compared = t.answers(), t.compared()
 	)
 	t.singles = map[Answer]Key{}
 	for _, a := range t.Answers {
-		if of, single := t.columnOf(a, rows.Columns); single {
-			t.singles[a] = of
+		if key, single := t.columnOf(a, rows.Columns); single {
+			t.singles[a] = key
 		}
 	}
 	if slices.Contains(t.Answers, Hidden) {
@@ -263,16 +263,16 @@ func (t *Table) each(rows worker.Rows, use func([]field) error) error {
 				return err
 			}
 		}
-		if err := t.outcome(&of, at, row); err != nil {
+		if err := t.outcome(&outcome, at, row); err != nil {
 			return err
 		}
-		fields = t.compare(t.fields(fields[:0], answers, at, &of, hidden), compared, &of)
+		fields = t.compare(t.fields(fields[:0], answers, at, &outcome, hidden), compared, &outcome)
 		return use(fields)
 	})
 }
 
 // fields appends the fields of a row.
-func (t *Table) fields(to []field, answers []Answer, at int, of *Outcome, hidden []float32) []field {
+func (t *Table) fields(to []field, answers []Answer, at int, outcome *Outcome, hidden []float32) []field {
 	vertex, kind, name := t.place(at)
 	var ends [2]int32
 	if t.Edges != nil {
@@ -293,7 +293,7 @@ func (t *Table) fields(to []field, answers []Answer, at int, of *Outcome, hidden
 		case Name:
 			to = append(to, field{text: name})
 		default:
-			to = t.fieldsOf(to, a, of, hidden)
+			to = t.fieldsOf(to, a, outcome, hidden)
 		}
 	}
 	return to
@@ -308,14 +308,14 @@ func (e *Edges) name(k int, ends [2]int32) string {
 }
 
 // compare appends the fields of the row's earlier prediction.
-func (t *Table) compare(to []field, compared []Answer, of *Outcome) []field {
+func (t *Table) compare(to []field, compared []Answer, outcome *Outcome) []field {
 	for _, a := range compared {
-		if of.before != nil {
-			to = t.fieldsOf(to, a, of.before, nil)
+		if outcome.before != nil {
+			to = t.fieldsOf(to, a, outcome.before, nil)
 			continue
 		}
 		from := len(to)
-		to = t.fieldsOf(to, a, of, nil)
+		to = t.fieldsOf(to, a, outcome, nil)
 		for k := range to[from:] {
 			to[from+k] = field{missing: true}
 		}
@@ -332,36 +332,36 @@ func (t *Table) class(k int) string {
 }
 
 // fieldsOf appends the fields of an answer.
-func (t *Table) fieldsOf(to []field, a Answer, of *Outcome, hidden []float32) []field {
+func (t *Table) fieldsOf(to []field, a Answer, outcome *Outcome, hidden []float32) []field {
 	numbers := func(x []float32) {
 		for _, x := range x {
 			to = append(to, field{number: x})
 		}
 	}
-	single, one := t.singles[a]
+	single, isSingle := t.singles[a]
 	switch {
-	case one && single.answer == Value:
-		numbers(of.row[single.number : single.number+1])
-	case one:
-		to = append(to, field{number: float32(of.Probabilities[single.number])})
+	case isSingle && single.answer == Value:
+		numbers(outcome.row[single.number : single.number+1])
+	case isSingle:
+		to = append(to, field{number: float32(outcome.Probabilities[single.number])})
 	case a == Class && t.Columns == LabelLogits:
 		var names []string
-		for _, k := range t.Said(of) {
+		for _, k := range t.Said(outcome) {
 			names = append(names, t.class(k))
 		}
 		to = append(to, field{text: strings.Join(names, ";")})
 	case a == Class:
-		to = append(to, field{text: t.class(of.Top)})
+		to = append(to, field{text: t.class(outcome.Top)})
 	case a == AllProbabilities:
-		for _, p := range of.Probabilities {
+		for _, p := range outcome.Probabilities {
 			to = append(to, field{number: float32(p)})
 		}
 	case a == Value, a == Hidden && t.Columns == Embedding:
-		numbers(of.row)
+		numbers(outcome.row)
 	case a == Hidden:
 		numbers(hidden)
 	default:
-		to = append(to, field{number: of.Number(a), missing: a == Change && of.before == nil})
+		to = append(to, field{number: outcome.Number(a), missing: a == Change && outcome.before == nil})
 	}
 	return to
 }

@@ -7,8 +7,8 @@ import (
 )
 
 // Said are the labels, of several, that a row is predicted to have.
-func (t *Table) Said(of *Outcome) (labels []int) {
-	for k, p := range of.Probabilities {
+func (t *Table) Said(outcome *Outcome) (labels []int) {
+	for k, p := range outcome.Probabilities {
 		if t.Thresholds == nil && p > calibrate.Half || t.Thresholds != nil && p >= t.Thresholds[k] {
 			labels = append(labels, k)
 		}

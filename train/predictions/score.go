@@ -68,7 +68,7 @@ func (c *Scorer) Scores(name string) (s metric.Scores, err error) {
 			}
 		}
 	}
-	labels := c.labels.Of(c.kept)
+	labels := c.labels.Select(c.kept)
 	for k, to := range []*float64{&s.Train, &s.Val, &s.Test} {
 		if labels.Continuous() {
 			scores, err := metric.OfValues(c.rows, &labels, parts[k], comm.Alone())
@@ -78,8 +78,8 @@ func (c *Scorer) Scores(name string) (s metric.Scores, err error) {
 			*to = scores[name]
 			continue
 		}
-		of := metric.Vertices(name, &labels)
-		if *to, err = of(c.rows, &labels, parts[k], comm.Alone()); err != nil {
+		measure := metric.Vertices(name, &labels)
+		if *to, err = measure(c.rows, &labels, parts[k], comm.Alone()); err != nil {
 			return s, err
 		}
 	}

@@ -88,8 +88,8 @@ func (d *Dir) Gone() bool {
 	if err != nil {
 		return errors.Is(err, fs.ErrNotExist) || errors.Is(err, syscall.ENOTDIR)
 	}
-	mine, err := d.root.Stat(".")
-	if err != nil || !os.SameFile(there, mine) {
+	opened, err := d.root.Stat(".")
+	if err != nil || !os.SameFile(there, opened) {
 		return true
 	}
 	return !slices.ContainsFunc([]string{metricsFile, stateFile, configFile}, func(name string) bool {
@@ -105,13 +105,13 @@ func (d *Dir) checkMetrics() error {
 	if err != nil && !gone {
 		return err
 	}
-	mine, err := d.metrics.Stat()
+	opened, err := d.metrics.Stat()
 	if err != nil {
 		return err
 	}
 	end, err := d.metrics.Seek(0, io.SeekCurrent)
 	switch {
-	case err != nil || !gone && os.SameFile(there, mine) && mine.Size() == end:
+	case err != nil || !gone && os.SameFile(there, opened) && opened.Size() == end:
 		return err
 	case d.Gone():
 		return errGone

@@ -26,8 +26,9 @@ func lock(metrics *os.File) error {
 
 var errHeld = errors.New("the run is under way")
 
-// held reports whether a run that has not ended holds the directory. It fails if the file system cannot tell.
-func held(dir string) (bool, error) {
+// isLocked reports whether a run that has not ended holds the directory. It fails if the file system cannot
+// tell.
+func isLocked(dir string) (bool, error) {
 	f, err := os.OpenFile(filepath.Join(dir, metricsFile), os.O_RDONLY|unix.O_NONBLOCK, 0)
 	if errors.Is(err, fs.ErrNotExist) {
 		return false, nil
@@ -43,6 +44,6 @@ func held(dir string) (bool, error) {
 
 // isHeld reports whether a run holds the directory, as far as is known.
 func isHeld(dir string) bool {
-	is, err := held(dir)
+	is, err := isLocked(dir)
 	return is && err == nil
 }

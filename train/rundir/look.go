@@ -79,10 +79,10 @@ func Begun(dir string) bool {
 func Graphs(dir string) ([]string, error) {
 	s, err := ReadState(dir)
 	if err != nil {
-		of, unread := stateOfResults(dir)
+		state, unread := stateOfResults(dir)
 		switch {
 		case unread == nil:
-			s = of
+			s = state
 		case !isThere(dir, stateFile) && !isThere(dir, runFile):
 			return nil, nil
 		default:
@@ -135,7 +135,7 @@ func lookState(dir string) (s State, err error) {
 		if s, err = ReadState(dir); err != nil || s.Status != Running {
 			return s, err
 		}
-		if is, err := held(dir); is || err != nil {
+		if is, err := isLocked(dir); is || err != nil {
 			return s, nil //nolint:nilerr // if nobody can tell, the run's own word counts
 		}
 	}

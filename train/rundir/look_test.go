@@ -144,7 +144,7 @@ func TestLookKeepsNobodyOut(t *testing.T) {
 	looked := make(chan error)
 	go func() {
 		for ctx.Err() == nil {
-			if _, err := held(path); err != nil {
+			if _, err := isLocked(path); err != nil {
 				looked <- err
 				return
 			}

@@ -48,7 +48,7 @@ func claimSweep(f *os.File, folder string, text []byte, former [][]byte) error {
 	}
 	longest := len(text) + len(slices.Concat(former...))
 	was, err := io.ReadAll(io.LimitReader(f, int64(longest)+1))
-	is := func(one []byte) bool { return bytes.Equal(was, one) }
+	is := func(content []byte) bool { return bytes.Equal(was, content) }
 	if err != nil || is(text) || len(was) > 0 && slices.ContainsFunc(former, is) {
 		return err
 	}

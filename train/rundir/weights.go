@@ -29,7 +29,7 @@ func (d *Dir) Results() []string {
 
 // Weights writes the weights, with the version of weft that trained them, and the columns of which their
 // features are made, by vertex type. It is meant for Job.OnWeights.
-func (d *Dir) Weights(version string, of columns.ByType, weights nn.State) error {
+func (d *Dir) Weights(version string, byType columns.ByType, weights nn.State) error {
 	if d.Gone() { // somebody may be removing the folder
 		return d.fail(errGone)
 	}
@@ -39,8 +39,8 @@ func (d *Dir) Weights(version string, of columns.ByType, weights nn.State) error
 		weights = all
 	}
 	metadata := map[string]string{"format": "pt", "weft": version}
-	if of != nil {
-		text, err := of.Encode()
+	if byType != nil {
+		text, err := byType.Encode()
 		if err != nil {
 			return d.fail(err)
 		}
@@ -66,11 +66,11 @@ func ColumnsOf(weights string) (columns.ByType, error) {
 	if !there {
 		return nil, nil
 	}
-	of, err := columns.Decode([]byte(text))
+	byType, err := columns.Decode([]byte(text))
 	if err != nil {
 		return nil, refusal.Errorf("%s: %s: %w", weights, columnsKey, err)
 	}
-	return of, nil
+	return byType, nil
 }
 
 // Predictions writes the logits. It is meant for Job.OnLogits.

@@ -37,23 +37,23 @@ var graphAxisSettings = []Setting{
 			"auto: edges where that leaves less work to the busiest worker",
 	},
 	{
-		Name: "prefetch", byDefault: "1", changes: true, axis: "graph", beside: "pipeline",
+		Name: "prefetch", byDefault: "1", changes: true, axis: "graph", excludedAxis: "pipeline",
 		limits:  between(0, 1<<10),
 		Meaning: "messages with other workers' rows that are received ahead",
 	},
 	{
-		Name: "keep-halo", changes: true, axis: "graph", beside: "pipeline",
+		Name: "keep-halo", changes: true, axis: "graph", excludedAxis: "pipeline",
 		Meaning: "receive all of the halo at once and keep it for the backward pass, to show what that " +
 			"costs",
 	},
 	{
-		Name: "halo", changes: true, axis: "graph", beside: "pipeline", Choices: edges.HaloNames,
+		Name: "halo", changes: true, axis: "graph", excludedAxis: "pipeline", Choices: edges.HaloNames,
 		Meaning: "what travels between partitions in sums and means: rows, or rows and partial sums by " +
 			"a minimum vertex cover; auto: cover where it sends at least a tenth less",
 	},
 	{
-		Name: "wire-schedule", axis: "graph", beside: "pipeline", Meaning: "which columns of halo rows " +
-			"are sent in an epoch of training: all (none), or a share that grows to all, as in " +
+		Name: "wire-schedule", axis: "graph", excludedAxis: "pipeline",
+		Meaning: "which columns of halo rows are sent in an epoch of training: all (none), or a share that grows to all, as in " +
 			"varco:slope=5,from=128",
 		ownPass: sendsSome,
 		inexact: sendsSome,

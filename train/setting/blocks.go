@@ -67,14 +67,14 @@ func (r *Resolved) edgeBlocks(s *partition.Share, schema gnn.Schema, outputs int
 		if name, silent := partition.IsSilent(relation); silent {
 			relation, scored = name, relation
 		}
-		of, err := r.programFor(relation)
+		model, err := r.programFor(relation)
 		switch {
 		case err != nil:
 			return nil, err
 		case r.Undecoded:
-			return of.Blocks(schema, 0, r.Mesh.Stages)
+			return model.Blocks(schema, 0, r.Mesh.Stages)
 		}
-		return of.EdgeBlocks(schema, relation, scored, outputs, r.Mesh.Stages)
+		return model.EdgeBlocks(schema, relation, scored, outputs, r.Mesh.Stages)
 	}
 	blocks, err := r.Blocks(schema, decoder.Width)
 	if r.Undecoded {
@@ -94,11 +94,11 @@ func (r *Resolved) EdgeScorer(s *partition.Share, outputs int) (d gnn.EdgeScorer
 		return d, err
 	}
 	relation, _ := partition.IsSilent(decoder.Relation)
-	of, err := r.Program.Undecoded(relation)
+	model, err := r.Program.Undecoded(relation)
 	if err != nil {
 		return d, err
 	}
-	return of.EdgeScorer(schema, relation), nil
+	return model.EdgeScorer(schema, relation), nil
 }
 
 // edgeDecoder is the last block of a model by name that learns labels of edges. It reads rows of vertices.
@@ -107,14 +107,14 @@ func (r *Resolved) edgeDecoder(s *partition.Share, outputs int) (d gnn.EdgeDecod
 	if err != nil {
 		return d, err
 	}
-	of := sar.SchemaOf(s).Relations[relation]
-	name := of.Name
+	spec := sar.SchemaOf(s).Relations[relation]
+	name := spec.Name
 	if task.PassesEarlier(r.Kind, &s.Whole) && !r.Undecoded {
 		name = partition.SilentName(name)
 	}
 	return gnn.EdgeDecoder{
-		Relation: name, Source: of.Source, Target: of.Target,
-		Width: cmp.Or(r.OutFeatures, r.Hidden), Features: of.Columns,
+		Relation: name, Source: spec.Source, Target: spec.Target,
+		Width: cmp.Or(r.OutFeatures, r.Hidden), Features: spec.Columns,
 		Layers: r.DecoderLayers, Hidden: cmp.Or(r.DecoderHidden, r.Hidden), Outputs: outputs,
 		Dropout: r.Dropout,
 	}, nil

@@ -33,11 +33,11 @@ func TestCount(t *testing.T) {
 		"-9223372036854775809": "must be a whole number, as in 5000, 200k or 2M",
 		"-1k":                  "must be a whole number, as in 5000, 200k or 2M",
 	} {
-		said := ""
+		message := ""
 		if _, err := Integer(text); err != nil {
-			said = err.Error()
+			message = err.Error()
 		}
-		assert.Equal(t, want, said, text)
+		assert.Equal(t, want, message, text)
 	}
 	o := Defaults()
 	for name, want := range map[string]string{"epochs": "2000", "eval-every": "2000", "patience": "2000"} {

@@ -25,9 +25,9 @@ var devices = []string{string(CPU), string(AllCards), string(AutoDevice)}
 
 // UnmarshalText implements encoding.TextUnmarshaler. Each number may have cuda: before it.
 func (d *Device) UnmarshalText(text []byte) error {
-	of := Device(strings.ReplaceAll(strings.ToLower(string(text)), ",cuda:", ","))
-	cards, is := of.Cards()
-	if of != CPU && of != AutoDevice && !is || slices.Contains(cards, -1) {
+	device := Device(strings.ReplaceAll(strings.ToLower(string(text)), ",cuda:", ","))
+	cards, is := device.Cards()
+	if device != CPU && device != AutoDevice && !is || slices.Contains(cards, -1) {
 		return errors.New("must be cpu, cuda, cuda:N for card N from 0, cuda:N,M for several, or auto")
 	}
 	for k, number := range cards {
@@ -35,7 +35,7 @@ func (d *Device) UnmarshalText(text []byte) error {
 			return fmt.Errorf("has card %d twice; name each card once", number)
 		}
 	}
-	*d = of
+	*d = device
 	return nil
 }
 

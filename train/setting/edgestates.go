@@ -67,14 +67,14 @@ func (e EdgeStates) Every() int {
 // pipeline keeps all: layers that compute states again read parameters of earlier layers, which other stages
 // have.
 func (r *Resolved) EdgeStates() (list []EdgeStates) {
-	of := r.Program.Program
+	model := r.Program.Program
 	switch {
-	case r.KeepEdgeStates != AutoEdgeStates || of == nil || of.States() == 0:
+	case r.KeepEdgeStates != AutoEdgeStates || model == nil || model.States() == 0:
 		return []EdgeStates{r.KeepEdgeStates}
 	case r.Mesh.Stages > 1:
 		return []EdgeStates{AllEdgeStates}
 	}
-	for _, every := range of.Keepings() {
+	for _, every := range model.Keepings() {
 		kept := EdgeStates(every)
 		if every == 0 {
 			kept = NoEdgeStates

@@ -61,7 +61,7 @@ var machineSettings = []Setting{
 		Meaning: "of states of edges that pass through the layers of a program it keeps every `N`-th, or none, and " +
 			"layers compute those between again; auto: all, or as many as memory-limit has room for",
 		check: func(s Setting, r *Resolved) error {
-			if of := r.Program.Program; r.KeepEdgeStates == AutoEdgeStates || of != nil && of.States() > 0 {
+			if p := r.Program.Program; r.KeepEdgeStates == AutoEdgeStates || p != nil && p.States() > 0 {
 				return nil
 			}
 			return s.refuse(&r.Options, "the model %s has no states of edges that pass through layers; leave it out",

@@ -33,11 +33,11 @@ func (r *Resolved) CheckGraph(g *graph.Graph) error {
 		return err
 	}
 	if r.Mesh.Partitions > whole.Vertices {
-		given, _ := settingNamed("parallel")
+		s, _ := settingNamed("parallel")
 		if r.Partitions > 0 {
-			given, _ = settingNamed("partitions")
+			s, _ = settingNamed("partitions")
 		}
-		return given.refuse(&r.Options, "the graph has only %d vertices to divide; take at most as many "+
+		return s.refuse(&r.Options, "the graph has only %d vertices to divide; take at most as many "+
 			"partitions", whole.Vertices)
 	}
 	return nil
@@ -93,11 +93,11 @@ func (r *Resolved) schemaOf(s *partition.Share, outputs int) (schema gnn.Schema,
 
 // OutputsIn is the number of outputs that weights of the model tell; 0: they do not.
 func (r *Resolved) OutputsIn(weights nn.State) int {
-	switch of := r.Program.Program; {
-	case r.Task == task.Edge && of == nil:
+	switch model := r.Program.Program; {
+	case r.Task == task.Edge && model == nil:
 		return gnn.DecoderOutputs(weights, r.DecoderLayers)
-	case r.Task == task.Edge && len(of.EdgeOutputs) == 1:
-		return of.OutputsByRelation()[0].Columns
+	case r.Task == task.Edge && len(model.EdgeOutputs) == 1:
+		return model.OutputsByRelation()[0].Columns
 	}
 	_, n := r.Widths(weights)
 	return n

@@ -61,14 +61,14 @@ func (p Program) Alias(weights nn.State) {
 // Fit sets the decay of a program's parameters, the same for all as in PyTorch's optimizers, or their own
 // rates and decays. It fixes the parameters that the program does not train.
 func (p Program) Fit(params []*nn.Param) {
-	for _, of := range params {
-		q := p.Parameter(of.Name)
+	for _, param := range params {
+		q := p.Parameter(param.Name)
 		if q == nil {
 			continue
 		}
-		of.Decay, of.OwnDecay, of.Fixed = nn.WeightDecay, q.Decay, !q.Trained
+		param.Decay, param.OwnDecay, param.Fixed = nn.WeightDecay, q.Decay, !q.Trained
 		if q.Rate != nil {
-			of.Rate = *q.Rate
+			param.Rate = *q.Rate
 		}
 	}
 }
@@ -148,11 +148,11 @@ func (r *Resolved) BlocksApart(s *partition.Share, outputs int) ([]gnn.BlockSpec
 	if err != nil {
 		return nil, err
 	}
-	of, err := r.programFor(decoder.Relation)
+	model, err := r.programFor(decoder.Relation)
 	if err != nil {
 		return nil, err
 	}
-	return of.BlocksApart(schema, 0)
+	return model.BlocksApart(schema, 0)
 }
 
 // programFor is the program. If it is Undecoded, it ends before its function of the relation's edges.
@@ -169,9 +169,9 @@ func (o *Options) Widths(weights nn.State) (features, outputs int) {
 	if o.Program.Program == nil {
 		return o.Spec.Widths(weights)
 	}
-	for _, one := range o.Program.Operations {
-		if one.Op == "features" && one.Of == o.Program.OutputType() {
-			features = one.Shape[0]
+	for _, operation := range o.Program.Operations {
+		if operation.Op == "features" && operation.TypeName == o.Program.OutputType() {
+			features = operation.Shape[0]
 		}
 	}
 	return features, o.Program.Outputs()
@@ -190,8 +190,8 @@ var programSetting = Setting{
 	}, Meaning: "`file` with a model of your own, which the Python " +
 		"package writes, in place of --model; its weights come from --init",
 	check: func(s Setting, r *Resolved) error {
-		of := append([]string{"batch_norm"}, overAll...)
-		if r.Mesh.Stages > 1 && inChunks(r) && r.Program.has(of...) {
+		operations := append([]string{"batch_norm"}, overAll...)
+		if r.Mesh.Stages > 1 && inChunks(r) && r.Program.has(operations...) {
 			return s.refuseOnMesh(r, "it takes a mean over all vertices, of which a stage has one chunk at a "+
 				"time; take --chunks %[3]d: a chunk for each partition", r.Mesh.Partitions)
 		}

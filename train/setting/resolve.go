@@ -34,13 +34,13 @@ type Resolved struct {
 	Undecoded bool
 }
 
-// Resolve refuses options that make no sense. It names the setting and what would be accepted. given names
+// Resolve refuses options that make no sense. It names the setting and what would be accepted. supplied names
 // the settings that the caller has set. It refuses them if they are not for the mesh, even with their default
 // value, unless that turns them off. It also refuses them if the model does not use them, unless they have
 // their default value. Settings that are not given may be for another model, as in a file for several models:
 // see Unused.
-func (o *Options) Resolve(given ...string) (*Resolved, error) {
-	r, err := o.on(mesh.Mesh{}, given)
+func (o *Options) Resolve(supplied ...string) (*Resolved, error) {
+	r, err := o.on(mesh.Mesh{}, supplied)
 	if err != nil || r.Mesh.Stages == 1 || r.Program.Program != nil { // a program has one number of features
 		return r, err
 	}
@@ -57,7 +57,7 @@ func (o *Options) Resolve(given ...string) (*Resolved, error) {
 // checks into how many stages the model can be cut, as the model may be the caller's own.
 func (o *Options) On(m mesh.Mesh) (*Resolved, error) { return o.on(m, nil) }
 
-func (o *Options) on(m mesh.Mesh, given []string) (r *Resolved, err error) {
+func (o *Options) on(m mesh.Mesh, supplied []string) (r *Resolved, err error) {
 	if reflect.ValueOf(*o).IsZero() {
 		return nil, refusal.Errorf("the options are all zero: begin with those of Defaults, and change " +
 			"what you want")
@@ -67,11 +67,11 @@ func (o *Options) on(m mesh.Mesh, given []string) (r *Resolved, err error) {
 	if err := cmp.Or(o.ReadFiles(), o.CheckValues()); err != nil {
 		return nil, err
 	}
-	if err := o.learnEdges(given); err != nil {
+	if err := o.learnEdges(supplied); err != nil {
 		return nil, err
 	}
 	r.Kind = o.kind()
-	if err := r.checkModel(given); err != nil {
+	if err := r.checkModel(supplied); err != nil {
 		return nil, err
 	}
 	if o.Precision == bf16 {
@@ -86,7 +86,7 @@ func (o *Options) on(m mesh.Mesh, given []string) (r *Resolved, err error) {
 	if err := r.divide(); err != nil {
 		return nil, err
 	}
-	if err := r.checkMesh(given); err != nil {
+	if err := r.checkMesh(supplied); err != nil {
 		return nil, err
 	}
 	if err := r.checkNeeds(); err != nil {
@@ -104,15 +104,15 @@ func (o *Options) on(m mesh.Mesh, given []string) (r *Resolved, err error) {
 
 // learnEdges sets the task if labels of edges are named, and the decoder of that task, unless others were
 // given.
-func (o *Options) learnEdges(given []string) error {
+func (o *Options) learnEdges(supplied []string) error {
 	if o.EdgeLabel != "" && o.Task == task.Vertex {
-		if slices.Contains(given, "task") {
+		if slices.Contains(supplied, "task") {
 			return refusal.Errorf("--edge-label %s: belongs to --task %s, and --task %s was given; leave one of "+
 				"them out", o.EdgeLabel, task.Edge, o.Task)
 		}
 		o.Task = task.Edge
 	}
-	if o.Task == task.Edge && o.Decoder == task.Decoders[0] && !slices.Contains(given, "decoder") {
+	if o.Task == task.Edge && o.Decoder == task.Decoders[0] && !slices.Contains(supplied, "decoder") {
 		o.Decoder = task.MLP
 	}
 	return nil
@@ -211,13 +211,13 @@ func (r *Resolved) Holders() []int {
 func (r *Resolved) First(worker int) int { return slices.Index(r.Holders(), worker) }
 
 // checkMesh refuses what makes no sense on the mesh.
-func (r *Resolved) checkMesh(given []string) error {
+func (r *Resolved) checkMesh(supplied []string) error {
 	o, m := &r.Options, r.Mesh
 	for _, s := range settings {
 		if s.shared && r.SampleGroups > 1 {
 			continue
 		}
-		if !s.appliesTo(m) && (s.differs(o) || slices.Contains(given, s.Name) && !turnsOff(s.Text(o))) {
+		if !s.appliesTo(m) && (s.differs(o) || slices.Contains(supplied, s.Name) && !turnsOff(s.Text(o))) {
 			return s.refuseUnused(m, o)
 		}
 	}
@@ -242,11 +242,11 @@ func (r *Resolved) checkNeeds() error {
 }
 
 // checkModel refuses what a model cannot do, and what only its decoupled form can do.
-func (r *Resolved) checkModel(given []string) error {
+func (r *Resolved) checkModel(supplied []string) error {
 	o := &r.Options
 	kind, _ := gnn.KindOf(o.Model)
 	own := o.Program.Path != ""
-	if own && slices.Contains(given, "model") {
+	if own && slices.Contains(supplied, "model") {
 		return refusal.Errorf("--program %s: it is the model; leave --model out", o.Program)
 	}
 	if o.Decoupled {
@@ -257,10 +257,10 @@ func (r *Resolved) checkModel(given []string) error {
 	for _, s := range settings {
 		switch {
 		case s.Applies(o) || s.tasks != nil || !s.differs(o) && !own:
-		case own && slices.Contains(given, s.Name):
+		case own && slices.Contains(supplied, s.Name):
 			return s.refuse(o, "is for models that weft knows by name, and not for --program %s; leave it out", o.Program)
 		case !kind.Uses(s.Name):
-			if slices.Contains(given, s.Name) {
+			if slices.Contains(supplied, s.Name) {
 				return s.refuse(o, "the model %s does not use it; leave it out, or take --model %s", o.Model,
 					strings.Join(s.Models(), ", "))
 			}

@@ -87,7 +87,7 @@ func TestContinuesWithMovedWeights(t *testing.T) {
 	weights := func(o *Options) *string { return &o.ClassWeights }
 	initial := func(o *Options) *string { return &o.Init }
 	for _, test := range []struct {
-		of      func(*Options) *string
+		field   func(*Options) *string
 		was, is string
 		refused bool
 	}{
@@ -103,7 +103,7 @@ func TestContinuesWithMovedWeights(t *testing.T) {
 	} {
 		before, now := Defaults(),
 			&Resolved{Options: Defaults(), Mesh: mesh.Mesh{Stages: 1, Partitions: 1, Slices: 1}}
-		*test.of(&before), *test.of(&now.Options) = test.was, test.is
+		*test.field(&before), *test.field(&now.Options) = test.was, test.is
 		if err := now.CheckContinues(&before, now.Mesh); (err != nil) != test.refused {
 			t.Errorf("%s for %s: %v", test.is, test.was, err)
 		}
@@ -117,22 +117,22 @@ func TestFormer(t *testing.T) {
 		if _, known := settingNamed(name); known {
 			t.Errorf("%s is a setting", name)
 		}
-		says, _ := Elsewhere(name)
-		if !strings.Contains(says, "was removed") {
-			t.Errorf("%s: %q", name, says)
+		explanation, _ := Elsewhere(name)
+		if !strings.Contains(explanation, "was removed") {
+			t.Errorf("%s: %q", name, explanation)
 		}
 		o, err := FromTexts(map[string]string{name: same, "hidden": "3"})
 		require.NoError(t, err)
 		assert.Equal(t, 3, o.Hidden)
 		_, err = FromTexts(map[string]string{name: "other"})
 		assert.EqualRefusal(t, err, "the run has the setting "+name+" other, which this version does not "+
-			"have; "+says)
+			"have; "+explanation)
 
 		read := Defaults()
 		require.NoError(t, parseConfig([]byte(name+": "+same+"\nhidden: 3\n"), "", &read))
 		assert.Equal(t, 3, read.Hidden)
 		assert.EqualError(t, parseConfig([]byte(name+": other\n"), "", &read),
-			`line 1: unknown key "`+name+`"; `+says)
+			`line 1: unknown key "`+name+`"; `+explanation)
 		assert.Error(t, parseConfig([]byte(name+": ["+same+"]\n"), "", &read))
 	}
 }

@@ -54,10 +54,10 @@ type Setting struct {
 	needs need
 	some  bool // only some models use it, decoupled or not: gnn.ModelKind lists it
 	// behind says when what stands behind the model uses the setting, whatever the model; zero: never.
-	behind behind
-	axis   string // the axis of the mesh for which the setting is; "": any mesh
-	beside string // an axis of the mesh with which the setting has no effect; "": none
-	shared bool   // the setting is for a mesh of more than one worker
+	behind       behind
+	axis         string // the axis of the mesh for which the setting is; "": any mesh
+	excludedAxis string // an axis of the mesh with which the setting has no effect; "": none
+	shared       bool   // the setting is for a mesh of more than one worker
 	// keeps says that the setting may name a file, which a run keeps. A configuration names the file relative
 	// to its own folder. nil: it names none.
 	keeps *kept
@@ -209,9 +209,9 @@ func (s Setting) ofTask(name string) bool { return s.tasks == nil || slices.Cont
 // model uses all.
 func UsedBy(run map[string]string, name string) bool {
 	kind, known := gnn.KindOf(run["model"])
-	of, _ := settingNamed(name)
-	return !known && run["program"] == "" || kind.Uses(name) || name == "model" || !of.some ||
-		known && of.behind.uses(func(name string) string { return run[name] })
+	s, _ := settingNamed(name)
+	return !known && run["program"] == "" || kind.Uses(name) || name == "model" || !s.some ||
+		known && s.behind.uses(func(name string) string { return run[name] })
 }
 
 // Models lists the models that use the setting, decoupled or not.
@@ -236,7 +236,8 @@ func (s Setting) Behind() []string { return s.behind.tasks }
 
 // appliesTo reports whether the setting means anything on a mesh.
 func (s Setting) appliesTo(m mesh.Mesh) bool {
-	return (s.axis == "" || *along(&m, s.axis) > 1) && (s.beside == "" || *along(&m, s.beside) == 1) &&
+	return (s.axis == "" || *along(&m,
+		s.axis) > 1) && (s.excludedAxis == "" || *along(&m, s.excludedAxis) == 1) &&
 		(!s.shared || m.Workers() > 1)
 }
 
@@ -285,7 +286,7 @@ func (s Setting) refuseUnused(m mesh.Mesh, o *Options) error {
 			"out", also)
 	case *along(&m, s.axis) > 1:
 		return s.refuse(o, "the %s axis of the mesh %s does without it; leave it out, or take "+
-			"--parallel %s=%d%s", s.beside, Axes(m), s.axis, m.Workers(), also)
+			"--parallel %s=%d%s", s.excludedAxis, Axes(m), s.axis, m.Workers(), also)
 	}
 	return s.refuse(o, "belongs to the %s axis of a mesh; give --parallel %s=N with more than one worker%s, "+
 		"or leave it out", s.axis, s.axis, also)

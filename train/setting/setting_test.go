@@ -35,8 +35,8 @@ func TestSettingsOfAMesh(t *testing.T) {
 
 // counts are those of a graph of like vertex types.
 func counts(vertices, columns, types int) partition.Whole {
-	of := partition.WholeType{Vertices: vertices, FeatureColumns: columns}
-	return partition.Whole{Vertices: types * vertices, Types: slices.Repeat([]partition.WholeType{of}, types)}
+	t := partition.WholeType{Vertices: vertices, FeatureColumns: columns}
+	return partition.Whole{Vertices: types * vertices, Types: slices.Repeat([]partition.WholeType{t}, types)}
 }
 
 // TestCountsOnAMesh: a graph without vertices, labels or features is refused where a run needs them, and

@@ -138,11 +138,11 @@ var trainingSettings = []Setting{
 			if r.Calibrate == calibrate.None {
 				return nil
 			}
-			of := task.FrameOf(r.Kind, whole)
+			frame := task.FrameOf(r.Kind, whole)
 			switch n := r.Split.Number; {
-			case of.ValueColumns > 0:
+			case frame.ValueColumns > 0:
 				return s.refuse(&r.Options, "the labels are values, which have no probabilities; leave it out")
-			case n < len(of.Splits) && of.Splits[n].Val == 0:
+			case n < len(frame.Splits) && frame.Splits[n].Val == 0:
 				return s.refuse(&r.Options, "nothing is held out for validation; give another split, or leave it out")
 			}
 			return nil
@@ -168,8 +168,8 @@ var trainingSettings = []Setting{
 			strings.Join(metric.Forms(), ", "),
 		check: func(s Setting, r *Resolved) error {
 			known := r.Kind.Metrics()
-			if of := r.Metric; of != metric.Auto && !slices.Contains(known, of) &&
-				(r.Task == task.Link || !metric.HasArgument(of)) {
+			if name := r.Metric; name != metric.Auto && !slices.Contains(known, name) &&
+				(r.Task == task.Link || !metric.HasArgument(name)) {
 				return s.refuse(&r.Options, "no measure of --task %s; %s", r.Task,
 					suggest.OneOf(r.Metric, known))
 			}

@@ -154,17 +154,17 @@ func parse(text []byte) (*Sweep, error) {
 // oneLine makes one line of a parser's error. If a setting stands in the wrong place, it says where settings
 // stand.
 func oneLine(err error) error {
-	said := setting.YAMLError(err)
+	yamlErr := setting.YAMLError(err)
 	field := new(yaml.UnknownFieldError)
 	if !errors.As(err, &field) || field.GetToken() == nil {
-		return said
+		return yamlErr
 	}
 	key := field.GetToken().Value
-	if slices.ContainsFunc(setting.All(), func(one setting.Setting) bool { return one.Name == key }) {
+	if slices.ContainsFunc(setting.All(), func(known setting.Setting) bool { return known.Name == key }) {
 		return fmt.Errorf("%w; it is a setting, and these stand under settings, as in settings: {%s: …}, "+
-			"or with values to try under grid", said, key)
+			"or with values to try under grid", yamlErr, key)
 	}
-	return said
+	return yamlErr
 }
 
 // list returns the values of an item: a list of them, or a single one.
@@ -207,12 +207,12 @@ func choices(item yaml.MapItem) (all [][]Assignment, err error) {
 			continue
 		}
 		var assigned []Assignment
-		for _, one := range settings {
-			values, err := list(one)
+		for _, pair := range settings {
+			values, err := list(pair)
 			if err != nil || len(values) != 1 {
-				return nil, fmt.Errorf("%v: %v: a single value was expected", item.Key, one.Key)
+				return nil, fmt.Errorf("%v: %v: a single value was expected", item.Key, pair.Key)
 			}
-			assigned = append(assigned, Assignment{fmt.Sprint(one.Key), values[0], false})
+			assigned = append(assigned, Assignment{fmt.Sprint(pair.Key), values[0], false})
 		}
 		all = append(all, assigned)
 	}
@@ -348,13 +348,13 @@ func (s *Sweep) check() error {
 				return err
 			}
 		}
-		var given []string
+		var supplied []string
 		for _, a := range c {
-			k := slices.IndexFunc(all, func(one setting.Setting) bool { return one.Name == a.Setting })
+			k := slices.IndexFunc(all, func(known setting.Setting) bool { return known.Name == a.Setting })
 			switch {
 			case k < 0:
 				return fmt.Errorf("unknown setting %q; %s", a.Setting, setting.Unknown(a.Setting))
-			case slices.Contains(given, a.Setting):
+			case slices.Contains(supplied, a.Setting):
 				return fmt.Errorf("%s stands twice", a.Setting)
 			case a.Setting == "seed" && s.Seeds > 0:
 				return errors.New("seed: stands beside seeds; leave one of them out")
@@ -362,7 +362,7 @@ func (s *Sweep) check() error {
 			if err := all[k].Set(&o, a.Value); err != nil {
 				return fmt.Errorf("%s %s: %w", a.Setting, a.Value, err)
 			}
-			given = append(given, a.Setting)
+			supplied = append(supplied, a.Setting)
 		}
 		if err := o.ReadFiles(); err != nil {
 			return fmt.Errorf("with %s: %w", c, err)
@@ -375,7 +375,7 @@ func (s *Sweep) check() error {
 		if o.Parallel == setting.Auto {
 			continue // the mesh is chosen with the graph
 		}
-		if _, err := o.Resolve(given...); err != nil {
+		if _, err := o.Resolve(supplied...); err != nil {
 			return fmt.Errorf("with %s: %w", c, err)
 		}
 	}

@@ -62,11 +62,11 @@ func (ofClasses) begin(k ofRows, l loss, v *rows) (err error) {
 		c.hidden = c.Team.Memory.NewElement(tensor.Buffers, tensor.Int32, 1, len(c.train.ids))
 	}
 	c.targets.Classes = c.labels.Classes
-	if of := &c.labels; of.MultiLabel() {
-		c.targets.Multi = c.Team.Memory.New(tensor.Buffers, len(of.Multi)/of.Classes, of.Classes)
-		copy(c.targets.Multi.WriteFloats(), of.Multi)
+	if truth := &c.labels; truth.MultiLabel() {
+		c.targets.Multi = c.Team.Memory.New(tensor.Buffers, len(truth.Multi)/truth.Classes, truth.Classes)
+		copy(c.targets.Multi.WriteFloats(), truth.Multi)
 	} else {
-		c.targets.Class = kernel.List(c.Team, tensor.Buffers, of.Class)
+		c.targets.Class = kernel.List(c.Team, tensor.Buffers, truth.Class)
 	}
 	if own.MultiLabel() {
 		if err := c.sumTerms(); err != nil {
@@ -130,12 +130,12 @@ func (c *classes) training(epoch int) vertexSet {
 	return c.train
 }
 
-func (c *classes) lossGradient(logits *autograd.Var, of vertexSet) (func() float64, *tensor.Matrix) {
-	return nn.LossGradient(logits, c.targets, of.rows, of.total)
+func (c *classes) lossGradient(logits *autograd.Var, set vertexSet) (func() float64, *tensor.Matrix) {
+	return nn.LossGradient(logits, c.targets, set.rows, set.total)
 }
 
-func (c *classes) loss(logits *autograd.Var, of vertexSet) float64 {
-	return nn.Loss(logits, c.targets, of.rows, of.total)
+func (c *classes) loss(logits *autograd.Var, set vertexSet) float64 {
+	return nn.Loss(logits, c.targets, set.rows, set.total)
 }
 
 // hide returns the training rows whose labels an epoch does not show. A plan takes all. All workers call it.
@@ -195,25 +195,25 @@ func (*classes) predictions(output *tensor.Matrix) (p *tensor.Matrix, free func(
 	return output, func() {}
 }
 
-func (c *classes) lossSum(logits *autograd.Var, of vertexSet) (sum kernel.Sum, ok bool) {
-	if of.total == 0 || !c.targets.InKernels() {
+func (c *classes) lossSum(logits *autograd.Var, set vertexSet) (sum kernel.Sum, ok bool) {
+	if set.total == 0 || !c.targets.InKernels() {
 		return sum, false
 	}
-	return nn.LossSum(logits, c.targets, of.rows), true
+	return nn.LossSum(logits, c.targets, set.rows), true
 }
 
 func (c *classes) hits(logits *tensor.Matrix) (sums []kernel.Sum) {
 	if c.metric != metric.Accuracy {
 		return nil
 	}
-	for _, of := range c.parts() {
-		sums = append(sums, c.Team.Hits(logits, of.rows, c.targets.Class))
+	for _, part := range c.parts() {
+		sums = append(sums, c.Team.Hits(logits, part.rows, c.targets.Class))
 	}
 	return sums
 }
 
-func (c *classes) measure(logits *tensor.Matrix, of *vertexSet) (float64, error) {
-	values, rows := of.read(logits)
+func (c *classes) measure(logits *tensor.Matrix, set *vertexSet) (float64, error) {
+	values, rows := set.read(logits)
 	return metric.Vertices(c.metric, &c.labels)(values, &c.labels, rows, c.World)
 }
 

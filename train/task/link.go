@@ -77,21 +77,21 @@ func givenIn(whole *partition.Whole) graph.NegativeForm {
 func (k linkPrediction) Outputs(*partition.Whole) int { return k.OutFeatures }
 
 func (k linkPrediction) Types(s *partition.Share) ([]int, error) {
-	of, err := k.draw().Supervised(s)
-	if err != nil || slices.Equal(of.Numbering.Kinds, []int{0}) {
+	supervised, err := k.draw().Supervised(s)
+	if err != nil || slices.Equal(supervised.Numbering.Kinds, []int{0}) {
 		return nil, err
 	}
-	return of.Numbering.Kinds, nil
+	return supervised.Numbering.Kinds, nil
 }
 
 // Check refuses settings of what the graph's split of edges already gives. What only the edges tell, Begin
 // checks.
 func (k linkPrediction) Check(whole *partition.Whole) error {
-	switch given := givenIn(whole); {
+	switch form := givenIn(whole); {
 	case len(whole.EdgeSplits) > 0 && k.LinkSplit != DefaultShares:
 		return refusal.Errorf("--link-split %s: the graph has a split of edges; leave it out, or import "+
 			"the graph without that split", k.LinkSplit)
-	case given != graph.NoNegatives && k.EvalNegatives > 0:
+	case form != graph.NoNegatives && k.EvalNegatives > 0:
 		return refusal.Errorf("--eval-negatives %d: the graph's split gives the negative edges; leave it out",
 			k.EvalNegatives)
 	}
@@ -163,15 +163,15 @@ func (k linkPrediction) edges(e Env) (*links.Edges, error) {
 // partitions take turns, the edges of an evaluation. It returns nil unless the task is link prediction. All
 // workers call it together. e needs no parameters.
 func Fetches(k Kind, e Env, epoch int, takesTurns bool) (*links.Fetches, error) {
-	of, scores := k.(linkPrediction)
+	linkKind, scores := k.(linkPrediction)
 	if !scores {
 		return nil, nil
 	}
-	edges, err := of.edges(e)
+	edges, err := linkKind.edges(e)
 	if err != nil {
 		return nil, err
 	}
-	return edges.Fetches(epoch, of.OutFeatures, of.Negatives, takesTurns)
+	return edges.Fetches(epoch, linkKind.OutFeatures, linkKind.Negatives, takesTurns)
 }
 
 // MeasureLinks measures embeddings of the vertices that the task predicts, rows × columns in the order of the
@@ -319,10 +319,10 @@ func (l *linkTask) measures(embeddings *tensor.Matrix, part links.Part,
 		put(hits, others)
 		return measured, err
 	case graph.TargetNegatives: // each edge among its own negative targets
-		edges, negatives, given := e.GivenScores(embeddings, l.decoder, part)
+		edges, negatives, perEdge := e.GivenScores(embeddings, l.decoder, part)
 		ranks := make([]float64, len(edges))
 		for i, score := range edges {
-			ranks[i] = metric.RankOf(score, negatives[i*given:(i+1)*given])
+			ranks[i] = metric.RankOf(score, negatives[i*perEdge:(i+1)*perEdge])
 		}
 		return measured, rank(ranks, names)
 	}

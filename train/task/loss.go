@@ -10,8 +10,8 @@ import (
 
 // loss is a loss of vertices that Goal.Loss names.
 type loss struct {
-	name string
-	of   labels
+	name      string
+	labelKind labels
 	// classes makes a loss of classes; it returns nil for the cross-entropy.
 	classes func(Goal) nn.ClassLoss
 	values  nn.Distance // for the standard scores of values
@@ -39,14 +39,14 @@ const (
 )
 
 var losses = []loss{
-	{name: CrossEntropy, of: ofClasses{}, several: true, smooths: true},
+	{name: CrossEntropy, labelKind: ofClasses{}, several: true, smooths: true},
 	{
-		name: Focal, of: ofClasses{},
+		name: Focal, labelKind: ofClasses{},
 		classes: func(o Goal) nn.ClassLoss { return nn.Focal(o.FocalGamma) },
 	},
-	{name: "mse", of: ofValues{}, values: nn.Squared},
-	{name: "mae", of: ofValues{}, values: nn.Absolute},
-	{name: "huber", of: ofValues{}, values: nn.Huber},
+	{name: "mse", labelKind: ofValues{}, values: nn.Squared},
+	{name: "mae", labelKind: ofValues{}, values: nn.Absolute},
+	{name: "huber", labelKind: ofValues{}, values: nn.Huber},
 }
 
 // LossNames are the losses of vertices, the default first.
@@ -79,9 +79,9 @@ func labelsOf(frame *partition.WholeFrame) labels {
 
 // loss is the loss for which the goal asks, for labels of a kind. A loss in a file replaces it; the graph's
 // labels are then used as by the first loss.
-func (k ofRows) loss(of labels) loss {
+func (k ofRows) loss(kind labels) loss {
 	named := k.Loss != AutoLoss && slices.Contains(LossNames(), k.Loss)
 	return losses[slices.IndexFunc(losses, func(l loss) bool {
-		return l.name == k.Loss || !named && l.of == of
+		return l.name == k.Loss || !named && l.labelKind == kind
 	})]
 }

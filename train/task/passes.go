@@ -12,8 +12,8 @@ import (
 
 // Passes is the Kind of a model whose loss and metrics are its caller's. weft computes only its passes.
 type Passes struct {
-	Of      []string // the names of the vertex types of the model's outputs
-	Columns int      // of all outputs together
+	VertexTypes []string // the names of the vertex types of the model's outputs
+	Columns     int      // of all outputs together
 }
 
 // Metrics implements Kind: there are none.
@@ -31,7 +31,7 @@ func (p Passes) Types(s *partition.Share) (kinds []int, err error) {
 		return nil, nil
 	}
 	for k, t := range s.Whole.Types {
-		if slices.Contains(p.Of, t.Type) {
+		if slices.Contains(p.VertexTypes, t.Type) {
 			kinds = append(kinds, k)
 		}
 	}

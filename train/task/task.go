@@ -63,7 +63,7 @@ type Env struct {
 	// Edges returns the numbers, in the graph's store, of the edges of this worker's outputs, if these are
 	// rows of the edges of a relation: −1 for a row without an edge. A plan has them in another order. nil:
 	// the outputs are rows of vertices.
-	Edges func(of *graph.Relation) []int64
+	Edges func(relation *graph.Relation) []int64
 	// Passing is the share with the edges that pass messages.
 	Passing *partition.Share
 	// EdgeUnits says that the model takes the features of edges as standard scores, which the task finds.

@@ -116,12 +116,12 @@ func (t *values) standardise(split int) error {
 
 func (t *values) training(int) vertexSet { return t.train }
 
-func (t *values) lossGradient(output *autograd.Var, of vertexSet) (func() float64, *tensor.Matrix) {
-	return known(t.targets.LossGradient(output, of.rows, of.total))
+func (t *values) lossGradient(output *autograd.Var, set vertexSet) (func() float64, *tensor.Matrix) {
+	return known(t.targets.LossGradient(output, set.rows, set.total))
 }
 
-func (t *values) loss(output *autograd.Var, of vertexSet) float64 {
-	return t.targets.Loss(output, of.rows, of.total)
+func (t *values) loss(output *autograd.Var, set vertexSet) float64 {
+	return t.targets.Loss(output, set.rows, set.total)
 }
 
 func (*values) lossSum(*autograd.Var, vertexSet) (sum kernel.Sum, ok bool) { return sum, false }
@@ -149,8 +149,8 @@ func (t *values) predictions(output *tensor.Matrix) (p *tensor.Matrix, free func
 	return p, p.Release
 }
 
-func (t *values) measure(predictions *tensor.Matrix, of *vertexSet) (float64, error) {
-	values, rows := of.read(predictions)
+func (t *values) measure(predictions *tensor.Matrix, set *vertexSet) (float64, error) {
+	values, rows := set.read(predictions)
 	all, err := metric.OfValues(values, &t.labels, rows, t.World)
 	return all[t.metric], err
 }

@@ -82,10 +82,10 @@ func (k ofRows) Check(whole *partition.Whole) error {
 	}
 	labels := labelsOf(frame)
 	l := k.loss(labels)
-	if l.of != labels {
-		fit := lossesThat(func(l loss) bool { return l.of == labels })
+	if l.labelKind != labels {
+		fit := lossesThat(func(l loss) bool { return l.labelKind == labels })
 		return refusal.Errorf("--loss %s: for %s, and the graph's labels are %s; take %s, or import other "+
-			"labels", l.name, l.of, labels, strings.Join(fit, ", "))
+			"labels", l.name, l.labelKind, labels, strings.Join(fit, ", "))
 	}
 	if name, text := k.forOneClass(l); name != "" && labels == (ofValues{}) {
 		return refusal.Errorf("--%s %s: for classes, and the graph's labels are values; leave it out",
@@ -121,7 +121,7 @@ func (k ofRows) forOneClass(l loss) (name, text string) {
 	switch {
 	case k.LabelSmoothing > 0:
 		return "label-smoothing", fmt.Sprint(k.LabelSmoothing)
-	case l.of == ofClasses{} && !l.several:
+	case l.labelKind == ofClasses{} && !l.several:
 		return "loss", k.Loss
 	case k.ClassWeights != NoClassWeights:
 		return "class-weights", k.ClassWeights
@@ -198,17 +198,17 @@ type target interface {
 	training(epoch int) vertexSet
 	// loss returns this worker's part of the loss over some rows. lossGradient returns the output's gradient,
 	// too.
-	loss(output *autograd.Var, of vertexSet) float64
-	lossGradient(output *autograd.Var, of vertexSet) (func() float64, *tensor.Matrix)
+	loss(output *autograd.Var, set vertexSet) float64
+	lossGradient(output *autograd.Var, set vertexSet) (func() float64, *tensor.Matrix)
 	// labelsOf are the labels of listed rows (Int32, 1 × n), for the caller's own loss, until free is called.
 	labelsOf(rows *tensor.Matrix) (l nn.Labels, free func())
 	// lossSum is loss times the total, if a kernel computes the sum.
-	lossSum(output *autograd.Var, of vertexSet) (sum kernel.Sum, ok bool)
+	lossSum(output *autograd.Var, set vertexSet) (sum kernel.Sum, ok bool)
 	// hits says, for each part, how many predictions of the output are right, if the metric is accuracy.
 	hits(output *tensor.Matrix) []kernel.Sum
 	// measure is the task's metric of predictions, on the rows of a part. Accuracy is measured by hits
 	// instead.
-	measure(predictions *tensor.Matrix, of *vertexSet) (float64, error)
+	measure(predictions *tensor.Matrix, set *vertexSet) (float64, error)
 	oneClass() bool
 	predict(output *tensor.Matrix)
 	// predictions are the predictions of the model's output, until free is called.
@@ -228,13 +228,13 @@ func (v *rows) parts() [3]*vertexSet { return [3]*vertexSet{&v.train, &v.val, &v
 func (v *rows) Metric() string { return v.metric }
 
 func (v *rows) Loss(epoch int, output *autograd.Var) (func() float64, *tensor.Matrix) {
-	of := v.target.training(epoch)
+	set := v.target.training(epoch)
 	if v.Env.Loss == nil {
-		return v.target.lossGradient(output, of)
+		return v.target.lossGradient(output, set)
 	}
-	labels, free := v.target.labelsOf(of.rows)
+	labels, free := v.target.labelsOf(set.rows)
 	defer free()
-	return known(v.Env.Loss.LossGradient(output, labels, of.listed()))
+	return known(v.Env.Loss.LossGradient(output, labels, set.listed()))
 }
 
 func (v *rows) Measuring(output *autograd.Var) (m Measuring) {
@@ -293,11 +293,11 @@ func (v *rows) measure(output *tensor.Matrix) (s metric.Scores, err error) {
 }
 
 // read returns predictions on the host, and the rows of a part. A plan has neither.
-func (of *vertexSet) read(predictions *tensor.Matrix) (values []float32, rows []int64) {
+func (s *vertexSet) read(predictions *tensor.Matrix) (values []float32, rows []int64) {
 	if values = predictions.ReadFloats(); len(values) == 0 {
 		return nil, nil
 	}
-	return values, of.ids
+	return values, s.ids
 }
 
 func (*rows) Report(*tensor.Matrix) (*Links, error) { return nil, nil }
@@ -328,4 +328,4 @@ func (v *rows) vertexSet(ids []int64, total int) vertexSet {
 }
 
 // listed are the rows, for a loss that is not among those of the settings.
-func (of vertexSet) listed() nn.Listed { return nn.Listed{Rows: of.rows, All: of.all, Total: of.total} }
+func (s vertexSet) listed() nn.Listed { return nn.Listed{Rows: s.rows, All: s.all, Total: s.total} }

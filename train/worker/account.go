@@ -98,21 +98,21 @@ func (a *account) redistributed(module string, bytes int64) {
 // of them counts it.
 func (w *Worker) done() Tally {
 	c := w.Groups.World
-	of := func(kinds ...comm.Kind) (sum Traffic) {
+	sent := func(kinds ...comm.Kind) (sum Traffic) {
 		for _, k := range kinds {
 			sum.add(Traffic(c.Sent(k)))
 		}
 		return sum
 	}
-	layout := Traffic{Bytes: of(comm.ToSlices, comm.ToRows).Bytes}
+	layout := Traffic{Bytes: sent(comm.ToSlices, comm.ToRows).Bytes}
 	if w.Groups.Replicas.Rank() == 0 {
 		layout.Messages = w.redistributions
 	}
 	return Tally{
 		EdgeColumns: maps.Clone(w.edgeColumns), LayoutBytes: maps.Clone(w.layoutBytes),
 		Waited: c.Waited(), SentTo: c.SentTo(), SentBy: c.SentBy(), Sent: Communication{
-			Halo: of(comm.Halo, comm.HaloGradient), Layout: layout, Stage: of(comm.Stage),
-			Gradient: of(comm.Gradient), Links: of(comm.Links), Statistics: of(comm.Statistics),
+			Halo: sent(comm.Halo, comm.HaloGradient), Layout: layout, Stage: sent(comm.Stage),
+			Gradient: sent(comm.Gradient), Links: sent(comm.Links), Statistics: sent(comm.Statistics),
 		},
 	}
 }
@@ -308,21 +308,21 @@ func (w *Worker) Totals() (t Totals, err error) {
 	if w.countsDisk() {
 		rests = mem.DiskBytes()
 		now := mem.DeviceUse()
-		of := &w.Pass.Device
-		of.PeakBytes, of.HostBytes, of.StagedBytes = now.PeakBytes, now.HostBytes, now.StagedBytes
+		device := &w.Pass.Device
+		device.PeakBytes, device.HostBytes, device.StagedBytes = now.PeakBytes, now.HostBytes, now.StagedBytes
 	}
 	kinds := mem.Peaks().Kinds
-	mine := took{
+	local := took{
 		mem.Peak(), mem.GraphBytes(), mem.LiveTensors(), rests, w.Pass, w.spent, w.profile(),
 		kinds[:], w.Pass.SentBy,
 	}
-	all, err := ToFirst(w.Groups.All, mine)
+	all, err := ToFirst(w.Groups.All, local)
 	if err != nil {
 		return t, err
 	}
 	var samples []int64 // thousands of numbers: as text they would take longer than an epoch of a small graph
-	if mine.Profile != nil {
-		samples = mine.Profile.Memory
+	if local.Profile != nil {
+		samples = local.Profile.Memory
 	}
 	memory, err := comm.ToFirst(w.Groups.All, samples)
 	if err != nil || !w.Ranks().First() {
@@ -343,31 +343,31 @@ func (w *Worker) Totals() (t Totals, err error) {
 	}
 	var sent []Communication
 	for rank, at := range w.Holders() { // the ranks of a worker share its memory
-		one := all[rank]
-		t.PeakTensorBytes[at] = max(t.PeakTensorBytes[at], one.Peak)
-		t.GraphBytes[at] = max(t.GraphBytes[at], one.Graph)
-		t.LiveBytes[at] = max(t.LiveBytes[at], one.Live)
-		t.EdgeColumns[at] += one.Pass.EdgeColumns.Sum()
-		t.WaitSeconds[at] = max(t.WaitSeconds[at], one.Pass.Waited.Seconds())
-		t.WaitShare = max(t.WaitShare, one.Pass.Waited.Seconds()/max(one.Pass.Seconds, 1e-9))
-		t.SentBytes[at] += one.Pass.Sent.Bytes()
-		t.Layers.EdgeColumns = t.Layers.EdgeColumns.Plus(one.Pass.EdgeColumns)
-		t.Layers.SentBytes = t.Layers.SentBytes.Plus(one.SentBy)
-		t.Kinds[at] = one.Kinds // the ranks of a worker share these
-		sent = append(sent, one.Pass.Sent)
-		for to, bytes := range one.Pass.SentTo {
+		report := all[rank]
+		t.PeakTensorBytes[at] = max(t.PeakTensorBytes[at], report.Peak)
+		t.GraphBytes[at] = max(t.GraphBytes[at], report.Graph)
+		t.LiveBytes[at] = max(t.LiveBytes[at], report.Live)
+		t.EdgeColumns[at] += report.Pass.EdgeColumns.Sum()
+		t.WaitSeconds[at] = max(t.WaitSeconds[at], report.Pass.Waited.Seconds())
+		t.WaitShare = max(t.WaitShare, report.Pass.Waited.Seconds()/max(report.Pass.Seconds, 1e-9))
+		t.SentBytes[at] += report.Pass.Sent.Bytes()
+		t.Layers.EdgeColumns = t.Layers.EdgeColumns.Plus(report.Pass.EdgeColumns)
+		t.Layers.SentBytes = t.Layers.SentBytes.Plus(report.SentBy)
+		t.Kinds[at] = report.Kinds // the ranks of a worker share these
+		sent = append(sent, report.Pass.Sent)
+		for to, bytes := range report.Pass.SentTo {
 			t.SentTo[at][w.Holders()[to]] += bytes
 		}
-		if one.Profile != nil {
-			one.Profile.Memory = memory[rank]
-			t.Profile = t.Profile.with(one.Profile, at, n)
+		if report.Profile != nil {
+			report.Profile.Memory = memory[rank]
+			t.Profile = t.Profile.with(report.Profile, at, n)
 		}
 		if t.Device == nil {
-			t.Disk = t.Disk.Plus(one.Pass.Disk)
+			t.Disk = t.Disk.Plus(report.Pass.Disk)
 		} else {
-			t.Device.add(one.Pass.Device)
-			t.Device.RAM = t.Device.RAM.Plus(one.Pass.Disk)
-			t.Device.RAMBytes += one.Rests
+			t.Device.add(report.Pass.Device)
+			t.Device.RAM = t.Device.RAM.Plus(report.Pass.Disk)
+			t.Device.RAMBytes += report.Rests
 		}
 	}
 	for _, s := range w.Stages() {
@@ -382,8 +382,8 @@ func (w *Worker) Totals() (t Totals, err error) {
 }
 
 // ToFirst returns each worker's value, by rank, on worker 0, and nil on others.
-func ToFirst[T any](c *comm.Comm, mine T) ([]T, error) {
-	text, err := json.Marshal(mine)
+func ToFirst[T any](c *comm.Comm, local T) ([]T, error) {
+	text, err := json.Marshal(local)
 	if err != nil {
 		return nil, err
 	}
@@ -401,8 +401,8 @@ func ToFirst[T any](c *comm.Comm, mine T) ([]T, error) {
 }
 
 // FromFirst returns worker 0's value on all workers.
-func FromFirst[T any](c *comm.Comm, mine T) (value T, err error) {
-	text, err := json.Marshal(mine)
+func FromFirst[T any](c *comm.Comm, local T) (value T, err error) {
+	text, err := json.Marshal(local)
 	if err != nil {
 		return value, err
 	}

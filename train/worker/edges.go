@@ -24,37 +24,37 @@ type Edges struct {
 }
 
 // givenEdges are the edges that a pass is given; nil: all are the graph's.
-func (p *Passes) givenEdges(of []Edges) *edges.Given {
-	if len(of) == 0 {
+func (p *Passes) givenEdges(relations []Edges) *edges.Given {
+	if len(relations) == 0 {
 		return nil
 	}
-	given := &edges.Given{Relations: map[string]*edges.Input{}}
-	for _, e := range of {
+	inputs := &edges.Given{Relations: map[string]*edges.Input{}}
+	for _, e := range relations {
 		columns := p.relationOf(e).In.Features.Columns
 		h := p.heldOf(e.Number, e.Relation)
-		given.Relations[p.relationOf(e).Name] = &edges.Input{
+		inputs.Relations[p.relationOf(e).Name] = &edges.Input{
 			Numbering: h.Numbering, Kept: h.fetched(1, e.Kept), Weights: h.fetched(1, e.Weights.Values),
 			Features: h.fetched(columns, e.Features.Values), Columns: columns,
 			WeightGradients: e.Weights.Differentiable, FeatureGradients: e.Features.Differentiable,
 		}
 	}
-	return given
+	return inputs
 }
 
-// says names, in errors, what is given.
-func (e *Edges) says() (says string) {
+// description names, in errors, what the caller gives.
+func (e *Edges) description() (text string) {
 	if e.Kept != nil {
-		says = fmt.Sprintf(" of some edges of relation %d", e.Number)
+		text = fmt.Sprintf(" of some edges of relation %d", e.Number)
 	}
-	for what, given := range []Given{e.Weights, e.Features} {
-		if given.Values != nil {
-			says += fmt.Sprintf(" of %s of edges of relation %d", []string{"weights", "features"}[what], e.Number)
+	for what, input := range []Given{e.Weights, e.Features} {
+		if input.Values != nil {
+			text += fmt.Sprintf(" of %s of edges of relation %d", []string{"weights", "features"}[what], e.Number)
 		}
-		if given.Differentiable {
-			says += " that are differentiable"
+		if input.Differentiable {
+			text += " that are differentiable"
 		}
 	}
-	return says
+	return text
 }
 
 // relationOf is the relation in the worker's share.
@@ -91,54 +91,54 @@ func (p *Passes) bringEdgeGradients(from *edges.Given, to []Edges) {
 		clear(weights)
 		clear(features)
 		from.AddGradients(p.relationOf(e).Name, weights, features)
-		h.bring(1, weights, e.Weights.Values)
-		h.bring(columns, features, e.Features.Values)
+		h.reduce(1, weights, e.Weights.Values)
+		h.reduce(columns, features, e.Features.Values)
 	}
 }
 
-// held are the edges of a relation with which a worker computes: the edges into the rows of its partition
+// heldEdges are the edges of a relation on which a worker computes: those into the rows of its partition
 // and, if a layer aggregates at the sources of edges, the edges out of them. If workers are processes, the
 // caller gives and gets values of the edges into the rows of its worker, which are fewer on the tensor axis.
-type held struct {
+type heldEdges struct {
 	edges.Numbering
 	world *comm.Comm
 	// route is how values come to the process that computes with them; nil: its own caller has them.
 	route *route
-	// mine are, by place in Held, the edges' places among the caller's; noRow: another caller has the edge;
-	// nil: both places are the same.
-	mine []int32
+	// callerPlaces are, by place in Held, the edges' places among the caller's; noRow: another caller has the
+	// edge; nil: both places are the same.
+	callerPlaces []int32
 }
 
-// heldOf are the held edges of a relation, which has this number in the worker's share, and is of in the
-// whole graph. The workers of all processes ask for the same relations in the same order.
-func (p *Passes) heldOf(number int, of *graph.Relation) *held {
+// heldOf are the held edges of a relation, which has this number in the worker's share, and is relation in
+// the whole graph. The workers of all processes ask for the same relations in the same order.
+func (p *Passes) heldOf(number int, relation *graph.Relation) *heldEdges {
 	if !p.Processes {
-		return &held{Numbering: edges.Numbering{Relation: of}}
+		return &heldEdges{Numbering: edges.Numbering{Relation: relation}}
 	}
-	if h := p.held[number]; h != nil {
+	if h := p.heldEdges[number]; h != nil {
 		return h
 	}
-	mine := p.EdgesInto(number, of)
-	h := &held{Numbering: edges.Numbering{Relation: of, Held: mine}, world: p.Groups.World}
+	local := p.EdgesInto(number, relation)
+	h := &heldEdges{Numbering: edges.Numbering{Relation: relation, Held: local}, world: p.Groups.World}
 	if atSources := p.Program.AtSources(); atSources || p.Groups.Mesh.Slices > 1 {
 		owners, err := p.ownersOf(p.Share.Edges.Relations[number].Target)
 		exchange.Must(err)
 		var targets []int32
-		h.Held, targets = p.edgesOfShare(number, of, atSources)
-		h.route, err = routeTo(h.world, h.Held, mine, func(k int) int32 { return owners[targets[k]] })
+		h.Held, targets = p.edgesOfShare(number, relation, atSources)
+		h.route, err = routeTo(h.world, h.Held, local, func(k int) int32 { return owners[targets[k]] })
 		exchange.Must(err)
-		h.mine = slices.Repeat([]int32{noRow}, len(h.Held))
+		h.callerPlaces = slices.Repeat([]int32{noRow}, len(h.Held))
 		for k, place := range h.route.asks[h.world.Rank()] {
-			h.mine[place] = h.route.gives[h.world.Rank()][k]
+			h.callerPlaces[place] = h.route.gives[h.world.Rank()][k]
 		}
 	}
-	p.held[number] = h
+	p.heldEdges[number] = h
 	return h
 }
 
 // edgesOfShare are the numbers of a relation's edges into the rows of the share, ascending, with their
 // targets. With outgoing they include the edges out of the rows.
-func (p *Passes) edgesOfShare(number int, of *graph.Relation, outgoing bool) (all []int64, targets []int32) {
+func (p *Passes) edgesOfShare(number int, rel *graph.Relation, outgoing bool) (all []int64, targets []int32) {
 	all = []int64{} // nil would mean all edges
 	here := func(kind int) []bool {
 		has := make([]bool, p.Share.Whole.Types[kind].Vertices)
@@ -154,8 +154,8 @@ func (p *Passes) edgesOfShare(number int, of *graph.Relation, outgoing bool) (al
 		if !into[v] && !outgoing {
 			continue
 		}
-		for k := of.Indptr[v]; k < of.Indptr[v+1]; k++ {
-			if into[v] || from[of.Sources[k]] {
+		for k := rel.Indptr[v]; k < rel.Indptr[v+1]; k++ {
+			if into[v] || from[rel.Sources[k]] {
 				all, targets = append(all, k), append(targets, int32(v))
 			}
 		}
@@ -176,19 +176,19 @@ func idsOf(listed []int32, rows int) []int32 {
 }
 
 // places are the places of edges, by their numbers: among the caller's edges, or among those held.
-func (h *held) places(numbers []int64, callers bool) []int32 {
+func (h *heldEdges) places(numbers []int64, callers bool) []int32 {
 	places := make([]int32, len(numbers))
 	for k, number := range numbers {
 		places[k] = int32(number)
-		if callers && h.mine != nil && number != noRow {
-			places[k] = h.mine[number]
+		if callers && h.callerPlaces != nil && number != noRow {
+			places[k] = h.callerPlaces[number]
 		}
 	}
 	return places
 }
 
 // buffer is where a worker adds up values of edges, of so many columns, that belong to the callers.
-func (h *held) buffer(columns int, callers []float32) []float32 {
+func (h *heldEdges) buffer(columns int, callers []float32) []float32 {
 	if h == nil || h.route == nil || callers == nil {
 		return callers
 	}
@@ -196,7 +196,7 @@ func (h *held) buffer(columns int, callers []float32) []float32 {
 }
 
 // fetched are the values of the worker's edges, from its own caller and the callers of other processes.
-func (h *held) fetched(columns int, callers []float32) []float32 {
+func (h *heldEdges) fetched(columns int, callers []float32) []float32 {
 	here := h.buffer(columns, callers)
 	if h != nil && h.route != nil && callers != nil {
 		exchange.Must(h.route.fetch(h.world, columns, callers, here))
@@ -205,27 +205,27 @@ func (h *held) fetched(columns int, callers []float32) []float32 {
 }
 
 // blockOf is the block of the held edges that belongs to the block b of a caller.
-func (h *held) blockOf(b Block) Block {
+func (h *heldEdges) blockOf(b Block) Block {
 	b.Values = h.buffer(b.Columns, b.Values)
 	return b
 }
 
-// bring sets the callers' values to the sums of what the workers have added up in their buffers.
-func (h *held) bring(columns int, here, callers []float32) {
+// reduce sets the callers' values to the sums of what the workers have added up in their buffers.
+func (h *heldEdges) reduce(columns int, here, callers []float32) {
 	if h != nil && h.route != nil && callers != nil {
 		clear(callers)
-		exchange.Must(h.route.bring(h.world, columns, here, callers))
+		exchange.Must(h.route.scatterAdd(h.world, columns, here, callers))
 	}
 }
 
 // EdgesInto are the numbers, in the graph's store, of a relation's edges into the rows of this worker,
-// ascending. The caller of a process gives and gets the values of these edges. of is the relation of the
+// ascending. The caller of a process gives and gets the values of these edges. relation is that of the
 // whole graph.
-func (p *Passes) EdgesInto(number int, of *graph.Relation) []int64 {
+func (p *Passes) EdgesInto(number int, relation *graph.Relation) []int64 {
 	all := []int64{}
 	kind := p.Share.Edges.Relations[number].Target
 	for _, v := range idsOf(p.Rows(kind), p.RowCount(kind)) {
-		for k := of.Indptr[v]; k < of.Indptr[v+1]; k++ {
+		for k := relation.Indptr[v]; k < relation.Indptr[v+1]; k++ {
 			all = append(all, k)
 		}
 	}

@@ -50,14 +50,14 @@ func (w *Worker) TrainEpoch(epoch int, ends func(Scores) bool,
 	w.Params.Commit()
 	w.Optimizer.Step(w.Rate.Factor(epoch))
 	w.Params.ZeroGrad()
-	mine := part()
+	localLoss := part()
 	w.Team.Memory.WaitForDevice() // for the step; otherwise the loss has waited already
 	step.End()
 	waited := w.Groups.World.Waited()
 	if asks != nil {
 		asked = asks()
 	}
-	loss, asked, err = w.agree(epoch, mine, asked)
+	loss, asked, err = w.agree(epoch, localLoss, asked)
 	// The last stages wait here until the pipeline has drained.
 	w.spent.Bubble += w.Groups.World.Waited() - waited
 	w.endPass()

@@ -62,7 +62,7 @@ type explaining interface {
 // the vertex alone, or the ends of an edge; nil: the pass is over the whole graph. The model of an edge is
 // Undecoded.
 func Explain(ctx context.Context, c Config, team *kernel.Team, share *partition.Share, weights nn.State,
-	of Explained,
+	target Explained,
 ) (*Explanation, error) {
 	w, e, err := begin(c, team, comm.Alone(), share)
 	if err != nil {
@@ -92,9 +92,9 @@ func Explain(ctx context.Context, c Config, team *kernel.Team, share *partition.
 		return nil, err
 	}
 	x := &explainer{
-		Worker: w, by: by, of: of, whole: c.Vertices == nil, unit: nn.UnitIn(weights, of.Output),
+		Worker: w, by: by, target: target, whole: c.Vertices == nil, unit: nn.UnitIn(weights, target.Output),
 	}
-	if of.Edge != nil {
+	if target.Edge != nil {
 		if e.Outputs == nil {
 			e.Outputs = []int{0}
 		}
@@ -113,7 +113,7 @@ func Explain(ctx context.Context, c Config, team *kernel.Team, share *partition.
 type explainer struct {
 	*Worker
 	by       explaining
-	of       Explained
+	target   Explained
 	whole    bool    // the pass is of the whole graph, most of whose edges do not lead to the vertex
 	unit     float32 // the unit of the number, as the labels have it
 	into     Explanation
@@ -123,25 +123,25 @@ type explainer struct {
 
 func (x *explainer) explain(ctx context.Context) (*Explanation, error) {
 	x.sums = map[edges.MaskGradient]float64{}
-	if x.of.Edge != nil {
+	if x.target.Edge != nil {
 		x.into.Edge = x.own()
 	}
 	for kind, rows := range x.by.Inputs() {
-		of := FeatureGradients{IDs: idsOf(slices.Clone(rows.List()), rows.Here)}
-		of.Inputs, of.Columns = x.by.InputValues(kind)
-		of.Gradients = make([]float32, len(of.Inputs))
-		x.into.Features = append(x.into.Features, of)
+		entry := FeatureGradients{IDs: idsOf(slices.Clone(rows.List()), rows.Here)}
+		entry.Inputs, entry.Columns = x.by.InputValues(kind)
+		entry.Gradients = make([]float32, len(entry.Inputs))
+		x.into.Features = append(x.into.Features, entry)
 	}
-	steps := max(1, x.of.Steps)
+	steps := max(1, x.target.Steps)
 	for step := range steps {
 		if ctx.Err() != nil {
 			return nil, &launch.Common{Err: context.Canceled}
 		}
-		if x.of.OnStep != nil {
-			x.of.OnStep(step)
+		if x.target.OnStep != nil {
+			x.target.OnStep(step)
 		}
 		at, part := (float32(step)+.5)/float32(steps), 1/float32(steps)
-		if x.of.Steps == 0 {
+		if x.target.Steps == 0 {
 			x.pass(1, 1, part, true, true)
 			continue
 		}
@@ -158,8 +158,8 @@ func (x *explainer) explain(ctx context.Context) (*Explanation, error) {
 
 // begin is the gradient of the number by the outputs of its vertex, in a row of zeros.
 func (x *explainer) begin(grad, outputs []float32) {
-	c := x.of.Output
-	if grad[c] = x.unit; !x.of.Classes {
+	c := x.target.Output
+	if grad[c] = x.unit; !x.target.Classes {
 		return
 	}
 	largest, sum := math.Inf(-1), 0.
@@ -190,16 +190,16 @@ func (x *explainer) pass(features, messages, part float32, ofFeatures, ofEdges b
 		Epoch: 1, Random: autograd.Random{Seed: x.Seed, Epoch: 1}, Recording: true, Edges: masks,
 	}
 	for kind, rows := range x.by.Inputs() {
-		of := &x.into.Features[kind]
-		values := x.Team.Memory.NewElement(tensor.Features, x.Team.Storage, rows.Here, of.Columns)
-		write, row := values.Writer(), make([]float32, of.Columns)
+		entry := &x.into.Features[kind]
+		values := x.Team.Memory.NewElement(tensor.Features, x.Team.Storage, rows.Here, entry.Columns)
+		write, row := values.Writer(), make([]float32, entry.Columns)
 		for i := range rows.Here {
-			for k, v := range of.Inputs[i*of.Columns:][:of.Columns] {
+			for k, v := range entry.Inputs[i*entry.Columns:][:entry.Columns] {
 				row[k] = features * v
 			}
-			write(i*of.Columns, row)
+			write(i*entry.Columns, row)
 		}
-		call.Features = append(call.Features, engine.Given{Values: values, Differentiable: of.Columns > 0})
+		call.Features = append(call.Features, engine.Given{Values: values, Differentiable: entry.Columns > 0})
 	}
 	pass := x.by.Forward(call)
 	var roots []autograd.Root
@@ -209,12 +209,12 @@ func (x *explainer) pass(features, messages, part float32, ofFeatures, ofEdges b
 		roots, rowGrads = append(roots, autograd.Root{Var: v, Grad: grad}), append(rowGrads, grad)
 		outputs = append(outputs, v.Value())
 	}
-	if x.of.Edge != nil {
+	if x.target.Edge != nil {
 		x.decoded(outputs, rowGrads, features, part, ofFeatures)
 	} else {
 		var at outputRow
 		if outputs[0].Rows > 1 {
-			at.row = int(x.of.Vertex)
+			at.row = int(x.target.Vertex)
 		}
 		x.begin(at.to(rowGrads), at.in(outputs))
 	}
@@ -223,13 +223,13 @@ func (x *explainer) pass(features, messages, part float32, ofFeatures, ofEdges b
 		if grad == nil {
 			continue
 		}
-		of := &x.into.Features[kind]
-		read, row := grad.Reader(), make([]float32, of.Columns)
+		entry := &x.into.Features[kind]
+		read, row := grad.Reader(), make([]float32, entry.Columns)
 		for i := range grad.Rows {
-			read(i*of.Columns, row)
+			read(i*entry.Columns, row)
 			for k, g := range row {
 				if ofFeatures {
-					of.Gradients[i*of.Columns+k] += part * g
+					entry.Gradients[i*entry.Columns+k] += part * g
 				}
 			}
 		}
@@ -246,8 +246,8 @@ func (x *explainer) pass(features, messages, part float32, ofFeatures, ofEdges b
 		})
 	}
 	masks.Release()
-	for _, given := range call.Features {
-		given.Values.Release()
+	for _, input := range call.Features {
+		input.Values.Release()
 	}
 	x.Params.ZeroGrad()
 }

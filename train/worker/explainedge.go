@@ -54,7 +54,7 @@ func (x *explainer) decode(kinds []int) error {
 		}
 		return outputRow{slices.Index(kinds, kind), at}
 	}
-	x.decoding.ends = [2]outputRow{row(d.Source, x.of.Edge.Source), row(d.Target, x.of.Edge.Target)}
+	x.decoding.ends = [2]outputRow{row(d.Source, x.target.Edge.Source), row(d.Target, x.target.Edge.Target)}
 	if d.Standardised {
 		x.decoding.units = nn.NewEdgeUnits(x.Params, d.Features)
 	}
@@ -71,13 +71,13 @@ func (d *decoding) unit(k int) (mean, deviation float32) {
 
 // own are the edge's features as the function reads them.
 func (x *explainer) own() *FeatureGradients {
-	n := len(x.of.Edge.Features)
-	of := &FeatureGradients{Columns: n, Inputs: make([]float32, n), Gradients: make([]float32, n)}
-	for k, value := range x.of.Edge.Features {
+	n := len(x.target.Edge.Features)
+	entry := &FeatureGradients{Columns: n, Inputs: make([]float32, n), Gradients: make([]float32, n)}
+	for k, value := range x.target.Edge.Features {
 		mean, deviation := x.decoding.unit(k)
-		of.Inputs[k] = (value - mean) / deviation
+		entry.Inputs[k] = (value - mean) / deviation
 	}
-	return of
+	return entry
 }
 
 // decoded adds to grads the gradients of the number by rows of outputs. The edge's own features, as the
@@ -86,11 +86,11 @@ func (x *explainer) own() *FeatureGradients {
 func (x *explainer) decoded(outputs, grads []*tensor.Matrix, factor, part float32, ofFeatures bool) {
 	d, tape := x.decoding, autograd.NewTape(x.Team)
 	tape.Recording = true
-	one := &autograd.RowSet{Here: 1, Total: autograd.NotVertices}
+	oneRow := &autograd.RowSet{Here: 1, Total: autograd.NotVertices}
 	input := func(values []float32) *autograd.Var {
 		m := x.Team.Memory.New(tensor.Buffers, 1, len(values))
 		copy(m.WriteFloats(), values)
-		return tape.Input(m, one)
+		return tape.Input(m, oneRow)
 	}
 	read := []*autograd.Var{input(d.ends[0].in(outputs)), input(d.ends[1].in(outputs))}
 	e := gnn.Edges{Tape: tape, Source: read[0], Target: read[1]}
@@ -105,9 +105,9 @@ func (x *explainer) decoded(outputs, grads []*tensor.Matrix, factor, part float3
 	}
 	if d.Weighted {
 		m := x.Team.Memory.New(tensor.Buffers, 1, 1)
-		m.WriteFloats()[0] = x.of.Edge.Weight
+		m.WriteFloats()[0] = x.target.Edge.Weight
 		defer m.Release()
-		e.Weight = tape.Constant(m, one)
+		e.Weight = tape.Constant(m, oneRow)
 	}
 	z := tape.Scope(func() *autograd.Var { return autograd.Float32(d.rows(e)) })
 	grad := x.Team.Zeros(tensor.Gradients, 1, z.Cols())

@@ -22,15 +22,15 @@ import (
 // of one group and one process give the same arguments, whose slices they share.
 type Passes struct {
 	*Worker
-	engine  engine.Engine
-	config  engine.Config // of the engine
-	apart   *apart        // nil: no pass has computed only some rows
-	epoch   int           // passes in training
-	live    map[int]*livePass
-	values  *values
-	forward Tally           // of the last forward pass that records
-	owners  map[int][]int32 // by vertex type and vertex: the process that has its row
-	held    map[int]*held   // by relation
+	engine    engine.Engine
+	config    engine.Config // of the engine
+	apart     *apart        // nil: no pass has computed only some rows
+	epoch     int           // passes in training
+	live      map[int]*livePass
+	values    *values
+	forward   Tally              // of the last forward pass that records
+	owners    map[int][]int32    // by vertex type and vertex: the process that has its row
+	heldEdges map[int]*heldEdges // by relation
 }
 
 // values are the values of the parameters in one or several passes.
@@ -45,7 +45,7 @@ type livePass struct {
 	engine  engine.Engine
 	memory  *tensor.Meter // of an engine of its own; nil: the pass has the engine of all passes
 	places  [][]int32     // of the outputs' rows, as placesIn gives them
-	through []*held
+	routed  []*heldEdges
 	call    engine.Call
 	values  *values
 	buffers [][]float32 // the buffers' values before the pass, for its backward pass
@@ -109,7 +109,7 @@ func NewPasses(c Config, team *kernel.Team, world *comm.Comm, share *partition.S
 	e.Training = true
 	p := &Passes{
 		Worker: w, config: e, live: map[int]*livePass{}, values: &values{}, owners: map[int][]int32{},
-		held: map[int]*held{},
+		heldEdges: map[int]*heldEdges{},
 	}
 	if p.engine, err = engine.New(e); err != nil {
 		return nil, err
@@ -182,15 +182,15 @@ func (p *Passes) Forward(f Forward) error {
 	}
 	pass := e.Forward(call)
 	outputs, places := pass.Outputs(), make([][]int32, len(pass.Outputs()))
-	through := make([]*held, len(outputs))
+	routed := make([]*heldEdges, len(outputs))
 	for k, blocks := range f.Outputs {
 		p.clearWhole(blocks)
-		places[k], through[k] = p.placesIn(&f, pass, k)
+		places[k], routed[k] = p.placesIn(&f, pass, k)
 		from := 0
 		for _, b := range blocks {
-			here := through[k].blockOf(b)
+			here := routed[k].blockOf(b)
 			p.spread(here, outputs[k].Value(), from, b.places(places[k], outputs[k]))
-			through[k].bring(b.Columns, here.Values, b.Values)
+			routed[k].reduce(b.Columns, here.Values, b.Values)
 			from += b.Columns
 		}
 		p.sumWhole(blocks)
@@ -200,11 +200,11 @@ func (p *Passes) Forward(f Forward) error {
 		if !p.Processes && p.SampleGroups > 1 { // the first worker writes the buffers once all have read them
 			exchange.Must(p.Groups.All.Barrier(comm.Setup))
 		}
-		if (p.speaks() || p.Processes) && f.Values != nil {
+		if (p.isPrimary() || p.Processes) && f.Values != nil {
 			p.Params.TakeBuffers(f.Values)
 		}
 	}
-	live := &livePass{pass, e, memory, places, through, call, p.values, buffers}
+	live := &livePass{pass, e, memory, places, routed, call, p.values, buffers}
 	live.values.users++
 	if tally := ends(); f.Recording {
 		p.forward = tally
@@ -217,20 +217,20 @@ func (p *Passes) Forward(f Forward) error {
 }
 
 // features makes, for an engine, this worker's rows of the given features.
-func (p *Passes) features(e engine.Engine, of []Given) (given []engine.Given) {
-	if of == nil {
+func (p *Passes) features(e engine.Engine, features []Given) (inputs []engine.Given) {
+	if features == nil {
 		return nil
 	}
 	for kind, rows := range e.Inputs() {
-		g := engine.Given{Differentiable: of[kind].Differentiable}
-		if values := of[kind].Values; values != nil {
+		g := engine.Given{Differentiable: features[kind].Differentiable}
+		if values := features[kind].Values; values != nil {
 			columns := p.Share.Whole.Types[kind].FeatureColumns
 			g.Values = p.Team.Memory.NewElement(tensor.Features, p.Team.Storage, rows.Here, columns)
 			p.fill(g.Values, 0, Block{Columns: columns, Values: values}, p.placesAmong(rows.List()))
 		}
-		given = append(given, g)
+		inputs = append(inputs, g)
 	}
-	return given
+	return inputs
 }
 
 // give sets parameters and buffers. Live passes keep the parameters with which they were computed.
@@ -275,7 +275,7 @@ func (p *Passes) Backward(b Backward) error {
 		if b.Outputs != nil {
 			p.sumWhole(b.Outputs[k])
 			for _, block := range b.Outputs[k] {
-				block.Values = live.through[k].fetched(block.Columns, block.Values)
+				block.Values = live.routed[k].fetched(block.Columns, block.Values)
 				p.fill(grad, from, block, block.places(live.places[k], output))
 				from += block.Columns
 			}
@@ -336,8 +336,8 @@ func (p *Passes) Drop(pass int) {
 
 // end releases what the pass was given.
 func (l *livePass) end() {
-	for _, given := range l.call.Features {
-		given.Values.Release()
+	for _, input := range l.call.Features {
+		input.Values.Release()
 	}
 	l.call.Edges.Release()
 	if l.memory != nil {
@@ -350,8 +350,8 @@ func (l *livePass) end() {
 	}
 }
 
-// speaks reports whether this worker's replicas of parameters, gradients and buffers are the ones to copy.
-func (p *Passes) speaks() bool { return p.Groups.Learners.Rank() == 0 }
+// isPrimary reports whether this worker's replicas of parameters, gradients and buffers are the ones to copy.
+func (p *Passes) isPrimary() bool { return p.Groups.Learners.Rank() == 0 }
 
 // rowsOfPart is how many rows a thread copies at a time.
 const rowsOfPart = 256

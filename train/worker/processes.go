@@ -42,25 +42,25 @@ func (p *Passes) RowCounts() (counts []int) {
 
 // Says names the call in errors.
 func (f *Forward) Says() string {
-	says := "forward"
-	for kind, given := range f.Features {
-		if given.Values != nil {
-			says += fmt.Sprintf(" of features of type %d", kind)
+	text := "forward"
+	for kind, input := range f.Features {
+		if input.Values != nil {
+			text += fmt.Sprintf(" of features of type %d", kind)
 		}
-		if given.Differentiable {
-			says += " that are differentiable"
+		if input.Differentiable {
+			text += " that are differentiable"
 		}
 	}
 	for _, e := range f.Edges {
-		says += e.says()
+		text += e.description()
 	}
 	if f.Training {
-		says += " in training"
+		text += " in training"
 	}
 	if f.Recording {
-		says += " with gradients"
+		text += " with gradients"
 	}
-	return says
+	return text
 }
 
 // placesAmong are the places of a worker's rows among the rows of the caller.
@@ -96,16 +96,16 @@ func (p *Passes) commit() {
 		return
 	}
 	pending := p.Params.Pending()
-	var mine []float64
-	for _, of := range pending {
-		mine = append(mine, of.Doubles()...) // a plan has zeros
+	var local []float64
+	for _, buffer := range pending {
+		local = append(local, buffer.Doubles()...) // a plan has zeros
 	}
-	all, err := comm.Gather(alike, comm.Statistics, mine...)
+	all, err := comm.Gather(alike, comm.Statistics, local...)
 	exchange.Must(err)
 	for range alike.Size() {
-		for _, of := range pending {
-			copy(of.WriteDoubles(), all)
-			all = all[of.Len():]
+		for _, buffer := range pending {
+			copy(buffer.WriteDoubles(), all)
+			all = all[buffer.Len():]
 		}
 		p.Params.Commit()
 	}
@@ -137,18 +137,18 @@ func (p *Passes) takeGradients(to nn.State) {
 		p.Params.ZeroGrad()
 		return
 	case !p.Processes:
-		p.Params.TakeGradients(to, p.speaks())
+		p.Params.TakeGradients(to, p.isPrimary())
 		return
 	}
-	for _, of := range p.Params.List {
-		if of.Rows != nil {
-			clear(to[of.Name].Float32)
+	for _, param := range p.Params.List {
+		if param.Rows != nil {
+			clear(to[param.Name].Float32)
 		}
 	}
 	p.Params.TakeGradients(to, true)
-	for _, of := range p.Params.List {
-		if of.Rows != nil {
-			exchange.Must(p.Groups.World.SumFloats(comm.Gradient, to[of.Name].Float32))
+	for _, param := range p.Params.List {
+		if param.Rows != nil {
+			exchange.Must(p.Groups.World.SumFloats(comm.Gradient, to[param.Name].Float32))
 		}
 	}
 }

@@ -201,8 +201,8 @@ func collect[ID int32 | int64](w *Worker, columns int, ids []ID, part func(lo, h
 	if err != nil {
 		return nil, err
 	}
-	mine, release := part(from, to)
-	theirRows, err := comm.ToFirst(c, mine)
+	ownRows, release := part(from, to)
+	theirRows, err := comm.ToFirst(c, ownRows)
 	release()
 	if err != nil || !w.Ranks().First() {
 		return nil, err

@@ -196,11 +196,11 @@ func TestLoadRefused(t *testing.T) {
 			Team:   team, Groups: mesh.Mesh{Stages: 1, Partitions: 2, Slices: 1}.Join(c),
 			Params: nn.NewParams(team, 1),
 		}
-		var mine error
+		var localErr error
 		if c.Rank() == 1 {
-			mine = broken
+			localErr = broken
 		}
-		assert.Error(t, w.Load(nn.State{}, mine), "worker %d goes on", c.Rank())
+		assert.Error(t, w.Load(nn.State{}, localErr), "worker %d goes on", c.Rank())
 		return w.Load(nn.State{}, nil)
 	})
 	assert.NoError(t, err)
@@ -221,13 +221,13 @@ func TestWorkOfStages(t *testing.T) {
 		!slices.Equal(all[1].Blocks, []int{1, 3}) {
 		t.Errorf("%+v", all)
 	}
-	for s, one := range all {
+	for s, stage := range all {
 		want := []int{grid.Rank(mesh.Coords{Stage: s}), grid.Rank(mesh.Coords{Stage: s, Partition: 1})}
-		assert.Equal(t, want, one.Workers, "stage %d has the workers", s)
+		assert.Equal(t, want, stage.Workers, "stage %d has the workers", s)
 	}
 	w.Groups.Mesh.Stages = 1
-	if one := w.Stages(); one != nil {
-		t.Errorf("one stage: %+v", one)
+	if stages := w.Stages(); stages != nil {
+		t.Errorf("one stage: %+v", stages)
 	}
 }
 

@@ -107,9 +107,9 @@ func (w *Worker) scores(output *autograd.Var) (s Scores, err error) {
 	weights, bad := w.Params.NotFinite()
 	measuring := w.Task.Measuring(output)
 	read := w.Team.Read(append([]kernel.Sum{weights, w.Team.NotFinite(output.Value())}, measuring.Sums...)...)
-	of := read[2:]
+	results := read[2:]
 	// The loss, and the numbers of workers with weights, and with results, that are not finite.
-	sums := []float64{measuring.Loss(of), 0, 0}
+	sums := []float64{measuring.Loss(results), 0, 0}
 	if bad || read[0] != 0 { // or NaN
 		sums[1] = 1
 	}
@@ -128,7 +128,7 @@ func (w *Worker) scores(output *autograd.Var) (s Scores, err error) {
 	case sums[2] > 0:
 		return Scores{metric.Unmeasured(), "the logits are not finite"}, nil
 	}
-	s.Scores, err = measuring.Measure(of)
+	s.Scores, err = measuring.Measure(results)
 	s.ValLoss = math.NaN()
 	if w.Task.HasValidationLoss() {
 		s.ValLoss = sums[0]

@@ -33,15 +33,15 @@ func (w *Worker) Stages() (all []Stage) {
 	sum := 0.0
 	costs := gnn.Costs(w.Blocks, w.Share.Whole.Vertices, w.Share.Whole.Edges)
 	for s := range grid.Stages {
-		one := Stage{Blocks: cuts[s : s+2]}
+		stage := Stage{Blocks: cuts[s : s+2]}
 		for _, c := range costs[cuts[s]:cuts[s+1]] {
-			one.Work += c
+			stage.Work += c
 		}
-		sum += one.Work
+		sum += stage.Work
 		for i := range grid.Partitions * grid.Slices {
-			one.Workers = append(one.Workers, grid.Rank(mesh.Coords{Stage: s})+i)
+			stage.Workers = append(stage.Workers, grid.Rank(mesh.Coords{Stage: s})+i)
 		}
-		all = append(all, one)
+		all = append(all, stage)
 	}
 	for s := range all {
 		all[s].Work /= sum

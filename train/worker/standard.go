@@ -13,11 +13,11 @@ import (
 // standardNames are the names, in files of weights, of the means and standard deviations of a vertex type's
 // features.
 func standardNames(types []partition.WholeType, kind int) (means, deviations string) {
-	of := "features."
+	prefix := "features."
 	if len(types) > 1 {
-		of += types[kind].Type + "."
+		prefix += types[kind].Type + "."
 	}
-	return of + "mean", of + "deviation"
+	return prefix + "mean", prefix + "deviation"
 }
 
 // OwnNames are the names, in files of weights for a graph of one vertex type, of tensors that belong to no

@@ -73,19 +73,19 @@ var inner = regexp.MustCompile(`(\.func\d+|\.\d+|-range\d+)+$`)
 func caller() string {
 	calls := make([]uintptr, 64)
 	frames := runtime.CallersFrames(calls[:runtime.Callers(1, calls)])
-	of := ""
+	prefix := ""
 	for frame, more := frames.Next(); more; frame, more = frames.Next() {
 		name := inner.ReplaceAllString(strings.TrimPrefix(frame.Function, "weft/"), "")
 		switch {
 		case strings.HasPrefix(name, "kernel."):
-			of = name + " in "
+			prefix = name + " in "
 		case !strings.HasPrefix(frame.Function, "weft/"):
 		case !strings.HasPrefix(name, "tensor.") && !strings.HasPrefix(name, "train/worker.recorded") &&
 			name != "train/worker.caller":
-			return of + name
+			return prefix + name
 		}
 	}
-	return of
+	return prefix
 }
 
 // phase begins a phase of the epoch.
@@ -100,15 +100,15 @@ func (w *Worker) Trace() (*trace.Trace, error) {
 		return nil, nil
 	}
 	c := w.Groups.All
-	mine := trace.Worker{Name: w.name()}
-	mine.Events, mine.Lost = w.Recorder.Events()
+	local := trace.Worker{Name: w.name()}
+	local.Events, local.Lost = w.Recorder.Events()
 	if w.Processes {
 		var err error
-		if mine.Offset, mine.Uncertainty, err = c.ClockOffset(comm.Setup, w.Recorder.Now); err != nil {
+		if local.Offset, local.Uncertainty, err = c.ClockOffset(comm.Setup, w.Recorder.Now); err != nil {
 			return nil, err
 		}
 	}
-	all, err := ToFirst(c, mine)
+	all, err := ToFirst(c, local)
 	if err != nil || !w.Ranks().First() {
 		return nil, err
 	}

@@ -116,18 +116,18 @@ func New(c Config, team *kernel.Team, world *comm.Comm, share *partition.Share,
 }
 
 // edgeNumbers are the numbers of the edges of this worker's outputs, as in task.Env.
-func (w *Worker) edgeNumbers(of *graph.Relation) []int64 {
-	return w.Inference.EdgeNumbers(of)
+func (w *Worker) edgeNumbers(relation *graph.Relation) []int64 {
+	return w.Inference.EdgeNumbers(relation)
 }
 
 // ownLoss is the loss of the caller, or of the file that the settings name; nil: the loss is known by name.
 func (w *Worker) ownLoss() nn.OwnLoss {
 	world := w.Groups.World
-	switch of := w.LossFile(); {
+	switch loss := w.LossFile(); {
 	case w.OwnLoss != nil:
 		return w.OwnLoss
-	case of != nil:
-		return nn.WholeLoss{Of: of.For(), Peers: exchange.PeersOf(world), First: world.Rank() == 0}
+	case loss != nil:
+		return nn.WholeLoss{Function: loss.For(), Peers: exchange.PeersOf(world), First: world.Rank() == 0}
 	}
 	return nil
 }
@@ -177,7 +177,7 @@ func begin(c Config, team *kernel.Team, world *comm.Comm,
 		return nil, e, &launch.Common{Err: err}
 	}
 	if c.Passing != nil {
-		if w.Share, err = c.Passing.Of(share); err != nil {
+		if w.Share, err = c.Passing.Restrict(share); err != nil {
 			return nil, e, err
 		}
 	}
@@ -251,8 +251,8 @@ func (w *Worker) holds(params *nn.Params) error {
 	w.eachStandard(func(name string, _ []float32) { w.Params.Allow(name) }) // before there is an engine
 	if w.Undecoded {
 		w.Params.Allow(gnn.DecoderNames()...)
-		if of := w.Program.Program; of != nil {
-			w.Params.Allow(of.Names()...)
+		if model := w.Program.Program; model != nil {
+			w.Params.Allow(model.Names()...)
 		}
 	}
 	return w.allowOthers()
@@ -269,7 +269,7 @@ func (w *Worker) stageOptions() (s engine.StageOptions, err error) {
 	}
 	s.Report = func(r engine.StageReport) { w.spent = r }
 	s.Count, _ = w.ChunksOfPartition(w.Share.Edges.Types[0].Starts, len(w.Share.Edges.Types))
-	s.Of = w.ChunkOf
+	s.Chunks = w.ChunkOf
 	return s, nil
 }
 

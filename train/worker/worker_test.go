@@ -25,11 +25,11 @@ import (
 	"weft/train/setting"
 )
 
-// each is a Communication whose k-th kind has of(k), k = 0, 1, ….
-func each(of func(k int64) Traffic) (c Communication) {
+// each is a Communication whose k-th kind has traffic(k), k = 0, 1, ….
+func each(traffic func(k int64) Traffic) (c Communication) {
 	kinds := reflect.ValueOf(&c).Elem()
 	for k := range kinds.NumField() {
-		kinds.Field(k).Set(reflect.ValueOf(of(int64(k))))
+		kinds.Field(k).Set(reflect.ValueOf(traffic(int64(k))))
 	}
 	return c
 }
@@ -141,7 +141,7 @@ func TestMain(m *testing.M) {
 // a field of the name: the first one's is meant where no other is said.
 func TestShadowedSettings(t *testing.T) {
 	const ofAxes = "Options: Resolved, Resolved.Options" // setting.Options and axis.Options within it
-	for of, want := range map[reflect.Type]string{
+	for typ, want := range map[reflect.Type]string{
 		reflect.TypeFor[axis.Options]():     "",
 		reflect.TypeFor[setting.Options]():  "",
 		reflect.TypeFor[setting.Resolved](): "Options: itself, Options",
@@ -151,24 +151,24 @@ func TestShadowedSettings(t *testing.T) {
 		reflect.TypeFor[Worker](): "Optimizer: itself, Config.Resolved.Options.Settings; " + // as it names it
 			"Options: Config.Resolved, Config.Resolved.Options; Task: itself, Config.Resolved.Options.Goal",
 	} {
-		assert.Equal(t, want, strings.Join(shadows(of), "; "), of)
+		assert.Equal(t, want, strings.Join(shadows(typ), "; "), typ)
 	}
 }
 
 // shadows lists the names that several fields of a struct, and of those that it embeds, have.
-func shadows(of reflect.Type) (names []string) {
+func shadows(typ reflect.Type) (names []string) {
 	in := map[string][]string{} // by name: structs
 	type level struct {
-		of   reflect.Type
+		typ  reflect.Type
 		path string
 	}
-	for levels := []level{{of, ""}}; len(levels) > 0; levels = levels[1:] { // the least deep first
+	for levels := []level{{typ, ""}}; len(levels) > 0; levels = levels[1:] { // the least deep first
 		l := levels[0]
-		if l.of.Kind() == reflect.Pointer {
-			l.of = l.of.Elem()
+		if l.typ.Kind() == reflect.Pointer {
+			l.typ = l.typ.Elem()
 		}
-		for k := range l.of.NumField() {
-			f := l.of.Field(k)
+		for k := range l.typ.NumField() {
+			f := l.typ.Field(k)
 			in[f.Name] = append(in[f.Name], cmp.Or(strings.TrimPrefix(l.path, "."), "itself"))
 			if f.Anonymous && f.Type.Kind() != reflect.Interface {
 				levels = append(levels, level{f.Type, l.path + "." + f.Name})

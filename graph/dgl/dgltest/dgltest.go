@@ -21,15 +21,15 @@ func Of[T int8 | uint8 | int16 | int32 | int64 | float32 | float64](values []T, 
 	if len(shape) == 0 {
 		shape = []int64{int64(len(values))}
 	}
-	of := reflect.TypeFor[T]()
+	typ := reflect.TypeFor[T]()
 	code := byte(0)
-	switch of.Kind() {
+	switch typ.Kind() {
 	case reflect.Uint8:
 		code = 1
 	case reflect.Float32, reflect.Float64:
 		code = 2
 	}
-	return Tensor{code, byte(of.Bits()), shape, bytesOf(values)}
+	return Tensor{code, byte(typ.Bits()), shape, bytesOf(values)}
 }
 
 // bytesOf are numbers as they stand in a file.

@@ -10,7 +10,7 @@ import (
 // Division says how a graph is divided.
 type Division struct {
 	K     int
-	Of    [][]int // by vertex type: the partition of each vertex
+	Parts [][]int // by vertex type: the partition of each vertex
 	Names Names
 	// Original puts the vertices' ids from before into a file of each partition, as DGL's tools do.
 	Original bool
@@ -68,13 +68,13 @@ type vertex struct{ part, kind, number int }
 
 func newPlan(g *Graph, d Division) *plan {
 	p := &plan{g: g, d: d, id: make([][]int64, len(g.Vertices))}
-	for t, of := range g.Vertices {
-		p.id[t] = make([]int64, of.Count)
+	for t, vertices := range g.Vertices {
+		p.id[t] = make([]int64, vertices.Count)
 	}
 	for part := range d.K {
-		for t, of := range g.Vertices {
-			for v := range of.Count {
-				if d.Of[t][v] == part {
+		for t, vertices := range g.Vertices {
+			for v := range vertices.Count {
+				if d.Parts[t][v] == part {
 					p.id[t][v] = int64(len(p.vertices))
 					p.vertices = append(p.vertices, vertex{part, t, v})
 				}
@@ -98,7 +98,7 @@ func (p *plan) own(part, kind int) (numbers []int) {
 func (p *plan) ownEdges(part, relation int) (numbers []int) {
 	r := &p.g.Relations[relation]
 	for k, v := range r.To {
-		if p.d.Of[r.Target][v] == part {
+		if p.d.Parts[r.Target][v] == part {
 			numbers = append(numbers, k)
 		}
 	}
@@ -194,14 +194,14 @@ func (p *plan) graph(part int) *Graph {
 	var types []int32
 	var inner []uint8
 	for _, own := range []bool{true, false} {
-		for k, of := range p.g.Relations {
-			for e := range of.From {
-				leaves := p.d.Of[of.Source][of.From[e]] == part
-				if into := p.d.Of[of.Target][of.To[e]] == part; into != own || !own && !leaves {
+		for k, edges := range p.g.Relations {
+			for e := range edges.From {
+				leaves := p.d.Parts[edges.Source][edges.From[e]] == part
+				if into := p.d.Parts[edges.Target][edges.To[e]] == part; into != own || !own && !leaves {
 					continue
 				}
-				r.From, r.To = append(r.From, add(p.id[of.Source][of.From[e]])),
-					append(r.To, add(p.id[of.Target][of.To[e]]))
+				r.From, r.To = append(r.From, add(p.id[edges.Source][edges.From[e]])),
+					append(r.To, add(p.id[edges.Target][edges.To[e]]))
 				types = append(types, int32(k))
 				mark := uint8(0)
 				if own {

@@ -27,9 +27,9 @@ func Counted(n int, thing string) string {
 func MaxVertices(edges int) int64 { return min(math.MaxInt32, MaxClaims(edges)) }
 
 // MaxClaims is MaxVertices for a file with types, where a vertex counts once for each relation that joins its
-// type, as each has a row for it. held is the number of edges, and of rows of features or labels, that the
-// file has.
-func MaxClaims(held int) int64 { return 1<<20 + 64*int64(held) }
+// type, as each has a row for it. stored is the number of edges, and of rows of features or labels, that
+// the file has.
+func MaxClaims(stored int) int64 { return 1<<20 + 64*int64(stored) }
 
 // WholeLabels is Labels for a file whose class ids may be floats: whole numbers, or NaN where unlabelled.
 // Floats that are no class ids are values to predict. There are fewer classes than vertices, which counts the
@@ -360,13 +360,13 @@ func masks(a *npy.Array, vertices, splits, apart, step int) ([][]int64, error) {
 	if splits > graph.MaxSplits {
 		return nil, refusal.Errorf("masks of %d splits: at most %d are read", splits, graph.MaxSplits)
 	}
-	of := make([][]int64, splits)
-	for k := range of {
-		if of[k], err = marked(marks[k*apart:], vertices, step); err != nil {
+	lists := make([][]int64, splits)
+	for k := range lists {
+		if lists[k], err = marked(marks[k*apart:], vertices, step); err != nil {
 			return nil, err
 		}
 	}
-	return of, nil
+	return lists, nil
 }
 
 // marked lists which of n marks are true, each a step behind the one before.

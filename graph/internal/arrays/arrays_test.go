@@ -101,8 +101,8 @@ func TestLabels(t *testing.T) {
 		return graph.Labels{Columns: columns, Values: x}
 	}
 	for name, c := range map[string]struct {
-		of   *npy.Array
-		want graph.Labels
+		array *npy.Array
+		want  graph.Labels
 	}{
 		"classes": {
 			array(t, "<i4", []int32{0, 2, -1}, 3), graph.Labels{Classes: 3, Class: []int64{0, 2, -1}},
@@ -120,7 +120,7 @@ func TestLabels(t *testing.T) {
 		"a column": {array(t, "<f4", []float32{0, nan, 1}, 3, 1), values(1, 0, nan, 1)},
 		"a matrix": {array(t, "<f4", []float32{0, 1, .5, nan}, 2, 2), values(2, 0, 1, .5, nan)},
 	} {
-		got, err := Labels(c.of, graph.VertexNoun)
+		got, err := Labels(c.array, graph.VertexNoun)
 		assert.NoError(t, err, name)
 		assert.EqualBy(t, c.want, got, cmpopts.EquateNaNs())
 	}
@@ -148,8 +148,8 @@ func TestLabels(t *testing.T) {
 func TestWholeLabels(t *testing.T) {
 	nan, classes := math.NaN(), graph.Labels{Classes: 3, Class: []int64{0, 2, -1, -1}}
 	for _, c := range []struct {
-		of   *npy.Array
-		want graph.Labels
+		array *npy.Array
+		want  graph.Labels
 	}{
 		{array(t, "<f8", []float64{0, 2, nan, -1}, 4), classes},
 		{array(t, "<f4", []float32{0, 2, float32(nan), -1}, 4, 1), classes},
@@ -159,7 +159,7 @@ func TestWholeLabels(t *testing.T) {
 			graph.Labels{Classes: 2, Multi: []float32{0, 1, 1, 0}},
 		},
 	} {
-		got, err := WholeLabels(c.of, c.of.Shape[0])
+		got, err := WholeLabels(c.array, c.array.Shape[0])
 		assert.NoError(t, err)
 		assert.Equal(t, c.want, got)
 	}
@@ -214,10 +214,10 @@ func TestSplits(t *testing.T) {
 // A row of a mask is a byte and a split much more.
 func TestManySplits(t *testing.T) {
 	for splits, want := range map[int]bool{graph.MaxSplits: true, graph.MaxSplits + 1: false} {
-		if of, err := Masks(npy.New(make([]bool, 2*splits), 2, splits), 2,
+		if lists, err := Masks(npy.New(make([]bool, 2*splits), 2, splits), 2,
 			graph.VertexNoun); (err == nil) != want ||
-			want && len(of) != splits {
-			t.Errorf("%d splits: %d, error %v", splits, len(of), err)
+			want && len(lists) != splits {
+			t.Errorf("%d splits: %d, error %v", splits, len(lists), err)
 		}
 	}
 }

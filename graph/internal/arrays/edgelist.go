@@ -69,7 +69,7 @@ func (f Fields) edgesWith(edges int, list EdgeArrays) (e streamed.Edges, err err
 			return e, f.refusef(weightsKey, "has shape %v: it must be one number for each of %d edges",
 				h.Shape, edges)
 		}
-		list.Weights = f.beside(weightsKey, 1)
+		list.Weights = f.edgeArray(weightsKey, 1)
 		list.Weights.Check = f.checkFiniteWeights
 	}
 	if f.Has(edgeFeaturesKey) {
@@ -82,7 +82,7 @@ func (f Fields) edgesWith(edges int, list EdgeArrays) (e streamed.Edges, err err
 		}
 	}
 	if columns := e.Columns; columns > 0 {
-		list.Features = f.beside(edgeFeaturesKey, columns)
+		list.Features = f.edgeArray(edgeFeaturesKey, columns)
 		list.Features.Check = func(rows []float32, first int) error {
 			return f.checkEdgeFeatures(rows, columns, first)
 		}
@@ -91,8 +91,8 @@ func (f Fields) edgesWith(edges int, list EdgeArrays) (e streamed.Edges, err err
 	return e, nil
 }
 
-// beside is the array of a key, which has a row for each edge.
-func (f Fields) beside(key string, columns int) *Beside {
+// edgeArray is the array of a key, which has a row for each edge.
+func (f Fields) edgeArray(key string, columns int) *Beside {
 	return &Beside{
 		Columns: columns,
 		Open:    func() (RowReader, error) { return OpenRows(func() (*Entry, error) { return f.Open(key) }) },
@@ -280,7 +280,7 @@ func (f Fields) CSREdges(rows, columns int64, keys [3]string,
 		return f.Refuse(keys[1], err)
 	}}
 	if e.Weighted {
-		list.Weights = f.beside(keys[2], 1)
+		list.Weights = f.edgeArray(keys[2], 1)
 	}
 	e.Count, e.Each, e.Refuse = int64(shapes[0][0]), list.Each, refuse
 	return e, nil
@@ -288,7 +288,7 @@ func (f Fields) CSREdges(rows, columns int64, keys [3]string,
 
 // weighted reads the values of a sparse matrix, and reports whether one of them is not one.
 func (f Fields) weighted(key string, refuse func(error) error) (some bool, err error) {
-	values, err := f.beside(key, 1).open()
+	values, err := f.edgeArray(key, 1).open()
 	if err != nil {
 		return false, err
 	}

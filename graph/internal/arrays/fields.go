@@ -175,8 +175,8 @@ func GiveGraphs(g *graph.Graph, ids [][]int64) (err error) {
 	if all, g.Graphs, err = graph.NumberGraphs(slices.Concat(ids...)); err != nil {
 		return err
 	}
-	for t, of := range ids {
-		n := len(of)
+	for t, list := range ids {
+		n := len(list)
 		g.Types[t].GraphOf, all = all[:n:n], all[n:]
 	}
 	return nil
@@ -232,8 +232,8 @@ func (f Fields) Splits(keys [3]string, rows int, labels *graph.Labels,
 		}
 	}
 	splits, err := Splits(parts, keys, labels)
-	if of := (partError{}); errors.As(err, &of) {
-		return nil, f.Refuse(of.name, of.error)
+	if failed := (partError{}); errors.As(err, &failed) {
+		return nil, f.Refuse(failed.name, failed.error)
 	}
 	return splits, f.Refuse(keys[0], err)
 }

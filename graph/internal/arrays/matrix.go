@@ -31,8 +31,8 @@ type Matrix struct {
 	Note string
 }
 
-// Of sets the features of a graph, and adds the note to its notes.
-func (m *Matrix) Of(g *graph.Graph) {
+// SetFeatures sets the features of a graph, and adds the note to its notes.
+func (m *Matrix) SetFeatures(g *graph.Graph) {
 	g.Types[0].Features = m.Features
 	if m.Note != "" {
 		g.Notes = append(g.Notes, m.Note)
@@ -41,11 +41,11 @@ func (m *Matrix) Of(g *graph.Graph) {
 
 // Give gives the features to a type of vertices, by its number, and adds the note to the graph's notes.
 func (m *Matrix) Give(g *streamed.Graph, vertexType int) {
-	of := g.InMemory
+	inMemory := g.InMemory
 	g.Types[vertexType].Rows = m.InBlocks
-	of.Types[vertexType].Features = m.Features
+	inMemory.Types[vertexType].Features = m.Features
 	if m.Note != "" {
-		of.Notes = append(of.Notes, m.Note)
+		inMemory.Notes = append(inMemory.Notes, m.Note)
 	}
 }
 

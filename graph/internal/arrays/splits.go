@@ -57,8 +57,8 @@ func Splits(parts [3][][]int64, names [3]string, labels *graph.Labels) ([]graph.
 	}
 	for s := range splits {
 		err := CheckSplit(&splits[s], labels, names)
-		if of := (partError{}); errors.As(err, &of) && len(splits) > 1 {
-			err = partError{of.name, fmt.Errorf("split %d: %w", s, of.error)}
+		if failed := (partError{}); errors.As(err, &failed) && len(splits) > 1 {
+			err = partError{failed.name, fmt.Errorf("split %d: %w", s, failed.error)}
 		}
 		if err != nil {
 			return nil, err

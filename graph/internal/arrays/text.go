@@ -133,13 +133,13 @@ func (t *numbers) parse(line []byte) (row bool, err error) {
 		t.columns--
 		return false, nil
 	}
-	if one := first && t.isOneName(); one || first && t.isHeader() {
+	if single := first && t.isOneName(); single || first && t.isHeader() {
 		if len(t.fields[0]) == 0 {
 			return false, errors.New("the first column has no name, as pandas writes its index: write it " +
 				"with index=False")
 		}
 		t.names.begin(t.name(line))
-		if one {
+		if single {
 			t.columns, t.names.spaced = 1, true
 			return false, nil
 		}

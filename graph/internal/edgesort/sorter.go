@@ -29,7 +29,7 @@ type Sorter struct {
 	shift     uint // log₂ of the number of targets in a range
 	most      int  // ranges
 	ranges    []unsorted
-	// Duplicates counts the given edges that Single dropped.
+	// Duplicates counts the original edges that Single dropped.
 	Duplicates int64
 }
 
@@ -41,7 +41,7 @@ type Options struct {
 	Columns  int      // of edge features
 	Labelled bool     // edges have labels, as numbers
 	Divided  bool     // edges have values that divide them
-	// Single keeps one of parallel edges: the first given edge, or the first added edge if none is given.
+	// Single keeps one of parallel edges: the first original edge, or else the first added edge.
 	// Such edges have no labels.
 	Single bool
 	// Budget is how many bytes of edges are sorted at a time. As many bytes of ends of targets may be added.
@@ -57,9 +57,10 @@ type unsorted struct {
 	last    []uint32
 }
 
-// An edge's key is 2·source + kind. A given edge is in the source files; an added edge is the reverse of one.
+// An edge's key is 2·source + kind. An original edge is in the source files, and
+// an added edge is the reverse of one.
 const (
-	given uint32 = iota
+	original uint32 = iota
 	added
 )
 
@@ -83,8 +84,8 @@ func New(o Options, high int, about int64) *Sorter {
 
 // newSorter returns a sorter for about so many edges into targets low … high−1. Its ranges have one target
 // each at first. They grow when there would be too many, as the number of targets may be unknown.
-func newSorter(o Options, of *batches, low, high int, about int64) *Sorter {
-	s := &Sorter{Options: o, batches: of, low: low, high: high}
+func newSorter(o Options, b *batches, low, high int, about int64) *Sorter {
+	s := &Sorter{Options: o, batches: b, low: low, high: high}
 	s.most = int(min(max(1, about*int64(s.words())/(rangeBytes/wordBytes)), mostRanges))
 	return s
 }
@@ -140,7 +141,7 @@ func (s *Sorter) Add(e *graph.Edges, both bool) error {
 			bits := math.Float64bits(e.SplitBy[k])
 			rest[0], rest[1] = uint32(bits), uint32(bits>>32)
 		}
-		edge[0], edge[1] = uint32(target), uint32(source)<<1+given
+		edge[0], edge[1] = uint32(target), uint32(source)<<1+original
 		if err := s.add(edge); err != nil {
 			return err
 		}
@@ -382,7 +383,7 @@ func (s *Sorter) place(m *sortBuffers, keys []uint64, at int) {
 	}
 }
 
-// compact keeps the first of parallel edges, whose keys ascend: a given edge, if there is one.
+// compact keeps the first of parallel edges, whose keys ascend: an original edge, if there is one.
 func (s *Sorter) compact(m *sortBuffers, targets int) {
 	rows, columns, kept := &m.rows, s.Columns, 0
 	for t := range targets {
@@ -390,7 +391,7 @@ func (s *Sorter) compact(m *sortBuffers, targets int) {
 		for at := int(m.begin(t)); at < int(m.ends[t]); at++ {
 			source := rows.Sources[at]
 			if kept > first && rows.Sources[kept-1] == source {
-				if uint32(m.keys[at]>>32)&1 == given {
+				if uint32(m.keys[at]>>32)&1 == original {
 					s.Duplicates++
 				}
 				continue

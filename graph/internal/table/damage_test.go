@@ -38,7 +38,7 @@ func TestDamagedParquet(t *testing.T) {
 	file, err := os.Create(path)
 	require.NoError(t, err)
 	defer file.Close()
-	of, read, refused, caught := Table{Path: "t.parquet"}, 0, 0, 0
+	table, read, refused, caught := Table{Path: "t.parquet"}, 0, 0, 0
 	all := func(columns []Column) (order []int, err error) {
 		for k, c := range columns {
 			if c.Kind != Nested {
@@ -54,7 +54,7 @@ func TestDamagedParquet(t *testing.T) {
 		require.NoError(t, err)
 		_, err = file.Seek(0, 0)
 		require.NoError(t, err)
-		err = of.EachOf(file, all, func(r *Row) error {
+		err = table.EachOf(file, all, func(r *Row) error {
 			for k := range r.Len() {
 				r.Field(k)
 				r.Text(k)

@@ -54,9 +54,9 @@ func TestQuotes(t *testing.T) {
 		} {
 			path := filepath.Join(t.TempDir(), "t.csv")
 			require.NoError(t, os.WriteFile(path, []byte(text), 0o666))
-			of, rows := Table{Path: path, Separators: ",;\t", Line: "a table", Header: true}, 0
+			table, rows := Table{Path: path, Separators: ",;\t", Line: "a table", Header: true}, 0
 			var fields, header []string
-			require.NoError(t, of.Each(func(columns []Column) ([]int, error) {
+			require.NoError(t, table.Each(func(columns []Column) ([]int, error) {
 				for _, c := range columns {
 					header = append(header, c.Name)
 				}

@@ -87,8 +87,8 @@ func TestLongTexts(t *testing.T) {
 		require.NoError(t, c.write(file))
 		_, err = file.Seek(0, io.SeekStart)
 		require.NoError(t, err)
-		of, rows := Table{Path: "t.parquet"}, 0
-		err = of.EachOf(file, func([]Column) ([]int, error) { return []int{0}, nil },
+		table, rows := Table{Path: "t.parquet"}, 0
+		err = table.EachOf(file, func([]Column) ([]int, error) { return []int{0}, nil },
 			func(*Row) error { rows++; return nil })
 		if c.want == "" {
 			require.NoError(t, err)
@@ -125,12 +125,12 @@ func TestEqualRows(t *testing.T) {
 	file, err := os.Open(path)
 	require.NoError(t, err)
 	defer file.Close()
-	of, read := Table{Path: path}, 0
-	require.NoError(t, of.EachOf(file, func([]Column) ([]int, error) { return []int{0}, nil },
+	table, read := Table{Path: path}, 0
+	require.NoError(t, table.EachOf(file, func([]Column) ([]int, error) { return []int{0}, nil },
 		func(*Row) error { read++; return nil }))
 	assert.Equal(t, rows, read)
 	size := int64(to.Len())
-	g := &groups{Table: &of, size: size, most: mostRows(size)}
+	g := &groups{Table: &table, size: size, most: mostRows(size)}
 	assert.Refused(t, g.open(claiming{rows: 1<<20 + size<<12 + 1}), "claims more rows than a file of")
 }
 
@@ -172,7 +172,7 @@ func TestBatches(t *testing.T) {
 	require.NoError(t, w.Close())
 	path := filepath.Join(t.TempDir(), "t.parquet")
 	require.NoError(t, os.WriteFile(path, b.Bytes(), 0o666))
-	of, at := Table{Path: path}, int64(0)
+	table, at := Table{Path: path}, int64(0)
 	choose := func(all []Column) (order []int, err error) {
 		for k := range all {
 			order = append(order, k)
@@ -181,7 +181,7 @@ func TestBatches(t *testing.T) {
 	}
 	var before, after runtime.MemStats
 	runtime.ReadMemStats(&before)
-	require.NoError(t, of.Each(choose, func(r *Row) error {
+	require.NoError(t, table.Each(choose, func(r *Row) error {
 		for k := range columns {
 			if n, there := r.Integer(k); !there || n != at+int64(k) {
 				t.Fatalf("row %d: column %d is %d", at, k, n)

@@ -157,15 +157,15 @@ func (g *groups) fill(b *batch) (_ *batch, err error) {
 }
 
 // open begins to read a row group, whose pages it checks.
-func (g *groups) open(of parquet.RowGroup) error {
-	rows := of.NumRows()
+func (g *groups) open(group parquet.RowGroup) error {
+	rows := group.NumRows()
 	if rows < 0 || g.before > g.most-rows {
 		return refusal.In(g.Path, errDamaged(fmt.Sprintf("claims more rows than a file of %d bytes can hold", g.size)))
 	}
-	chunks, need := of.ColumnChunks(), int64(0)
+	chunks, need := group.ColumnChunks(), int64(0)
 	for _, column := range g.order {
 		if column >= len(g.columns) {
-			always := g.given[column-len(g.columns)].always()
+			always := g.folderColumns[column-len(g.columns)].always()
 			g.readers = append(g.readers, &columnReader{always: always})
 			continue
 		}

@@ -29,13 +29,13 @@ import (
 
 // part is a file of a table.
 type part struct {
-	path  string
-	bytes int64
-	given []given // by the names of folders
+	path          string
+	bytes         int64
+	folderColumns []folderColumn // columns by the names of folders
 }
 
-// given is a column that comes from the name of a folder.
-type given struct {
+// folderColumn is a column that comes from the name of a folder.
+type folderColumn struct {
 	name  string
 	value []byte // nil: it is missing
 }
@@ -71,8 +71,8 @@ func AreParts(folder string) bool {
 	}
 	first, numbered := stem(parts[0].path)
 	return !slices.ContainsFunc(parts, func(p part) bool {
-		of, is := stem(p.path)
-		return len(p.given) == 0 && (of != first || !is || !numbered)
+		name, is := stem(p.path)
+		return len(p.folderColumns) == 0 && (name != first || !is || !numbered)
 	})
 }
 
@@ -125,8 +125,8 @@ func IsStore(folder string) bool { return strings.HasSuffix(folder, ".weft") && 
 
 // partsOf lists the parts in a folder, in the order of their paths.
 func partsOf(folder string) (parts []part, err error) {
-	var add func(folder string, columns []given) error
-	add = func(folder string, columns []given) error {
+	var add func(folder string, columns []folderColumn) error
+	add = func(folder string, columns []folderColumn) error {
 		entries, err := os.ReadDir(folder) // in the order of their names
 		if err != nil {
 			return refusal.Errorf("%s: %w", folder, errors.Unwrap(err))
@@ -150,11 +150,11 @@ func partsOf(folder string) (parts []part, err error) {
 				if plain, err := url.PathUnescape(value); err == nil {
 					value = plain
 				}
-				of := given{name: column}
+				added := folderColumn{name: column}
 				if value != hiveDefault {
-					of.value = []byte(value)
+					added.value = []byte(value)
 				}
-				if err := add(path, append(slices.Clip(columns), of)); err != nil {
+				if err := add(path, append(slices.Clip(columns), added)); err != nil {
 					return err
 				}
 			default:
@@ -197,7 +197,7 @@ func Copies(path string) (pairs [][2]string, err error) {
 		}
 		key := begin{p.bytes, text}
 		for _, other := range alike[key] {
-			if !slices.EqualFunc(p.given, other.given, given.equal) {
+			if !slices.EqualFunc(p.folderColumns, other.folderColumns, folderColumn.equal) {
 				continue
 			}
 			same, err := sameBytes(p.path, other.path)
@@ -303,7 +303,7 @@ func (t *Table) eachPart(choose Choose, do func(*Row) error) error {
 	if len(parts) == 0 {
 		return refusal.Errorf("%s: is a folder without a file of a table", t.Path)
 	}
-	of, all := *t, int64(0)
+	partTable, all := *t, int64(0)
 	for _, p := range parts {
 		all += p.bytes
 	}
@@ -320,8 +320,9 @@ func (t *Table) eachPart(choose Choose, do func(*Row) error) error {
 		if err != nil {
 			return err
 		}
-		of.Path, of.given, of.progress = p.path, p.given, func(read int64) {
-			t.Progress.Of("reading "+t.Path, done+read, all)
+		partTable.Path, partTable.folderColumns = p.path, p.folderColumns
+		partTable.progress = func(read int64) {
+			t.Progress.Report("reading "+t.Path, done+read, all)
 		}
 		kind := foreign.Of(file) == foreign.Parquet
 		if k > 0 && kind != parquet && p.bytes > 0 {
@@ -336,12 +337,12 @@ func (t *Table) eachPart(choose Choose, do func(*Row) error) error {
 		var begun error // about the part whose columns are first, if it seems to be cut short
 		empty := true
 		if err == nil && p.bytes > 0 {
-			err = of.EachOf(file, func(columns []Column) ([]int, error) {
+			err = partTable.EachOf(file, func(columns []Column) ([]int, error) {
 				empty = false
 				if first == nil {
 					first, named = slices.Clone(columns), p.path
 					order, err = choose(columns)
-					if err == nil && order == nil && len(p.given) > 0 {
+					if err == nil && order == nil && len(p.folderColumns) > 0 {
 						err = errors.New("the first line names no columns, and the folders do: put a line with a name for " +
 							"each before it")
 					}
@@ -384,7 +385,7 @@ func alike(first, columns []Column, order []int, path string) ([]int, error) {
 		at[c.Name] = k
 	}
 	for _, c := range columns {
-		if !slices.ContainsFunc(first, func(of Column) bool { return of.Name == c.Name }) {
+		if !slices.ContainsFunc(first, func(known Column) bool { return known.Name == c.Name }) {
 			return nil, fmt.Errorf("there is a column %.40q, which %s does not have: the parts of a table have the same "+
 				"columns", c.Name, path)
 		}
@@ -411,24 +412,24 @@ func alike(first, columns []Column, order []int, path string) ([]int, error) {
 
 // withGiven are the columns of a part, with the columns that its folders give.
 func (t *Table) withGiven(columns []Column, kind Kind) ([]Column, error) {
-	for _, of := range t.given {
-		if slices.ContainsFunc(columns, func(c Column) bool { return c.Name == of.name }) {
-			return nil, fmt.Errorf("column %.40q is in the file, and its folder is called %[1]s=%s, too", of.name,
-				of.value)
+	for _, col := range t.folderColumns {
+		if slices.ContainsFunc(columns, func(c Column) bool { return c.Name == col.name }) {
+			return nil, fmt.Errorf("column %.40q is in the file, and its folder is called %[1]s=%s, too", col.name,
+				col.value)
 		}
-		columns = append(columns, Column{of.name, kind})
+		columns = append(columns, Column{col.name, kind})
 	}
 	return columns, nil
 }
 
 // equal reports whether two columns have one name and one value.
-func (g given) equal(other given) bool {
+func (g folderColumn) equal(other folderColumn) bool {
 	return g.name == other.name && bytes.Equal(g.value, other.value) &&
 		(g.value == nil) == (other.value == nil)
 }
 
 // always is the value in the form of Parquet.
-func (g given) always() parquet.Value {
+func (g folderColumn) always() parquet.Value {
 	if g.value == nil {
 		return parquet.NullValue()
 	}

@@ -37,8 +37,8 @@ type Table struct {
 	// Pipe says that the table is read only once, so that it may be a named pipe.
 	Pipe bool
 
-	given    []given          // columns of the part that is read
-	progress func(read int64) // takes the bytes read of that part; nil: Progress takes them
+	folderColumns []folderColumn   // columns that the folders of the part add
+	progress      func(read int64) // takes the bytes read of that part; nil: Progress takes them
 }
 
 // Column is a column of a table.
@@ -73,7 +73,7 @@ func (t *Table) EachOf(file *os.File, choose Choose, do func(*Row) error) error 
 	}
 	tell := t.progress
 	if tell == nil {
-		tell = func(read int64) { t.Progress.Of("reading "+t.Path, read, info.Size()) }
+		tell = func(read int64) { t.Progress.Report("reading "+t.Path, read, info.Size()) }
 	}
 	r := &counted{Reader: file}
 	text := bufio.NewReaderSize(r, 64<<10)
@@ -236,16 +236,16 @@ func appendInteger(to []byte, n int64, logical *format.LogicalType) []byte {
 	if logical == nil {
 		return strconv.AppendInt(to, n, 10)
 	}
-	switch of := logical.Value.(type) {
+	switch annotation := logical.Value.(type) {
 	case *format.DateType: // days
 		return time.Unix(n*24*60*60, 0).UTC().AppendFormat(to, time.DateOnly)
 	case *format.TimestampType:
-		per := int64(time.Second / of.Unit.Value.Duration()) // how many make a second
+		per := int64(time.Second / annotation.Unit.Value.Duration()) // how many make a second
 		seconds := n / per
 		if n%per < 0 {
 			seconds--
 		}
-		return appendTime(to, time.Unix(seconds, (n-seconds*per)*int64(of.Unit.Value.Duration())))
+		return appendTime(to, time.Unix(seconds, (n-seconds*per)*int64(annotation.Unit.Value.Duration())))
 	case *format.DecimalType:
 		return appendDecimal(to, strconv.AppendInt(nil, n, 10), scaleOf(logical))
 	case *format.IntType:
@@ -261,9 +261,9 @@ func unsigned(logical *format.LogicalType) int {
 	if logical == nil {
 		return 0
 	}
-	if of, ok := logical.Value.(*format.IntType); ok && !of.IsSigned && of.BitWidth >= 0 &&
-		of.BitWidth <= 64 {
-		return int(of.BitWidth)
+	if intType, ok := logical.Value.(*format.IntType); ok && !intType.IsSigned && intType.BitWidth >= 0 &&
+		intType.BitWidth <= 64 {
+		return int(intType.BitWidth)
 	}
 	return 0
 }
@@ -279,8 +279,8 @@ func scaleOf(logical *format.LogicalType) int {
 	if logical == nil {
 		return -1
 	}
-	if of, ok := logical.Value.(*format.DecimalType); ok && of.Scale >= 0 && of.Scale <= most {
-		return int(of.Scale)
+	if decimal, ok := logical.Value.(*format.DecimalType); ok && decimal.Scale >= 0 && decimal.Scale <= most {
+		return int(decimal.Scale)
 	}
 	return -1
 }
@@ -326,7 +326,7 @@ func (r *Row) Integer(column int) (n int64, there bool) {
 		return 0, false
 	}
 	if logical := r.logical[column]; logical != nil {
-		if of, is := logical.Value.(*format.IntType); !is || !of.IsSigned {
+		if intType, is := logical.Value.(*format.IntType); !is || !intType.IsSigned {
 			return 0, false
 		}
 	}

@@ -27,11 +27,11 @@ type textReader struct {
 type rows struct {
 	text   []byte
 	fields [][]byte // in text, one row after another
-	of     []textRow
+	rows   []textRow
 	read   int64 // bytes of the file
 }
 
-// textRow is a row of rows.
+// textRow says where a row of text ends.
 type textRow struct {
 	end  int // the end of its fields
 	line int64
@@ -61,8 +61,8 @@ func (t *Table) eachLine(text io.Reader, kind foreign.Kind, ahead bool, read fun
 			return err
 		}
 	}
-	one := &rows{}
-	next := func() (*rows, error) { return r.fill(one, 1, read) }
+	buffer := &rows{}
+	next := func() (*rows, error) { return r.fill(buffer, 1, read) }
 	if ahead {
 		p := pump.New(func(b *rows) (*rows, error) { return r.fill(b, rowsAhead, read) })
 		defer p.Close()
@@ -78,8 +78,8 @@ func (t *Table) eachLine(text io.Reader, kind foreign.Kind, ahead bool, read fun
 		}
 		tell(b.read)
 		from := 0
-		for _, of := range b.of {
-			row.fields, row.At, from = b.fields[from:of.end], of.line, of.end
+		for _, current := range b.rows {
+			row.fields, row.At, from = b.fields[from:current.end], current.line, current.end
 			if err := do(row); err != nil {
 				return err
 			}
@@ -122,9 +122,9 @@ func (r *textReader) fill(b *rows, most int, read func() int64) (*rows, error) {
 	if b == nil {
 		b = &rows{}
 	}
-	b.text, b.fields, b.of = b.text[:0], b.fields[:0], b.of[:0]
+	b.text, b.fields, b.rows = b.text[:0], b.fields[:0], b.rows[:0]
 	const enough = 128 << 10 // bytes of text
-	for len(b.of) < most && len(b.text) < enough && r.ended == nil {
+	for len(b.rows) < most && len(b.text) < enough && r.ended == nil {
 		var fields [][]byte
 		line, err := r.next()
 		if err == nil {
@@ -138,10 +138,10 @@ func (r *textReader) fill(b *rows, most int, read func() int64) (*rows, error) {
 			break
 		}
 		b.fields = fields
-		b.of = append(b.of, textRow{len(fields), r.at})
+		b.rows = append(b.rows, textRow{len(fields), r.at})
 	}
 	b.read = read()
-	if len(b.of) == 0 {
+	if len(b.rows) == 0 {
 		return b, r.ended
 	}
 	return b, nil
@@ -214,8 +214,8 @@ func (r *textReader) split(fields [][]byte, line []byte) ([][]byte, error) {
 		fields = fields[:n-1]
 	}
 	if len(fields)-from == r.named {
-		for _, of := range r.given {
-			fields = append(fields, of.value)
+		for _, col := range r.folderColumns {
+			fields = append(fields, col.value)
 		}
 	}
 	return fields, nil

@@ -59,28 +59,28 @@ func testAhead(t *testing.T, name string) {
 			content = packed.Bytes()
 		}
 		require.NoError(t, os.WriteFile(path, content, 0o666))
-		of, given, read := Table{Path: path, Separators: ",", Line: "a table", Header: true}, 0, int64(0)
-		of.Progress = func(_ string, done, all int64) {
+		table, seen, read := Table{Path: path, Separators: ",", Line: "a table", Header: true}, 0, int64(0)
+		table.Progress = func(_ string, done, all int64) {
 			if done < read || done > all || all != int64(len(content)) {
 				t.Errorf("%d of %d bytes after %d", done, all, read)
 			}
 			read = done
 		}
-		err := of.Each(func([]Column) ([]int, error) { return []int{2, 1, 0}, nil }, func(r *Row) error {
-			assert.Equal(t, lines[given], r.At)
-			assert.Equal(t, fmt.Sprint(given), string(r.Text(2)))
-			assert.Equal(t, want(given), string(r.Text(1)))
-			assert.Equal(t, fmt.Sprint(given*given), string(r.Text(0)))
-			given++
+		err := table.Each(func([]Column) ([]int, error) { return []int{2, 1, 0}, nil }, func(r *Row) error {
+			assert.Equal(t, lines[seen], r.At)
+			assert.Equal(t, fmt.Sprint(seen), string(r.Text(2)))
+			assert.Equal(t, want(seen), string(r.Text(1)))
+			assert.Equal(t, fmt.Sprint(seen*seen), string(r.Text(0)))
+			seen++
 			return nil
 		})
 		if bad < 0 {
 			assert.NoError(t, err)
-			assert.Equal(t, rows, given)
+			assert.Equal(t, rows, seen)
 			assert.Equal(t, int64(len(content)), read)
 		} else {
 			assert.ErrorContains(t, err, fmt.Sprintf("%s:%d: a line ends as those of old Macs", name, lines[bad]))
-			assert.Equal(t, bad, given)
+			assert.Equal(t, bad, seen)
 		}
 	}
 }

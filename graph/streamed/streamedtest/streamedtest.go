@@ -46,12 +46,12 @@ func Equal(t testing.TB, g *streamed.Graph, whole *graph.Graph) *streamed.Writte
 		t.Errorf("the store written in a stream is another one than that of the graph in memory (-memory "+
 			"+stream):\n%.3000s", diff)
 	}
-	of := *whole // the rows of labels and features, and edges, are in the store alone
-	of.Relations = w.Relations
+	expected := *whole // the rows of labels and features, and edges, are in the store alone
+	expected.Relations = w.Relations
 	rows := cmpopts.IgnoreFields(graph.Labels{}, "Class", "Multi", "Values")
 	features := cmpopts.IgnoreFields(graph.Features{}, "Dense", "Indptr", "Indices", "Data")
 	arrays := cmpopts.IgnoreFields(graph.VertexType{}, "Arrays")
-	assert.EqualBy(t, &of, w.Graph, rows, features, arrays, cmpopts.IgnoreUnexported(graph.Graph{}),
+	assert.EqualBy(t, &expected, w.Graph, rows, features, arrays, cmpopts.IgnoreUnexported(graph.Graph{}),
 		cmpopts.EquateEmpty())
 	want := streamed.WrittenOf(whole)
 	if w.Edges != want.Edges || w.Weighted != want.Weighted ||

@@ -46,7 +46,7 @@ func TestMessagesByHand(t *testing.T) {
 					}
 					return int(rows.IDs.Int32s()[row])
 				}
-				of := func(values []float32) *tensor.Matrix {
+				matrix := func(values []float32) *tensor.Matrix {
 					m := w.Team.Zeros(tensor.Features, rows.Here, 2)
 					for row := range rows.Here {
 						m.Floats()[2*row], m.Floats()[2*row+1] = values[vertex(row)], 10*values[vertex(row)]
@@ -54,7 +54,7 @@ func TestMessagesByHand(t *testing.T) {
 					return m
 				}
 				tape := autograd.NewTrainingTape(w.Team, autograd.Random{})
-				source := tape.Input(of(x), rows)
+				source := tape.Input(matrix(x), rows)
 				m := gnn.Message{
 					Source: source, Columns: 2, Reduce: c.reduce,
 					Function: func(e gnn.Edges) *autograd.Var { return e.Source },
@@ -65,7 +65,7 @@ func TestMessagesByHand(t *testing.T) {
 				}
 				z := p.Propagator("here", paralleltest.Stored).Message(m)
 				out := append([]float32(nil), z.Value().Floats()...)
-				tape.Backward(autograd.Root{Var: z, Grad: of(seed)})
+				tape.Backward(autograd.Root{Var: z, Grad: matrix(seed)})
 				dx := source.TakeGrad().Floats()
 				for i := range out {
 					by := []float64{1, 10}[i%2]

@@ -25,9 +25,9 @@ func TestCoverTravels(t *testing.T) {
 		"sparse": paralleltest.ManyEdges(t, 1500, 1), "dense": paralleltest.ManyEdges(t, 900, 6),
 		"small": paralleltest.Small(t, true, true),
 	} {
-		for division, of := range paralleltest.Dividings(g.Vertices(), 3) {
+		for division, owners := range paralleltest.Dividings(g.Vertices(), 3) {
 			for _, along := range []gnn.Along{paralleltest.Stored, paralleltest.Reversed} {
-				rows, cover, chosen := travelling(g, of, along.Reversed)
+				rows, cover, chosen := travelling(g, owners, along.Reversed)
 				for _, c := range []struct {
 					layer   string
 					halo    edges.Halo
@@ -45,7 +45,7 @@ func TestCoverTravels(t *testing.T) {
 					l := paralleltest.Named(c.layer)
 					var mu sync.Mutex
 					var sent, back int64
-					workers(t, g, of, 3, axis.Options{Prefetch: 1, Halo: c.halo}, nil,
+					workers(t, g, owners, 3, axis.Options{Prefetch: 1, Halo: c.halo}, nil,
 						func(w engine.Config, p *sar.Partition) {
 							l.Run(w, p, along, l.Blank(g.Vertices()))
 							mu.Lock()
@@ -77,7 +77,7 @@ func TestCoverTravels(t *testing.T) {
 // travelling returns how many rows travel between partitions, and how many vertices the minimum covers
 // have, by the textbook's search for augmenting paths from one source after the other. auto has the cover of
 // those pairs of partitions where it has at most nine tenths of the rows.
-func travelling(g *graph.Graph, of []int32, reversed bool) (rows, cover, auto int) {
+func travelling(g *graph.Graph, owners []int32, reversed bool) (rows, cover, auto int) {
 	ends := map[[2]int32]map[int32][]int32{} // for each pair of partitions, the destinations of each source
 	all := g.Relations[0].Edges()
 	for i, u := range all.Source {
@@ -85,7 +85,7 @@ func travelling(g *graph.Graph, of []int32, reversed bool) (rows, cover, auto in
 		if reversed {
 			u, v = v, u
 		}
-		pair := [2]int32{of[u], of[v]}
+		pair := [2]int32{owners[u], owners[v]}
 		if pair[0] == pair[1] {
 			continue
 		}

@@ -21,7 +21,7 @@ import (
 func TestOneWorkerBreaksOff(t *testing.T) {
 	const k = 3
 	g := paralleltest.ManyEdges(t, 4000, 8)
-	w := paralleltest.Workers{Mesh: paralleltest.Grid(1, k, 1), Graph: g, Of: inTurn(g.Vertices(), k)}
+	w := paralleltest.Workers{Mesh: paralleltest.Grid(1, k, 1), Graph: g, Owners: inTurn(g.Vertices(), k)}
 	for _, calls := range []int{2, 7, 12} { // of the message function before it panics: forward, and backward
 		outcome := w.Outcomes(t, func(c engine.Config) {
 			p, err := sar.New(c.Env, axis.Options{Prefetch: 1})

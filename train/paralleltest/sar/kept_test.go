@@ -20,7 +20,7 @@ import (
 
 // sumsByHand returns Σ x_u over the edges u → v, and its gradient Σ s_v, in double precision, first with all
 // edges and then with those inside a partition alone.
-func sumsByHand(g *graph.Graph, of []int32, x, s []float64, columns int) (z, dx [2][]float64) {
+func sumsByHand(g *graph.Graph, owners []int32, x, s []float64, columns int) (z, dx [2][]float64) {
 	for k := range z {
 		z[k], dx[k] = make([]float64, len(x)), make([]float64, len(x))
 	}
@@ -28,7 +28,7 @@ func sumsByHand(g *graph.Graph, of []int32, x, s []float64, columns int) (z, dx 
 	for i, u := range all.Source {
 		v := all.Target[i]
 		for k := range z {
-			if k == 1 && of[u] != of[v] {
+			if k == 1 && owners[u] != owners[v] {
 				continue
 			}
 			for c := range columns {
@@ -47,19 +47,19 @@ func sumsByHand(g *graph.Graph, of []int32, x, s []float64, columns int) (z, dx 
 func TestKeptColumnsByHand(t *testing.T) {
 	const vertices, workersOf, columns, kept, epoch = 240, 3, 40, 7, 4
 	g := paralleltest.ManyEdges(t, vertices, 4)
-	of := paralleltest.Dividings(vertices, workersOf)["unevenly"]
+	owners := paralleltest.Dividings(vertices, workersOf)["unevenly"]
 	r := rand.New(rand.NewPCG(1, 1))
 	x, s := make([]float64, vertices*columns), make([]float64, vertices*columns)
 	for i := range x {
 		x[i], s[i] = float64(float32(r.NormFloat64())), float64(float32(r.NormFloat64()))
 	}
-	z, dx := sumsByHand(g, of, x, s, columns)
+	z, dx := sumsByHand(g, owners, x, s, columns)
 	run := func(o axis.Options, path string, random autograd.Random, training bool) (out, grad []float64) {
 		out, grad = make([]float64, len(x)), make([]float64, len(x))
 		// Of 40 columns ⌈40/6.2⌉ = 7 in epoch 4, and ⌈40/5.4⌉ = 8 in epoch 5.
 		o.WireSchedule = axis.WireSchedule{Slope: 8, From: 8.6}
 		var mu sync.Mutex
-		workers(t, g, of, workersOf, o, nil, func(w engine.Config, p *sar.Partition) {
+		workers(t, g, owners, workersOf, o, nil, func(w engine.Config, p *sar.Partition) {
 			rows := p.Rows()
 			taken := func(all []float64) *tensor.Matrix {
 				m := w.Team.Zeros(tensor.Features, rows.Here, columns)

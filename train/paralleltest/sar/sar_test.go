@@ -23,11 +23,11 @@ import (
 )
 
 // workers runs f on every worker of a graph that an assignment divides into k partitions.
-func workers(t *testing.T, g *graph.Graph, of []int32, k int, o axis.Options,
+func workers(t *testing.T, g *graph.Graph, owners []int32, k int, o axis.Options,
 	wrap func(comm.Transport) comm.Transport, f func(c engine.Config, p *sar.Partition),
 ) {
 	t.Helper()
-	w := paralleltest.Workers{Mesh: paralleltest.Grid(1, k, 1), Graph: g, Of: of, Wrap: wrap}
+	w := paralleltest.Workers{Mesh: paralleltest.Grid(1, k, 1), Graph: g, Owners: owners, Wrap: wrap}
 	w.Run(t, func(c engine.Config) {
 		c.Epochs = 76
 		p, err := sar.New(c.Env, o)
@@ -72,7 +72,7 @@ func TestSameBitsAgain(t *testing.T) {
 func TestHolders(t *testing.T) {
 	const k = 4
 	g := paralleltest.ManyEdges(t, 700, 6)
-	of := paralleltest.Dividings(g.Vertices(), k)["unevenly"]
+	owners := paralleltest.Dividings(g.Vertices(), k)["unevenly"]
 	var layers []paralleltest.Layer
 	for _, l := range paralleltest.Layers {
 		if l.Is(paralleltest.Reversed) {
@@ -83,7 +83,9 @@ func TestHolders(t *testing.T) {
 		for _, l := range layers {
 			got = append(got, l.Blank(g.Vertices()))
 		}
-		w := paralleltest.Workers{Mesh: paralleltest.Grid(1, k, 1), Graph: g, Of: of, Holders: holders}
+		w := paralleltest.Workers{
+			Mesh: paralleltest.Grid(1, k, 1), Graph: g, Owners: owners, Holders: holders,
+		}
 		w.Run(t, func(c engine.Config) {
 			p, err := sar.New(c.Env, axis.Options{Prefetch: 1})
 			exchange.Must(err)
@@ -183,7 +185,7 @@ func TestTiles(t *testing.T) {
 			var mu sync.Mutex
 			w := paralleltest.Workers{
 				Mesh: paralleltest.Grid(1, k, 1), Storage: tensor.BFloat16, Graph: g,
-				Of: inTurn(vertices, k),
+				Owners: inTurn(vertices, k),
 			}
 			w.Run(t, func(c engine.Config) {
 				c.Tile, c.Epochs = tile, 1

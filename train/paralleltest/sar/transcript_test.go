@@ -152,8 +152,8 @@ func (s *transcript) free(which func(at *byte) bool) {
 }
 
 // transcribe runs a layer forward and backward on all workers and returns their transcripts.
-func transcribe(t *testing.T, g *graph.Graph, of []int32, k int, l func(log func(string)) paralleltest.Layer,
-	o axis.Options,
+func transcribe(t *testing.T, g *graph.Graph, owners []int32, k int,
+	l func(log func(string)) paralleltest.Layer, o axis.Options,
 ) string {
 	scripts := make([]*transcript, k)
 	for p := range scripts {
@@ -165,7 +165,7 @@ func transcribe(t *testing.T, g *graph.Graph, of []int32, k int, l func(log func
 	wrap := func(end comm.Transport) comm.Transport {
 		return commtest.Record(end, scripts[end.Rank()].message)
 	}
-	workers(t, g, of, k, o, wrap, func(c engine.Config, p *sar.Partition) {
+	workers(t, g, owners, k, o, wrap, func(c engine.Config, p *sar.Partition) {
 		script := scripts[c.Groups.Partition]
 		c.Team.Watch = func(call kernel.Call, run func()) {
 			if slices.Contains(aggregating, call.Kernel) {
@@ -173,7 +173,7 @@ func transcribe(t *testing.T, g *graph.Graph, of []int32, k int, l func(log func
 			}
 			run()
 		}
-		held := func() {
+		addBuffers := func() {
 			n := c.Team.Memory.Live(tensor.Buffers) / int64(os.Getpagesize()) // each buffer takes a page
 			if n == 0 {
 				script.free(func(*byte) bool { return true })
@@ -184,12 +184,12 @@ func transcribe(t *testing.T, g *graph.Graph, of []int32, k int, l func(log func
 		forward := layer.Forward
 		layer.Forward = func(p gnn.Propagator, x *autograd.Var, w []*autograd.Var) *autograd.Var {
 			out := forward(p, x, w)
-			held()
+			addBuffers()
 			script.Begin(paralleltest.Backward)
 			return out
 		}
 		layer.Run(c, p, paralleltest.Stored, got)
-		held()
+		addBuffers()
 	})
 	got.Near(t, "on several workers", want)
 
@@ -208,7 +208,7 @@ func transcribe(t *testing.T, g *graph.Graph, of []int32, k int, l func(log func
 // for gradients, in case 1 and in case 2.
 func TestBoundedMessages(t *testing.T) {
 	g := paralleltest.ManyEdges(t, 4000, 10)
-	of := inTurn(4000, 5)
+	owners := inTurn(4000, 5)
 	for _, name := range []string{
 		"linear sum", "linear mean", "symmetric twice", "maximum", "attention",
 		"attention with loops and dropout",
@@ -217,7 +217,7 @@ func TestBoundedMessages(t *testing.T) {
 		l := paralleltest.Named(name)
 		for _, prefetch := range []int{0, 1, 3} {
 			var flights commtest.Flights
-			workers(t, g, of, 5, axis.Options{Prefetch: prefetch, Halo: edges.Halo(prefetch % 2)},
+			workers(t, g, owners, 5, axis.Options{Prefetch: prefetch, Halo: edges.Halo(prefetch % 2)},
 				func(end comm.Transport) comm.Transport { return commtest.Record(end, flights.Log) },
 				func(c engine.Config, p *sar.Partition) {
 					l.Run(c, p, paralleltest.Stored, l.Blank(g.Vertices()))
@@ -241,7 +241,7 @@ func TestBoundedMessages(t *testing.T) {
 // number of exchanges times the halo rows.
 func TestEveryRowTravelsOnce(t *testing.T) {
 	g := paralleltest.ManyEdges(t, 1500, 3)
-	of := paralleltest.Dividings(1500, 3)["unevenly"]
+	owners := paralleltest.Dividings(1500, 3)["unevenly"]
 	for name, c := range map[string]struct {
 		l               paralleltest.Layer
 		rows, gradients int64 // halo exchanges of rows and of gradients
@@ -257,7 +257,7 @@ func TestEveryRowTravelsOnce(t *testing.T) {
 	} {
 		var rows, gradients, halo int64
 		var mu sync.Mutex
-		workers(t, g, of, 3, c.setting, nil, func(w engine.Config, p *sar.Partition) {
+		workers(t, g, owners, 3, c.setting, nil, func(w engine.Config, p *sar.Partition) {
 			c.l.Run(w, p, paralleltest.Stored, c.l.Blank(g.Vertices()))
 			mu.Lock()
 			defer mu.Unlock()
@@ -297,7 +297,7 @@ func constantSource(weights ...[2]int) paralleltest.Layer {
 func TestPeakWithoutHalo(t *testing.T) {
 	const vertices, k, width = 12288, 4, 24
 	g := paralleltest.ManyEdges(t, vertices, 40) // almost every row is in every halo
-	of := inTurn(vertices, k)
+	owners := inTurn(vertices, k)
 	for name, c := range map[string]struct {
 		l     paralleltest.Layer
 		whole float64 // local rows' tensors besides input and output
@@ -312,7 +312,7 @@ func TestPeakWithoutHalo(t *testing.T) {
 			{Prefetch: 1, Halo: edges.HaloCover},
 		} {
 			var mu sync.Mutex
-			workers(t, g, of, k, o, nil, func(w engine.Config, p *sar.Partition) {
+			workers(t, g, owners, k, o, nil, func(w engine.Config, p *sar.Partition) {
 				c.l.Run(w, p, paralleltest.Stored, c.l.Blank(vertices))
 				mu.Lock()
 				defer mu.Unlock()

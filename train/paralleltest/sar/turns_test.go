@@ -63,14 +63,14 @@ func TestBoundedMessagesInTurns(t *testing.T) {
 			o := axis.Options{Prefetch: []int{0, 1, 3}[(i+k)%3], Halo: edges.Halo((i + k) % 2)}
 			setting := fmt.Sprintf("%s on %v, a prefetch of %d", name, holders, o.Prefetch)
 			t.Run(setting, func(t *testing.T) {
-				of := inTurn(g.Vertices(), len(holders))
+				owners := inTurn(g.Vertices(), len(holders))
 				want, got := l.Blank(g.Vertices()), l.Blank(g.Vertices())
-				workers(t, g, of, len(holders), o, nil, func(c engine.Config, p *sar.Partition) {
+				workers(t, g, owners, len(holders), o, nil, func(c engine.Config, p *sar.Partition) {
 					l.Run(c, p, paralleltest.Stored, want)
 				})
 				var flights commtest.Flights
 				spools := takeTurns(t, paralleltest.Workers{
-					Mesh: paralleltest.Grid(1, len(holders), 1), Graph: g, Of: of,
+					Mesh: paralleltest.Grid(1, len(holders), 1), Graph: g, Owners: owners,
 				}, holders, flights.Log, func(c engine.Config) {
 					c.Epochs = 76
 					p, err := sar.New(c.Env, o)
@@ -155,7 +155,7 @@ func turnsOf(t *testing.T, w paralleltest.Workers, holders []int, log func(commt
 func TestOneBreaksOffInItsTurn(t *testing.T) {
 	g, holders := paralleltest.ManyEdges(t, 4000, 8), []int{0, 0, 1, 1, 1}
 	w := paralleltest.Workers{
-		Mesh: paralleltest.Grid(1, len(holders), 1), Graph: g, Of: inTurn(g.Vertices(), len(holders)),
+		Mesh: paralleltest.Grid(1, len(holders), 1), Graph: g, Owners: inTurn(g.Vertices(), len(holders)),
 	}
 	for _, calls := range []int{4, 9, 15} { // of the message function, the last backward
 		for _, breaks := range []int{0, 1, 4} {

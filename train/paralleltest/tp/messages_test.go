@@ -135,9 +135,9 @@ func TestMessagesInTurns(t *testing.T) {
 func messagesInTurns(t *testing.T, layer paralleltest.Layer) {
 	const vertices, partitions, workers = 6000, 2, 3
 	g := paralleltest.ManyEdges(t, vertices, 2)
-	of, holders := make([]int32, vertices), make([]int, partitions*workers)
-	for v := range of {
-		of[v] = int32(v % partitions)
+	owners, holders := make([]int32, vertices), make([]int, partitions*workers)
+	for v := range owners {
+		owners[v] = int32(v % partitions)
 	}
 	for rank := range holders {
 		holders[rank] = rank % workers
@@ -152,7 +152,7 @@ func messagesInTurns(t *testing.T, layer paralleltest.Layer) {
 	}
 	w := paralleltest.Workers{
 		Mesh: paralleltest.Grid(1, partitions, workers), Graph: g,
-		Of: of,
+		Owners: owners,
 	}
 	w.Wrap = func(end comm.Transport) comm.Transport { return ends[end.Rank()] }
 	got := layer.Blank(vertices)
@@ -184,8 +184,8 @@ func TestAttentionReleasesSlices(t *testing.T) {
 	g := paralleltest.Small(t, true, false)
 	sliced(t, g, 3, 0, nil, func(e engine.Config, a *tp.Axis) {
 		tape := autograd.NewTape(e.Team)
-		zeros := func(rows int, of *autograd.RowSet) *autograd.Var {
-			return tape.Constant(e.Team.Zeros(tensor.Features, rows, heads*width), of)
+		zeros := func(rows int, set *autograd.RowSet) *autograd.Var {
+			return tape.Constant(e.Team.Zeros(tensor.Features, rows, heads*width), set)
 		}
 		x, source, target := zeros(a.Rows().Here, a.Rows()), zeros(1, nil), zeros(1, nil)
 		before := e.Team.Memory.LiveTensors()

@@ -28,11 +28,11 @@ func planOf(t *testing.T, g *graph.Graph, pass int, scripts []*script, rounds in
 			continue
 		}
 		lo := at
-		if at += e.of; pass == 1 { // "backward goes over the chunks in reverse"
-			at -= 2 * e.of
+		if at += e.rowCount; pass == 1 { // "backward goes over the chunks in reverse"
+			at -= 2 * e.rowCount
 			lo = at
 		}
-		p.chunks = append(p.chunks, [2]int{lo, lo + e.of})
+		p.chunks = append(p.chunks, [2]int{lo, lo + e.rowCount})
 	}
 	for row := range p.needed {
 		p.needed[row] = p.chunkOf(row)
@@ -53,18 +53,18 @@ func (p *plan) chunkOf(row int) int {
 	return slices.IndexFunc(p.chunks, func(c [2]int) bool { return c[0] <= row && row < c[1] })
 }
 
-// of is the chunk of a message, or −1 if its rows are of several chunks.
-func (p *plan) of(e event) int {
+// eventChunk is the chunk of a message, or −1 if its rows are of several chunks.
+func (p *plan) eventChunk(e event) int {
 	chunk := -1
 	for i, row := range e.rows() {
-		of := p.chunkOf(row)
+		rowChunk := p.chunkOf(row)
 		if e.lane == slicesSent || e.lane == slicesReceived {
-			of = p.needed[row]
+			rowChunk = p.needed[row]
 		}
-		if i > 0 && of != chunk {
+		if i > 0 && rowChunk != chunk {
 			return -1
 		}
-		chunk = of
+		chunk = rowChunk
 	}
 	return chunk
 }
@@ -77,7 +77,7 @@ func (p *plan) progress(events []event) (began int, returned map[[2]int]bool) {
 		case computes:
 			began++
 		case rowsReceived:
-			returned[[2]int{p.of(e), e.peer}] = true
+			returned[[2]int{p.eventChunk(e), e.peer}] = true
 		}
 	}
 	return began, returned
@@ -93,17 +93,17 @@ func (p *plan) ownsOf(chunk int, own []int) bool {
 func (p *plan) describe(e event, before int) string {
 	if e.lane == computes {
 		if p == nil {
-			return fmt.Sprintf("%s of %d rows", e.kernel, e.of)
+			return fmt.Sprintf("%s of %d rows", e.kernel, e.rowCount)
 		}
-		of, round := "", ""
+		prefix, round := "", ""
 		if p.rounds > 1 {
 			round = fmt.Sprintf("round %d ", before/len(p.chunks))
 		}
 		c := p.chunks[before%len(p.chunks)]
 		if len(p.chunks) > 1 {
-			of = fmt.Sprintf("%schunk %d: ", round, before%len(p.chunks))
+			prefix = fmt.Sprintf("%schunk %d: ", round, before%len(p.chunks))
 		}
-		return fmt.Sprintf("%s%s of rows %d–%d", of, e.kernel, c[0], c[1]-1)
+		return fmt.Sprintf("%s%s of rows %d–%d", prefix, e.kernel, c[0], c[1]-1)
 	}
 	var parts []string
 	for _, part := range e.parts {
@@ -115,7 +115,7 @@ func (p *plan) describe(e event, before int) string {
 	}
 	what := strings.Join(parts, " + ")
 	if p != nil && len(p.chunks) > 1 {
-		what = fmt.Sprintf("chunk %d: %s", p.of(e), what)
+		what = fmt.Sprintf("chunk %d: %s", p.eventChunk(e), what)
 	}
 	if e.lane == slicesSent || e.lane == rowsSent {
 		return fmt.Sprintf("%s to %d", what, e.peer)

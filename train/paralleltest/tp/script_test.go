@@ -51,11 +51,11 @@ func laneOf(kind comm.Kind, send bool) string {
 
 // event is a message, or a call of a kernel.
 type event struct {
-	lane   string
-	peer   int
-	parts  []numbers
-	kernel string // the kernel called
-	of     int    // its number of rows
+	lane     string
+	peer     int
+	parts    []numbers
+	kernel   string // the kernel called
+	rowCount int    // its number of rows
 }
 
 // numbers is a block of a message: columns from … to−1 of some rows. rows is nil where the values do not tell
@@ -242,7 +242,7 @@ func run(t *testing.T, g *graph.Graph, l paralleltest.Layer, chunks int, scripts
 		}
 		c.Team.Watch = func(call kernel.Call, run func()) {
 			if call.Kernel == "spmm" || strings.HasPrefix(call.Kernel, "attend") {
-				s.add(event{lane: computes, kernel: call.Kernel, of: call.Shape[0]})
+				s.add(event{lane: computes, kernel: call.Kernel, rowCount: call.Shape[0]})
 				defer s.add(event{lane: computed})
 			}
 			run()
@@ -266,19 +266,19 @@ type holding struct {
 	comm.Transport
 	until func(kind comm.Kind, data []byte) <-chan struct{}
 	mu    sync.Mutex
-	held  map[[2]int]*heldRequest // the last message held back, by receiver and tag
+	last  map[[2]int]*heldRequest // the last message held back, by receiver and tag
 }
 
 func (h *holding) Send(data []byte, to, tag int) comm.Request {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	link, until := [2]int{to, tag}, h.until(comm.KindOf(tag), data)
-	before := h.held[link]
+	before := h.last[link]
 	if until == nil && before == nil {
 		return h.Transport.Send(data, to, tag)
 	}
 	r := &heldRequest{sent: make(chan struct{}), done: make(chan struct{})}
-	h.held[link] = r
+	h.last[link] = r
 	go func() {
 		if before != nil {
 			<-before.sent

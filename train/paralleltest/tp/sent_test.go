@@ -54,10 +54,10 @@ func TestSentBytes(t *testing.T) {
 				}
 				w := paralleltest.Workers{Mesh: paralleltest.Grid(1, 1, n), Graph: g, Wrap: wrap}
 				w.Run(t, func(e engine.Config) {
-					mine := &reported[e.Groups.Slice]
+					local := &reported[e.Groups.Slice]
 					e.Redistributed = func(module string, bytes int64) {
 						if module == c.layer.Name {
-							*mine = redistributions{mine.number + 1, mine.bytes + int(bytes)}
+							*local = redistributions{local.number + 1, local.bytes + int(bytes)}
 						}
 					}
 					a, err := tp.New(e.Env, axis.Options{})

@@ -135,7 +135,7 @@ func TestOverlap(t *testing.T) {
 		free := transcribe(t, g, l, workers, chunks)
 		for name, c := range map[string]struct {
 			kind               comm.Kind
-			held               int // the chunk whose messages are held back
+			heldChunk          int // the chunk whose messages are held back
 			computed, returned int // chunks, while they are held back
 		}{
 			"the last chunk's rows":    {comm.ToSlices, chunks - 1, chunks - 1, chunks - 1},
@@ -159,10 +159,11 @@ func TestOverlap(t *testing.T) {
 						run(t, g, l, chunks, blank, func(end comm.Transport) comm.Transport {
 							s := blank[end.Rank()]
 							return &holding{
-								Transport: end, held: map[[2]int]*heldRequest{},
+								Transport: end, last: map[[2]int]*heldRequest{},
 								until: func(kind comm.Kind, data []byte) <-chan struct{} {
 									if pass := s.now(); kind == c.kind &&
-										plans[pass].of(s.decode(laneOf(kind, true), data)) == c.held {
+										plans[pass].eventChunk(s.decode(laneOf(kind, true),
+											data)) == c.heldChunk {
 										return release[pass]
 									}
 									return nil

@@ -29,7 +29,7 @@ func nowhere(int, int) ([]float32, error) { return []float32{}, nil }
 // read reads inputs: features by vertex type, nil if there are none, and data of relations.
 func (i *inputsOf) read(inputs []input) (features []worker.Given, edges []worker.Edges, err error) {
 	for _, in := range inputs {
-		if in.Of != "features" {
+		if in.Kind != "features" {
 			if edges, err = i.edges(edges, in); err != nil {
 				return nil, nil, err
 			}
@@ -41,8 +41,8 @@ func (i *inputsOf) read(inputs []input) (features []worker.Given, edges []worker
 		if features == nil {
 			features = make([]worker.Given, len(i.types))
 		}
-		of := i.types[in.Type]
-		if features[in.Type], err = i.given(in, of.Vertices*of.Features); err != nil {
+		t := i.types[in.Type]
+		if features[in.Type], err = i.values(in, t.Vertices*t.Features); err != nil {
 			return nil, nil, err
 		}
 	}
@@ -50,7 +50,7 @@ func (i *inputsOf) read(inputs []input) (features []worker.Given, edges []worker
 }
 
 // edges adds an input to the data of relations.
-func (i *inputsOf) edges(given []worker.Edges, in input) ([]worker.Edges, error) {
+func (i *inputsOf) edges(edges []worker.Edges, in input) ([]worker.Edges, error) {
 	g, err := i.graph()
 	if err != nil {
 		return nil, err
@@ -58,36 +58,36 @@ func (i *inputsOf) edges(given []worker.Edges, in input) ([]worker.Edges, error)
 	if in.Type < 0 || in.Type >= len(g.Relations) {
 		return nil, refusal.Errorf("there is no relation %d", in.Type)
 	}
-	k := slices.IndexFunc(given, func(e worker.Edges) bool { return e.Number == in.Type })
+	k := slices.IndexFunc(edges, func(e worker.Edges) bool { return e.Number == in.Type })
 	if k < 0 {
-		k = len(given)
-		given = append(given, worker.Edges{Number: in.Type, Relation: &g.Relations[in.Type]})
+		k = len(edges)
+		edges = append(edges, worker.Edges{Number: in.Type, Relation: &g.Relations[in.Type]})
 	}
-	e := &given[k]
+	e := &edges[k]
 	n, columns := len(e.Relation.Sources), e.Relation.Features.Columns
 	if i.counts != nil {
 		n = i.counts[in.Type]
 	}
 	for _, l := range i.lacking {
-		if l.Of != train.OfVertices && l.Type == in.Type && l.Features > 0 {
+		if l.Kind != train.OfVertices && l.Type == in.Type && l.Features > 0 {
 			columns = l.Features
 		}
 	}
-	switch in.Of {
+	switch in.Kind {
 	case "edges":
 		e.Kept, err = i.numbers(in.Memory, n)
 	case "edge_weight":
-		e.Weights, err = i.given(in, n)
+		e.Weights, err = i.values(in, n)
 	case "edge_features":
-		e.Features, err = i.given(in, n*columns)
+		e.Features, err = i.values(in, n*columns)
 	default:
-		err = refusal.Errorf("there is no input %q", in.Of)
+		err = refusal.Errorf("there is no input %q", in.Kind)
 	}
-	return given, err
+	return edges, err
 }
 
-// given reads an input of count numbers.
-func (i *inputsOf) given(in input, count int) (worker.Given, error) {
+// values reads an input of count numbers.
+func (i *inputsOf) values(in input, count int) (worker.Given, error) {
 	values, err := i.numbers(in.Memory, count)
 	return worker.Given{Values: values, Differentiable: in.Differentiable}, err
 }

@@ -49,8 +49,8 @@ func (m *model) describe(a *answer) {
 
 // readRelations notes of which relations the outputs have rows.
 func (m *model) readRelations() error {
-	for k, of := range m.Outputs {
-		if !of.Edges {
+	for k, out := range m.Outputs {
+		if !out.Edges {
 			continue
 		}
 		g, err := m.opened.Graph()
@@ -66,7 +66,7 @@ func (m *model) readRelations() error {
 				m.EdgeCounts = append(m.EdgeCounts, len(g.Relations[k].Sources))
 			}
 		}
-		m.relations[k] = &g.Relations[of.Type]
+		m.relations[k] = &g.Relations[out.Type]
 		if n := len(m.relations[k].Sources); n > math.MaxInt32 {
 			return refusal.Errorf("forward returns rows of %d edges: outputs have rows of 2³¹ − 1 at most", n)
 		}
@@ -75,19 +75,19 @@ func (m *model) readRelations() error {
 }
 
 // tensors are some of the model's floats, which stand in memory.
-func (s *server) tensors(of []named, memory int) (nn.State, error) {
+func (s *server) tensors(entries []named, memory int) (nn.State, error) {
 	total := 0
-	for _, one := range of {
-		total += one.size()
+	for _, entry := range entries {
+		total += entry.size()
 	}
 	values, err := s.numbers(memory, total)
 	if err != nil {
 		return nil, err
 	}
 	state := nn.State{}
-	for _, one := range of {
-		n := one.size()
-		state[one.Name] = nn.Tensor{Shape: one.Shape, Float32: values[:n:n]}
+	for _, entry := range entries {
+		n := entry.size()
+		state[entry.Name] = nn.Tensor{Shape: entry.Shape, Float32: values[:n:n]}
 		values = values[n:]
 	}
 	return state, nil
@@ -95,11 +95,12 @@ func (s *server) tensors(of []named, memory int) (nn.State, error) {
 
 // blocks are the blocks of the outputs in memory, by sample and by output.
 func (s *server) blocks(m *model, r *request) (samples [][][]worker.Block, err error) {
-	for k, of := range r.Rows {
-		if slices.ContainsFunc(r.Rows[:k], func(before rows) bool { return before.Type == of.Type }) ||
-			of.Type < 0 || of.Type >= len(m.Types) || of.Listed < 1 || of.Listed > m.Types[of.Type].Vertices {
-			return nil, refusal.Errorf("rows: %d are listed of vertex type %d: twice, or it has not so many", of.Listed,
-				of.Type)
+	for k, sub := range r.Rows {
+		if slices.ContainsFunc(r.Rows[:k], func(before rows) bool { return before.Type == sub.Type }) ||
+			sub.Type < 0 || sub.Type >= len(m.Types) || sub.Listed < 1 ||
+			sub.Listed > m.Types[sub.Type].Vertices {
+			return nil, refusal.Errorf("rows: %d are listed of vertex type %d: twice, or it has not so many", sub.Listed,
+				sub.Type)
 		}
 	}
 	for _, in := range r.Inputs {
@@ -117,9 +118,9 @@ func (s *server) blocks(m *model, r *request) (samples [][][]worker.Block, err e
 		columns[k] += b.Columns
 		total += m.size(b, r)
 	}
-	for k, of := range m.Outputs {
-		if columns[k] != of.Columns {
-			return nil, refusal.Errorf("blocks of %d columns of an output that has %d", columns[k], of.Columns)
+	for k, out := range m.Outputs {
+		if columns[k] != out.Columns {
+			return nil, refusal.Errorf("blocks of %d columns of an output that has %d", columns[k], out.Columns)
 		}
 	}
 	values, err := s.numbers(r.Output, m.Samples()*total)
@@ -140,8 +141,8 @@ func (s *server) blocks(m *model, r *request) (samples [][][]worker.Block, err e
 
 // outputOf is the number of the output to which a block belongs; −1: there is none.
 func (m *model) outputOf(b block) int {
-	return slices.IndexFunc(m.Outputs, func(of train.Output) bool {
-		return of.Type == b.Type && of.Edges == b.Edges
+	return slices.IndexFunc(m.Outputs, func(out train.Output) bool {
+		return out.Type == b.Type && out.Edges == b.Edges
 	})
 }
 
@@ -153,9 +154,9 @@ func (m *model) size(b block, r *request) int {
 	case b.Edges:
 		return m.EdgeCounts[b.Type] * b.Columns
 	}
-	for _, of := range r.Rows {
-		if of.Type == b.Type {
-			return of.Listed * b.Columns
+	for _, sub := range r.Rows {
+		if sub.Type == b.Type {
+			return sub.Listed * b.Columns
 		}
 	}
 	return m.Types[b.Type].Vertices * b.Columns
@@ -167,19 +168,19 @@ func (s *server) rows(m *model, r *request) (all [][]int32, err error) {
 		return nil, nil
 	}
 	all = make([][]int32, len(m.Types))
-	for _, of := range r.Rows {
-		list, err := s.integers(of.Memory, of.Listed)
+	for _, sub := range r.Rows {
+		list, err := s.integers(sub.Memory, sub.Listed)
 		if err != nil {
 			return nil, err
 		}
 		list = slices.Clone(list)
 		for k, v := range list {
-			if v < 0 || int(v) >= m.Types[of.Type].Vertices || k > 0 && v <= list[k-1] {
+			if v < 0 || int(v) >= m.Types[sub.Type].Vertices || k > 0 && v <= list[k-1] {
 				return nil, refusal.Errorf("rows: entry %d, vertex %d, is none of %d, or not above the one before", k,
-					v, m.Types[of.Type].Vertices)
+					v, m.Types[sub.Type].Vertices)
 			}
 		}
-		all[of.Type] = list
+		all[sub.Type] = list
 	}
 	return all, nil
 }
@@ -211,8 +212,8 @@ func (s *server) trace(m *model, r *request) error {
 	if !first {
 		return nil
 	}
-	of := m.opened.Job
-	recorded.About = map[string]string{"dataset": of.Dataset, "parallel": of.Options.Parallel}
+	job := m.opened.Job
+	recorded.About = map[string]string{"dataset": job.Dataset, "parallel": job.Options.Parallel}
 	return atomicfile.Write(r.Path, recorded.Write)
 }
 

@@ -55,16 +55,16 @@ func (s *server) asked(m *model, r *request) (do func() error, err error) {
 			return nil, refusal.Errorf("rows: entry %d is %d, of %d vertices", k, v, m.all[r.Type])
 		}
 	}
-	mine, err := s.numbers(r.Values, own*r.Columns)
+	owned, err := s.numbers(r.Values, own*r.Columns)
 	if err != nil {
 		return nil, err
 	}
 	listed, err := s.numbers(r.Output, r.Listed*r.Columns)
 	return func() error {
 		if r.Ask == "fetch" {
-			return m.FetchRows(r.Type, r.Columns, vertices, mine, listed)
+			return m.FetchRows(r.Type, r.Columns, vertices, owned, listed)
 		}
-		return m.ReturnRows(r.Type, r.Columns, vertices, listed, mine)
+		return m.ReturnRows(r.Type, r.Columns, vertices, listed, owned)
 	}, err
 }
 

@@ -187,7 +187,7 @@ type rows struct {
 
 // input is what a pass is given in place of data of the graph.
 type input struct {
-	Of             string `json:"of"`   // features, edges, edge_weight or edge_features
+	Kind           string `json:"of"`   // features, edges, edge_weight or edge_features
 	Type           int    `json:"type"` // the number of the vertex type or relation
 	Memory         int    `json:"memory"`
 	Differentiable bool   `json:"differentiable"`
@@ -249,8 +249,8 @@ type named struct {
 // size is the number of the tensor's elements.
 func (n named) size() int {
 	size := 1
-	for _, of := range n.Shape {
-		size *= of
+	for _, dim := range n.Shape {
+		size *= dim
 	}
 	return size
 }

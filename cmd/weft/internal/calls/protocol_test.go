@@ -127,8 +127,8 @@ func TestDivide(t *testing.T) {
 	g, err := generate.Graph(o)
 	require.NoError(t, err)
 	require.NoError(t, g.Write(store))
-	var said bytes.Buffer
-	s := &server{ranks: cli.Alone(), show: &said, divided: map[int]*divided{}}
+	var output bytes.Buffer
+	s := &server{ranks: cli.Alone(), show: &output, divided: map[int]*divided{}}
 	divide := func(number int) *divided {
 		d, _, err := s.divide(t.Context(), &request{
 			Version: Version, Divided: number, Arguments: []string{"--parallel=graph=2", store},
@@ -137,7 +137,7 @@ func TestDivide(t *testing.T) {
 		return d
 	}
 	first, other, again := divide(3), divide(4), divide(3)
-	assert.Equal(t, 1, strings.Count(said.String(), "dividing it into 2 partitions"))
+	assert.Equal(t, 1, strings.Count(output.String(), "dividing it into 2 partitions"))
 	if first != again || first.Session == other.Session || first.Job.Parts == nil {
 		t.Error("the models of a net have no graph in common, or others have it too")
 	}
@@ -152,8 +152,8 @@ func TestDivide(t *testing.T) {
 func TestTimeouts(t *testing.T) {
 	s := &server{ranks: cli.Alone(), models: map[int]*model{}}
 	for number, timeout := range []time.Duration{time.Minute, time.Hour} {
-		of := train.Job{Options: setting.Options{CommTimeout: timeout}}
-		s.models[number] = &model{opened: &divided{Session: &session.Session{Job: &of}}}
+		job := train.Job{Options: setting.Options{CommTimeout: timeout}}
+		s.models[number] = &model{opened: &divided{Session: &session.Session{Job: &job}}}
 	}
 	for number, timeout := range []time.Duration{time.Minute, time.Hour, time.Minute} {
 		_, err := s.answer(t.Context(), &request{Ask: "none", Model: number % 2})
@@ -179,22 +179,22 @@ func TestInputs(t *testing.T) {
 		// A relation has neither the columns of vertices nor those of another, and keeps its own beside
 		// weights.
 		lacking: []train.Lacking{
-			{Of: "edges", Type: 0, Weights: true},
-			{Of: "edges", Type: 1, Features: 3},
-			{Of: train.OfVertices, Type: 0, Features: 1},
-			{Of: train.OfVertices, Type: 1, Features: 2},
+			{Kind: "edges", Type: 0, Weights: true},
+			{Kind: "edges", Type: 1, Features: 3},
+			{Kind: train.OfVertices, Type: 0, Features: 1},
+			{Kind: train.OfVertices, Type: 1, Features: 2},
 		},
 	}
 	inputs := func(in ...input) ([]worker.Given, []worker.Edges, error) {
 		return s.inputsOf(m).read(in)
 	}
-	given, _, err := inputs(input{Of: "features", Type: 1, Memory: 5, Differentiable: true})
+	features, _, err := inputs(input{Kind: "features", Type: 1, Memory: 5, Differentiable: true})
 	require.NoError(t, err)
-	assert.Len(t, given[0].Values, 0)
-	assert.Len(t, given[1].Values, 12)
-	assert.Equal(t, true, given[1].Differentiable)
-	_, edges, err := inputs(input{Of: "edges", Memory: 5}, input{Of: "edge_features", Type: 1, Memory: 5},
-		input{Of: "edge_features", Memory: 5}, input{Of: "edge_weight", Memory: 5, Differentiable: true})
+	assert.Len(t, features[0].Values, 0)
+	assert.Len(t, features[1].Values, 12)
+	assert.Equal(t, true, features[1].Differentiable)
+	_, edges, err := inputs(input{Kind: "edges", Memory: 5}, input{Kind: "edge_features", Type: 1, Memory: 5},
+		input{Kind: "edge_features", Memory: 5}, input{Kind: "edge_weight", Memory: 5, Differentiable: true})
 	require.NoError(t, err)
 	assert.Len(t, edges, 2)
 	assert.Len(t, edges[0].Kept, 6)
@@ -203,12 +203,12 @@ func TestInputs(t *testing.T) {
 	assert.Equal(t, true, edges[0].Weights.Differentiable)
 	assert.Len(t, edges[1].Features.Values, 12)
 	for text, in := range map[string]input{
-		"there is no vertex type 2":  {Of: "features", Type: 2, Memory: 5},
-		"there is no vertex type -1": {Of: "features", Type: -1, Memory: 5},
-		"there is no relation 2":     {Of: "edges", Type: 2, Memory: 5},
-		`there is no input "labels"`: {Of: "labels", Memory: 5},
-		"14 numbers are asked of it": {Of: "features", Memory: 5},
-		"6 numbers are asked of it":  {Of: "edges", Memory: 6},
+		"there is no vertex type 2":  {Kind: "features", Type: 2, Memory: 5},
+		"there is no vertex type -1": {Kind: "features", Type: -1, Memory: 5},
+		"there is no relation 2":     {Kind: "edges", Type: 2, Memory: 5},
+		`there is no input "labels"`: {Kind: "labels", Memory: 5},
+		"14 numbers are asked of it": {Kind: "features", Memory: 5},
+		"6 numbers are asked of it":  {Kind: "edges", Memory: 6},
 	} {
 		_, _, err := inputs(in)
 		assert.Refused(t, err, text)
@@ -235,26 +235,28 @@ func TestBlocks(t *testing.T) {
 	assert.Equal(t, []worker.Block{{Columns: 1, Values: []float32{7, 0}}}, made[0])
 	assert.Equal(t, worker.Block{Columns: 1, Whole: true, Values: []float32{9}}, made[1][1])
 	assert.Len(t, made[1][0].Values, 8)
-	for text, of := range map[string][]block{
+	for text, wrong := range map[string][]block{
 		"no 2 columns of an output of type 0":       {{Columns: 2}},
 		"no -1 columns of an output of type 1":      {{Type: 1, Columns: -1}},
 		"no 1 columns of an output of type 2":       {{Type: 2, Columns: 1}},
 		"blocks of 0 columns of an output that has": blocks[1:2],
 	} {
-		_, err := s.blocks(m, &request{Blocks: of, Output: 5})
+		_, err := s.blocks(m, &request{Blocks: wrong, Output: 5})
 		assert.Refused(t, err, text)
 	}
 	for _, listed := range []int{-1, 0, 3, math.MaxInt} {
-		of := []rows{{Type: 0, Memory: 5, Listed: listed}}
-		_, err := s.blocks(m, &request{Blocks: blocks, Output: 5, Rows: of})
+		sub := []rows{{Type: 0, Memory: 5, Listed: listed}}
+		_, err := s.blocks(m, &request{Blocks: blocks, Output: 5, Rows: sub})
 		assert.Refused(t, err, "are listed of vertex type 0")
 	}
-	for _, of := range [][]rows{{{Type: 2, Listed: 1}}, {{Type: -1, Listed: 1}}, {{Listed: 1}, {Listed: 1}}} {
-		_, err := s.blocks(m, &request{Blocks: blocks, Output: 5, Rows: of})
+	for _, sub := range [][]rows{
+		{{Type: 2, Listed: 1}}, {{Type: -1, Listed: 1}}, {{Listed: 1}, {Listed: 1}},
+	} {
+		_, err := s.blocks(m, &request{Blocks: blocks, Output: 5, Rows: sub})
 		assert.Refused(t, err, "are listed of vertex type")
 	}
-	one := []rows{{Type: 1, Memory: 5, Listed: 1}}
-	both, err = s.blocks(m, &request{Blocks: blocks, Output: 5, Rows: one})
+	sub := []rows{{Type: 1, Memory: 5, Listed: 1}}
+	both, err = s.blocks(m, &request{Blocks: blocks, Output: 5, Rows: sub})
 	require.NoError(t, err)
 	made = both[1]
 	assert.Len(t, made[0][0].Values, 2)

@@ -159,9 +159,9 @@ func (s *server) leave() (err error) {
 
 // answer does what the request asks.
 func (s *server) answer(ctx context.Context, r *request) (a answer, err error) {
-	for _, of := range r.Drop {
-		if m := s.models[of[0]]; m != nil {
-			_ = m.Drop(of[1]) // if it fails, the model's next request says so
+	for _, dropped := range r.Drop {
+		if m := s.models[dropped[0]]; m != nil {
+			_ = m.Drop(dropped[1]) // if it fails, the model's next request says so
 		}
 	}
 	switch r.Ask {
@@ -179,9 +179,9 @@ func (s *server) answer(ctx context.Context, r *request) (a answer, err error) {
 	case "leave":
 		return a, s.leave()
 	case "unmap":
-		of := s.memory[r.Memory]
+		mapped := s.memory[r.Memory]
 		delete(s.memory, r.Memory)
-		return a, unix.Munmap(of)
+		return a, unix.Munmap(mapped)
 	}
 	m := s.models[r.Model]
 	if m == nil {
@@ -263,13 +263,13 @@ func (s *server) divide(ctx context.Context, r *request) (d *divided, warnings [
 
 // sameDivision refuses processes that have divided a graph differently in memory. err is why this process has
 // failed.
-func sameDivision(of *session.Session, partitions int, err error) error {
-	if err := of.Together(err); err != nil || of.Job.Graph == nil || of.Job.Parts == nil {
+func sameDivision(opened *session.Session, partitions int, err error) error {
+	if err := opened.Together(err); err != nil || opened.Job.Graph == nil || opened.Job.Parts == nil {
 		return err
 	}
 	sum := crc32.NewIEEE()
 	for p := range partitions {
-		share, err := of.Job.Parts.Open(p)
+		share, err := opened.Job.Parts.Open(p)
 		if err != nil {
 			return err
 		}
@@ -277,7 +277,7 @@ func sameDivision(of *session.Session, partitions int, err error) error {
 			_, _ = sum.Write(comm.Bytes(share.Edges.Types[kind].IDs))
 		}
 	}
-	return of.Agree(fmt.Sprint(sum.Sum32()), func(rank int, _, _ string) error {
+	return opened.Agree(fmt.Sprint(sum.Sum32()), func(rank int, _, _ string) error {
 		return refusal.Errorf("rank %d divides the graph otherwise than rank 0, as it has other memory: give "+
 			"partition=\"stream\", or a store with its partitions", rank)
 	})
@@ -293,46 +293,48 @@ func (s *server) closed(d *divided) {
 
 // resolve reads the words of a model's command line: its settings, and its graph or, if counts is not nil,
 // the counts of a graph.
-func resolve(r *request, counts *planning.CountsGiven) (resolved *setting.Resolved, of data.Source,
+func resolve(r *request, counts *planning.CountsGiven) (resolved *setting.Resolved, source data.Source,
 	warnings []string, err error,
 ) {
 	if r.Version != Version {
-		return nil, of, nil, refusal.Errorf("the package of Python and the program are of different " +
+		return nil, source, nil, refusal.Errorf("the package of Python and the program are of different " +
 			"versions: install both anew")
 	}
-	var given cli.SettingFlags
+	var values cli.SettingFlags
 	flags := pflag.NewFlagSet("open", pflag.ContinueOnError)
-	given.AddThose(flags, func(one setting.Setting) bool { return slices.Contains(settings, one.Name) })
+	values.AddThose(flags, func(option setting.Setting) bool {
+		return slices.Contains(settings, option.Name)
+	})
 	if counts != nil {
 		counts.Add(flags)
 	}
 	var invalid *pflag.InvalidValueError
 	switch err := flags.Parse(r.Arguments); {
 	case errors.As(err, &invalid):
-		return nil, of, nil, cli.InvalidValue(invalid)
+		return nil, source, nil, cli.InvalidValue(invalid)
 	case err == nil && flags.NArg() == 0 && counts != nil && counts.Given():
 	case err != nil || flags.NArg() != 1 || counts != nil && counts.Given():
-		return nil, of, nil, refusal.Errorf("%w", cmp.Or(err, fmt.Errorf("a model is of one graph, not of %d",
+		return nil, source, nil, refusal.Errorf("%w", cmp.Or(err, fmt.Errorf("a model is of one graph, not of %d",
 			flags.NArg())))
 	}
-	o, err := given.Merge()
+	o, err := values.Merge()
 	if err == nil {
 		err = o.ForLoop()
 	}
 	if err != nil {
-		return nil, of, nil, err
+		return nil, source, nil, err
 	}
-	if resolved, err = cli.Resolved(&o, given.GivenNames()...); err != nil {
-		return nil, of, nil, err
+	if resolved, err = cli.Resolved(&o, values.GivenNames()...); err != nil {
+		return nil, source, nil, err
 	}
 	if folder := resolved.OffloadFolder(); folder != "" {
 		if err := offload.Check(folder); err != nil {
-			return nil, of, nil, err
+			return nil, source, nil, err
 		}
 	}
-	var said bytes.Buffer
-	cli.WarnUnused(&said, resolved)
-	if lines := strings.TrimSpace(said.String()); lines != "" {
+	var messages bytes.Buffer
+	cli.WarnUnused(&messages, resolved)
+	if lines := strings.TrimSpace(messages.String()); lines != "" {
 		warnings = strings.Split(lines, "\n")
 	}
 	return resolved, data.Source{Name: flags.Arg(0)}, warnings, nil
@@ -341,7 +343,7 @@ func resolve(r *request, counts *planning.CountsGiven) (resolved *setting.Resolv
 // plan plans the passes of a loop.
 func (s *server) plan(ctx context.Context, r *request) (a answer, err error) {
 	var counts planning.CountsGiven
-	resolved, of, warnings, err := resolve(r, &counts)
+	resolved, source, warnings, err := resolve(r, &counts)
 	if err != nil {
 		return a, err
 	}
@@ -350,19 +352,19 @@ func (s *server) plan(ctx context.Context, r *request) (a answer, err error) {
 		err := planByCounts(ctx, &a, r, resolved, &counts)
 		return a, err
 	}
-	opened, err := session.Open(ctx, cli.Alone(), of, resolved, s.show, session.Opening{Dry: true})
+	opened, err := session.Open(ctx, cli.Alone(), source, resolved, s.show, session.Opening{Dry: true})
 	if err != nil {
 		return a, err
 	}
 	defer opened.Close()
-	for _, of := range opened.Job.Counts().Types {
+	for _, t := range opened.Job.Counts().Types {
 		a.Types = append(a.Types, train.VertexType{
-			Name: of.Type, Vertices: of.Vertices, Features: of.FeatureColumns,
+			Name: t.Type, Vertices: t.Vertices, Features: t.FeatureColumns,
 		})
 	}
 	loop := plan.Loop{Passes: r.Loop.Passes}
-	given := inputsOf{a.Types, opened.Graph, nil, r.Lacking, nowhere}
-	if loop.Features, loop.Edges, err = given.read(r.Loop.Inputs); err != nil {
+	inputs := inputsOf{a.Types, opened.Graph, nil, r.Lacking, nowhere}
+	if loop.Features, loop.Edges, err = inputs.read(r.Loop.Inputs); err != nil {
 		return a, err
 	}
 	p, err := opened.Job.PlanPasses(ctx, loop, r.Lacking...)
@@ -379,11 +381,11 @@ func planByCounts(ctx context.Context, a *answer, r *request, on *setting.Resolv
 	counts *planning.CountsGiven,
 ) error {
 	a.Types = []train.VertexType{counts.Type()}
-	given := inputsOf{a.Types, func() (*graph.Graph, error) {
+	inputs := inputsOf{a.Types, func() (*graph.Graph, error) {
 		return nil, refusal.Errorf("counts tell what a loop takes whose passes have the graph's edges: leave inputs of " +
 			"edges out, or give a graph")
 	}, nil, nil, nowhere}
-	features, _, err := given.read(r.Loop.Inputs)
+	features, _, err := inputs.read(r.Loop.Inputs)
 	if err != nil {
 		return err
 	}
@@ -410,8 +412,8 @@ func (s *server) open(ctx context.Context, r *request) (a answer, err error) {
 	}
 	m := &model{Passes: passes, opened: opened, lacking: r.Lacking}
 	m.Net = s.nets
-	for _, of := range opened.Counts().Types {
-		m.all = append(m.all, of.Vertices)
+	for _, t := range opened.Counts().Types {
+		m.all = append(m.all, t.Vertices)
 	}
 	if err := m.readRelations(); err != nil {
 		err = errors.Join(err, m.Close())
@@ -429,15 +431,15 @@ func (s *server) open(ctx context.Context, r *request) (a answer, err error) {
 
 // wayOut adds to the refusal of passes for which there is no room a number of partitions with which there is,
 // if one is found soon.
-func (s *server) wayOut(ctx context.Context, of *divided, lacking []train.Lacking, refused error) error {
+func (s *server) wayOut(ctx context.Context, opened *divided, lacking []train.Lacking, refused error) error {
 	const mostEdges, mostTurns = 20_000_000, 16
-	job, err := *of.Job, error(nil)
+	job, err := *opened.Job, error(nil)
 	if job.Graph == nil {
-		job.Graph, err = of.Graph()
+		job.Graph, err = opened.Graph()
 	}
 	settings, unresolved := job.Options.Resolve()
 	if !errors.As(refused, new(plan.Exceeds)) || errors.Join(err, unresolved) != nil ||
-		job.Graph.Edges() > mostEdges || of.Comm.Size() > 1 {
+		job.Graph.Edges() > mostEdges || opened.Comm.Size() > 1 {
 		return refused
 	}
 	wanted := planning.Wanted{
@@ -467,19 +469,19 @@ func (s *server) mapMemory(r *request) error {
 		return refusal.Errorf("memory %d of %d bytes: it is mapped already, or its file is shorter", r.Memory,
 			r.Bytes)
 	}
-	of, err := unix.Mmap(r.file, 0, int(r.Bytes), unix.PROT_READ|unix.PROT_WRITE, unix.MAP_SHARED)
+	mapped, err := unix.Mmap(r.file, 0, int(r.Bytes), unix.PROT_READ|unix.PROT_WRITE, unix.MAP_SHARED)
 	if err != nil {
 		return fmt.Errorf("mapping memory of %d bytes: %w", r.Bytes, err)
 	}
-	s.memory[r.Memory] = of
+	s.memory[r.Memory] = mapped
 	return nil
 }
 
 // numbers are the first count numbers of a memory.
 func (s *server) numbers(memory, count int) ([]float32, error) {
-	of := s.memory[memory]
-	if count < 0 || len(of)/4 < count {
-		return nil, refusal.Errorf("memory %d has %d bytes, and %d numbers are asked of it", memory, len(of), count)
+	mapped := s.memory[memory]
+	if count < 0 || len(mapped)/4 < count {
+		return nil, refusal.Errorf("memory %d has %d bytes, and %d numbers are asked of it", memory, len(mapped), count)
 	}
-	return unsafe.Slice((*float32)(unsafe.Pointer(unsafe.SliceData(of))), count), nil
+	return unsafe.Slice((*float32)(unsafe.Pointer(unsafe.SliceData(mapped))), count), nil
 }

@@ -41,8 +41,8 @@ func UnknownFlag(cmd *cobra.Command, err *pflag.NotExistError) error {
 
 // UnknownName refuses a word that should have been the name of a subcommand.
 func UnknownName(cmd *cobra.Command, what, word string) error {
-	if says := otherNames[what].For(word); says != "" {
-		return refusal.Errorf("unknown %s %q; %s", what, word, says)
+	if advice := otherNames[what].For(word); advice != "" {
+		return refusal.Errorf("unknown %s %q; %s", what, word, advice)
 	}
 	var names []string
 	for _, c := range cmd.Commands() {
@@ -104,8 +104,8 @@ var otherFormats = suggest.Other{
 // otherFlags explain flags of other tools, in commands that have a flag of weft in their place. The flags of
 // train have a table of their own, setting.Elsewhere.
 var otherFlags = []struct {
-	has  string
-	said suggest.Other
+	has    string
+	advice suggest.Other
 }{
 	{"columns", suggest.Other{{
 		"--columns class,probability,probabilities writes them beside each vertex",
@@ -131,12 +131,12 @@ var otherFlags = []struct {
 
 // otherFlag is what a command has in place of a flag of another tool; "": nothing, for any other word.
 func otherFlag(cmd *cobra.Command, name string) string {
-	if says, _ := setting.Elsewhere(name); says != "" && cmd.Flags().Lookup("epochs") != nil {
-		return says
+	if advice, _ := setting.Elsewhere(name); advice != "" && cmd.Flags().Lookup("epochs") != nil {
+		return advice
 	}
 	for _, other := range otherFlags {
-		if says := other.said.For(name); says != "" && cmd.Flags().Lookup(other.has) != nil {
-			return says
+		if advice := other.advice.For(name); advice != "" && cmd.Flags().Lookup(other.has) != nil {
+			return advice
 		}
 	}
 	return ""

@@ -55,12 +55,12 @@ func attend(signals <-chan os.Signal) {
 			continue
 		}
 		taken = time.Now()
-		hear(s)
+		handleSignal(s)
 	}
 }
 
-// hear hands on a signal.
-func hear(s os.Signal) {
+// handleSignal hands on a signal.
+func handleSignal(s os.Signal) {
 	interrupts.mu.Lock()
 	defer interrupts.mu.Unlock()
 	switch {

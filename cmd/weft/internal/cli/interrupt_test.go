@@ -60,21 +60,21 @@ func TestOneRequest(t *testing.T) {
 func TestSignalWithinOtherWork(t *testing.T) {
 	withSignals(t, func(t *testing.T, send func(os.Signal)) {
 		var heard []string
-		hear := func(name string) func(os.Signal) {
+		recorder := func(name string) func(os.Signal) {
 			return func(os.Signal) { heard = append(heard, name) }
 		}
 		later := func() {
 			time.Sleep(SameRequest)
 			send(syscall.SIGINT)
 		}
-		outer, stopOuter := UntilSignal(t.Context(), hear("outer"), func() {
-			hear("outer's last")(nil)
+		outer, stopOuter := UntilSignal(t.Context(), recorder("outer"), func() {
+			recorder("outer's last")(nil)
 			runtime.Goexit() // in place of the end of the process
 		})
 		defer stopOuter()
-		_, stopOther := UntilSignal(outer, hear("other"), nil)
+		_, stopOther := UntilSignal(outer, recorder("other"), nil)
 		stopOther()
-		inner, stopInner := UntilSignal(t.Context(), hear("inner"), nil)
+		inner, stopInner := UntilSignal(t.Context(), recorder("inner"), nil)
 		later()
 		for _, ctx := range []context.Context{inner, outer} {
 			if !errors.Is(context.Cause(ctx), launch.ErrInterrupted) {

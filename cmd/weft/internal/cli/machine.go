@@ -61,13 +61,13 @@ func LimitMemory() {
 	// Each later thread takes a stack and an arena of the C library.
 	const perThread, few = 80 << 20, 4
 	threads := int64(perThread * (few + runtime.GOMAXPROCS(0)))
-	for _, of := range []struct {
+	for _, bound := range []struct {
 		resource int
 		taken    string
 	}{{unix.RLIMIT_AS, "VmSize"}, {unix.RLIMIT_DATA, "VmData"}} {
 		var allowed unix.Rlimit
-		if err := unix.Getrlimit(of.resource, &allowed); err == nil && allowed.Cur < math.MaxInt64 {
-			limit = min(limit, int64(allowed.Cur)-(ProcBytes(status, of.taken)-heap)-threads)
+		if err := unix.Getrlimit(bound.resource, &allowed); err == nil && allowed.Cur < math.MaxInt64 {
+			limit = min(limit, int64(allowed.Cur)-(ProcBytes(status, bound.taken)-heap)-threads)
 		}
 	}
 	const least = 64 << 20

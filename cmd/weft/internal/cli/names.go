@@ -12,8 +12,8 @@ import (
 // Names is the value of a flag that takes names between commas, as of columns. Each time the flag is given
 // adds some. Names in quotes are those of a table of text (tables.Names).
 type Names struct {
-	to    *[]string
-	given bool
+	to      *[]string
+	changed bool
 }
 
 // NamesVar declares a flag whose names go to a slice. Its default is what the slice has.
@@ -27,8 +27,8 @@ func (n *Names) Set(text string) error {
 	if err != nil {
 		return err
 	}
-	if !n.given {
-		*n.to, n.given = nil, true
+	if !n.changed {
+		*n.to, n.changed = nil, true
 	}
 	*n.to = append(*n.to, names...)
 	return nil

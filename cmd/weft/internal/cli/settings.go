@@ -54,19 +54,21 @@ func (s *SettingFlags) Add(flags *pflag.FlagSet) {
 
 // AddThose registers one flag for each wanted setting.
 func (s *SettingFlags) AddThose(flags *pflag.FlagSet, wanted func(setting.Setting) bool) {
-	for _, one := range setting.All() {
-		if !wanted(one) {
+	for _, option := range setting.All() {
+		if !wanted(option) {
 			continue
 		}
-		v := &SettingValue{setting: one, given: &s.Given, value: setting.Defaults()}
-		meaning := one.Meaning
-		if len(one.Choices) > 0 {
-			meaning += ": " + strings.Join(one.Choices, ", ")
+		v := &SettingValue{setting: option, supplied: &s.Given, value: setting.Defaults()}
+		meaning := option.Meaning
+		if len(option.Choices) > 0 {
+			meaning += ": " + strings.Join(option.Choices, ", ")
 		}
-		meaning += onlyFor(one)
-		flag := flags.VarPF(v, one.Name, "", meaning)
-		flag.Annotations = map[string][]string{FlagGroup: {headings[one.Group]}, FlagChoices: one.Choices}
-		if one.Kind() == "bool" {
+		meaning += onlyFor(option)
+		flag := flags.VarPF(v, option.Name, "", meaning)
+		flag.Annotations = map[string][]string{
+			FlagGroup: {headings[option.Group]}, FlagChoices: option.Choices,
+		}
+		if option.Kind() == "bool" {
 			flag.NoOptDefVal = "true"
 		}
 	}
@@ -127,7 +129,7 @@ func (s *SettingFlags) OnAnyMesh(parallel string) (*setting.Resolved, error) {
 	}
 	o.Parallel = parallel
 	o.ResetOtherAxes(func(string) bool { return false })
-	return o.Resolve(s.Names(func(one setting.Setting) bool { return !one.OfSomeMeshes() })...)
+	return o.Resolve(s.Names(func(option setting.Setting) bool { return !option.OfSomeMeshes() })...)
 }
 
 // Merge are these options, before they are checked for sense.
@@ -161,9 +163,9 @@ func (s *SettingFlags) Override(o *setting.Options) error {
 		o.Device = s.device
 	}
 	// A mesh on the command line overrides what the file says about other axes.
-	given := func(name string) bool { return slices.Contains(s.GivenNames(), name) }
-	if given("parallel") {
-		o.ResetOtherAxes(given)
+	isSet := func(name string) bool { return slices.Contains(s.GivenNames(), name) }
+	if isSet("parallel") {
+		o.ResetOtherAxes(isSet)
 	}
 	return nil
 }
@@ -176,9 +178,10 @@ func (s *SettingFlags) SayDevice(out io.Writer) {
 	s.why = ""
 }
 
-// Resolved are options that make sense on this machine now: the files that they name must exist.
-func Resolved(o *setting.Options, given ...string) (*setting.Resolved, error) {
-	r, err := o.Resolve(given...)
+// Resolved returns options that make sense on this machine now: the files that they name must exist. supplied
+// names the settings that the caller set.
+func Resolved(o *setting.Options, supplied ...string) (*setting.Resolved, error) {
+	r, err := o.Resolve(supplied...)
 	if err != nil {
 		return nil, err
 	}
@@ -200,9 +203,9 @@ func CheckInit(path string) error {
 
 // SettingValue is the pflag.Value of one setting.
 type SettingValue struct {
-	setting setting.Setting
-	given   *[]givenSetting
-	value   setting.Options // only the one field counts
+	setting  setting.Setting
+	supplied *[]givenSetting
+	value    setting.Options // only the one field counts
 }
 
 // String implements pflag.Value.
@@ -221,7 +224,7 @@ func (v *SettingValue) Set(text string) error {
 	if err := v.setting.Set(&v.value, text); err != nil {
 		return err
 	}
-	*v.given = append(*v.given, givenSetting{v.setting, text})
+	*v.supplied = append(*v.supplied, givenSetting{v.setting, text})
 	return nil
 }
 
@@ -236,7 +239,7 @@ func WarnUnused(out io.Writer, o *setting.Resolved) {
 const FlagGroup = "group"
 
 // helpAll is the flag --help-all, which is --help with all flags.
-type helpAll struct{ given bool }
+type helpAll struct{ changed bool }
 
 // HelpAllFlag is the name of the flag.
 const HelpAllFlag = "help-all"
@@ -249,11 +252,11 @@ func addHelpAll(flags *pflag.FlagSet) {
 
 // Set implements pflag.Value. It only asks for help.
 func (h *helpAll) Set(string) error {
-	h.given = true
+	h.changed = true
 	return pflag.ErrHelp
 }
 
-func (h *helpAll) String() string { return strconv.FormatBool(h.given) }
+func (h *helpAll) String() string { return strconv.FormatBool(h.changed) }
 
 // Type implements pflag.Value.
 func (*helpAll) Type() string { return "bool" }

@@ -176,7 +176,7 @@ const appendedMark = "; appended to, last "
 
 // write reads the store and the additions, and writes the new version.
 func (a *appendCommand) write(store string) error {
-	a.tables.Progress.Of("reading "+ui.Printable(a.store), 0, 0)
+	a.tables.Progress.Report("reading "+ui.Printable(a.store), 0, 0)
 	g, err := graph.Open(a.store)
 	if err != nil {
 		return err
@@ -184,8 +184,8 @@ func (a *appendCommand) write(store string) error {
 	if a.partitions, err = partition.List(a.store); err != nil {
 		return errors.Join(err, g.Close())
 	}
-	if of := g.Types[0].Table; of != nil {
-		a.tables.Label = of.Label
+	if table := g.Types[0].Table; table != nil {
+		a.tables.Label = table.Label
 	}
 	id, err := graph.ID(a.store)
 	if err != nil {

@@ -27,11 +27,11 @@ weft train NAME says which files it needs and where they are published. weft sto
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			listed := listedDatasets{}
 			for _, d := range datasets.All() {
-				one := listedDataset{
+				entry := listedDataset{
 					Name: d.Name, About: d.About, Origin: d.Origin, Missing: d.Missing(), Place: d.Place(),
 				}
-				one.Vertices, one.Edges, _ = d.Size()
-				listed.Datasets = append(listed.Datasets, one)
+				entry.Vertices, entry.Edges, _ = d.Size()
+				listed.Datasets = append(listed.Datasets, entry)
 			}
 			return ui.Show(cmd.OutOrStdout(), &listed, asJSON)
 		},

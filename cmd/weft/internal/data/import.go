@@ -45,8 +45,8 @@ func (r *importRequest) files() (files []string) {
 		if r.format == EdgesFormat {
 			_, source = tables.Named(source)
 		}
-		of := recognition{Format: r.format, source: source}
-		files = append(files, of.files()...)
+		recognized := recognition{Format: r.format, source: source}
+		files = append(files, recognized.files()...)
 	}
 	r.flags.Visit(func(f *pflag.Flag) {
 		if name, _ := pflag.UnquoteUsage(f); name != "file" {
@@ -71,8 +71,8 @@ func (r *importRequest) files() (files []string) {
 // isBeside reports whether the store is beside its source, where a command that names the source looks for
 // it.
 func (r *importRequest) isBeside() bool {
-	of := recognition{Format: r.format, source: r.source()}
-	return cli.SameFile(r.store, of.storeBeside())
+	recognized := recognition{Format: r.format, source: r.source()}
+	return cli.SameFile(r.store, recognized.storeBeside())
 }
 
 // provenance returns the provenance of a graph: its source, and the flags of the import.
@@ -259,11 +259,11 @@ func leaksOf(store string) (warnings []string, err error) {
 	for i := range g.Relations {
 		r := &g.Relations[i]
 		if leaked := r.Leaked(); leaked > 0 {
-			of := ui.When(len(g.Relations) > 1, " of "+r.FullName())
+			suffix := ui.When(len(g.Relations) > 1, " of "+r.FullName())
 			warnings = append(warnings, fmt.Sprintf("%s%s of the split pass messages, as they are edges "+
 				"of the graph, too, so that a model sees what it is to predict: leave them out of the "+
 				"graph's edges",
-				ui.Counted(leaked, "validation or test edge", "validation and test edges"), of))
+				ui.Counted(leaked, "validation or test edge", "validation and test edges"), suffix))
 		}
 	}
 	return warnings, g.Close()
@@ -276,7 +276,7 @@ func (r *importRequest) makeStore() (*streamed.Written, error) {
 			return nil, err
 		}
 	}
-	r.progress.Of("reading "+r.source(), 0, 0)
+	r.progress.Report("reading "+r.source(), 0, 0)
 	g, err := r.reader.open(r)
 	if err != nil {
 		return nil, err

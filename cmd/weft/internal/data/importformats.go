@@ -349,7 +349,7 @@ func dglFlags(flags *pflag.FlagSet, c *changes) reader {
 			}
 			g.InMemory.Notes = append(g.InMemory.Notes, fmt.Sprintf("DGL's %d partitions are stored with "+
 				"the graph, for --parallel graph=%d --partition dgl", division.K, division.K))
-			a := &partition.Assignment{K: division.K, Of: division.Of, Method: partition.DGL}
+			a := &partition.Assignment{K: division.K, Parts: division.Parts, Method: partition.DGL}
 			g.Add = func(store string) error { return writePartitions(store, a, r.progress) }
 			return g, nil
 		},

@@ -170,23 +170,23 @@ func withoutTable(flag string) error {
 // columnTable prints what became of the columns of a graph's tables.
 func columnTable(out io.Writer, w *streamed.Written) {
 	types := w.Types
-	for _, of := range types {
-		if of.Table == nil {
+	for _, typ := range types {
+		if typ.Table == nil {
 			continue
 		}
 		name := ""
 		if len(types) > 1 {
-			name = of.Name() + ": "
+			name = typ.Name() + ": "
 		}
 		t := ui.NewTable(out)
-		t.Row("column of "+name+of.Table.Path, "became", "missing")
-		t.Row(of.Table.ID, "the id", "")
-		if of.Table.Label != "" {
+		t.Row("column of "+name+typ.Table.Path, "became", "missing")
+		t.Row(typ.Table.ID, "the id", "")
+		if typ.Table.Label != "" {
 			n := w.Unlabelled
-			t.Row(of.Table.Label, "the label: "+learned(&w.Types[0].Labels), ui.When(n > 0, ui.Count(n)))
+			t.Row(typ.Table.Label, "the label: "+learned(&w.Types[0].Labels), ui.When(n > 0, ui.Count(n)))
 		}
 		const most = 30 // most columns that are printed, of those that are used and of others
-		all, left := of.Table.Columns, of.Table.LeftOut
+		all, left := typ.Table.Columns, typ.Table.LeftOut
 		for i := range all[:min(most, len(all))] {
 			c := &all[i]
 			t.Row(c.Name, becomes(c), ui.When(c.Missing > 0, ui.Count(c.Missing)))

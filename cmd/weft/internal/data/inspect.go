@@ -22,7 +22,7 @@ import (
 func NewInspect() *cobra.Command {
 	var (
 		asJSON bool
-		given  TablesGiven
+		tables TablesGiven
 	)
 	cmd := &cobra.Command{
 		Use:   "inspect STORE|RUN",
@@ -35,7 +35,7 @@ done, the best one so far and the last checkpoint; and the command that continue
 		Example: "  weft inspect stores/cora\n  weft inspect debian --json\n  weft " +
 			"inspect runs/first",
 		ValidArgsFunction: cli.CompleteInOrder(cli.CompleteGraph),
-		Args:              given.Arguments(1, 1),
+		Args:              tables.Arguments(1, 1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if rundir.Is(args[0]) && !cli.IsStore(args[0]) {
 				s, err := rundir.Look(args[0])
@@ -44,7 +44,7 @@ done, the best one so far and the last checkpoint; and the command that continue
 				}
 				return ui.Show(cmd.OutOrStdout(), &inspectedRun{s, continues(s)}, asJSON)
 			}
-			g, store, err := OpenDataset(cmd.Context(), given.Of(args[0]), cmd.ErrOrStderr(), nil)
+			g, store, err := OpenDataset(cmd.Context(), tables.Source(args[0]), cmd.ErrOrStderr(), nil)
 			if err != nil {
 				return err
 			}
@@ -65,7 +65,7 @@ done, the best one so far and the last checkpoint; and the command that continue
 			return ui.Show(cmd.OutOrStdout(), &s, asJSON)
 		},
 	}
-	given.Add(cmd, false)
+	tables.Add(cmd, false)
 	cmd.Flags().BoolVar(&asJSON, "json", false, "print one JSON object")
 	return cmd
 }
@@ -153,14 +153,14 @@ func (s *inspected) Print(out io.Writer) {
 		t.Row(fmt.Sprintf("split %d", k), Sizes(split.Train, split.Val, split.Test))
 	}
 	for _, split := range s.EdgeSplits {
-		given := map[graph.NegativeForm]string{
+		negatives := map[graph.NegativeForm]string{
 			graph.SharedNegatives: fmt.Sprintf("%s and %s negative edges", ui.Count(split.ValNegatives),
 				ui.Count(split.TestNegatives)),
 			graph.TargetNegatives: fmt.Sprintf("%s and %s negative targets for each",
 				ui.Count(split.ValNegatives), ui.Count(split.TestNegatives)),
 		}
 		t.Row("edge split", ui.Joined(ui.When(len(s.Relations) > 0, split.Relation+": ")+
-			Sizes(split.Train, split.Val, split.Test), given[split.Negatives]))
+			Sizes(split.Train, split.Val, split.Test), negatives[split.Negatives]))
 	}
 	for _, l := range s.Frames {
 		t.Row("labels of edges", ui.Joined(ui.When(len(s.Relations) > 0, l.Relation+": ")+l.Column, learned(

@@ -31,7 +31,7 @@ func NewPartition() *cobra.Command {
 		o         partition.Options
 		writePart string
 		asJSON    bool
-		given     TablesGiven
+		tables    TablesGiven
 	)
 	cmd := &cobra.Command{
 		Use:   "partition STORE -k N",
@@ -53,18 +53,18 @@ It writes in streams: after the method, it takes up to 24 bytes of memory for ea
   weft partition stores/sbm -k 8 --write-part sbm.part.8
   weft partition stores/sbm -k 8 --method file --file kahip/sbm.part.8`,
 		ValidArgsFunction: cli.CompleteInOrder(cli.CompleteGraph),
-		Args:              given.Arguments(1, 1),
+		Args:              tables.Arguments(1, 1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if err := checkPartitionFlags(cmd.Flags(), &o, writePart); err != nil {
 				return err
 			}
 			// Without a wait for another worker there is no timeout to set.
 			o.Timeout = setting.Defaults().CommTimeout
-			return runPartition(cmd, given.Of(args[0]), o, writePart, asJSON)
+			return runPartition(cmd, tables.Source(args[0]), o, writePart, asJSON)
 		},
 	}
 	flags := cmd.Flags()
-	given.Add(cmd, false)
+	tables.Add(cmd, false)
 	flags.IntVarP(&o.K, "partitions", "k", 0, "number of partitions")
 	methods := append([]string{autoMethod}, partition.Methods()...)
 	flags.StringVar(&o.Method, "method", autoMethod, "`name`: "+strings.Join(methods, ", "))
@@ -121,14 +121,14 @@ type partitioned struct {
 	ReplicationFactor float64 `json:"replication_factor"` // rows owned or halo, for each owned row
 }
 
-func runPartition(cmd *cobra.Command, of Source, o partition.Options, writePart string,
+func runPartition(cmd *cobra.Command, source Source, o partition.Options, writePart string,
 	asJSON bool,
 ) error {
 	// A division holds arrays without pointers, so collections are cheap.
 	const garbage = 10 // percent
 	defer debug.SetGCPercent(debug.SetGCPercent(garbage))
-	g, store, err := OpenDataset(cmd.Context(), of, ui.BesideResults(cmd), func(store string) error {
-		return cli.Outputs{{Flag: "write-part", Path: writePart}}.CheckApartFromGraph(of.Name, store)
+	g, store, err := OpenDataset(cmd.Context(), source, ui.BesideResults(cmd), func(store string) error {
+		return cli.Outputs{{Flag: "write-part", Path: writePart}}.CheckApartFromGraph(source.Name, store)
 	})
 	if err != nil {
 		return err
@@ -140,8 +140,8 @@ func runPartition(cmd *cobra.Command, of Source, o partition.Options, writePart 
 	if o.Method == autoMethod {
 		o.Method, _ = partition.Auto(g)
 		if instead := InsteadOfMetis(g, "--method"); instead != "" {
-			fmt.Fprintf(ui.BesideResults(cmd), "%s: dividing it by %s%s\n", ui.Printable(of.Name), o.Method,
-				instead)
+			fmt.Fprintf(ui.BesideResults(cmd), "%s: dividing it by %s%s\n", ui.Printable(source.Name),
+				o.Method, instead)
 		}
 	}
 	name := partition.Name(o.Method, o.K)
@@ -154,7 +154,7 @@ func runPartition(cmd *cobra.Command, of Source, o partition.Options, writePart 
 	defer shown.Erase()
 	a, err := partition.Assign(cmd.Context(), g, o)
 	if err != nil {
-		return About(of, err)
+		return About(source, err)
 	}
 	if _, err := partition.Write(store, g, a, shown.Show); err != nil {
 		return err

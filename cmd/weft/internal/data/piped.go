@@ -37,9 +37,9 @@ type copied struct {
 
 // leave removes the copies that exist and have no store beside them.
 func (c copies) leave() (err error) {
-	for _, of := range c {
-		if filepath.Base(of.path) == datasets.PipedFile {
-			err = errors.Join(err, datasets.LeavePiped(filepath.Dir(of.path)))
+	for _, file := range c {
+		if filepath.Base(file.path) == datasets.PipedFile {
+			err = errors.Join(err, datasets.LeavePiped(filepath.Dir(file.path)))
 		}
 	}
 	return err
@@ -48,8 +48,8 @@ func (c copies) leave() (err error) {
 // failed removes the copies, and makes the error of a command that failed: it names the pipes.
 func (c copies) failed(err error) error {
 	text := err.Error()
-	for _, of := range c {
-		text = strings.ReplaceAll(text, of.path, of.pipe)
+	for _, file := range c {
+		text = strings.ReplaceAll(text, file.path, file.pipe)
 	}
 	return errors.Join(ofPipes{err, text}, c.leave())
 }
@@ -63,9 +63,9 @@ type ofPipes struct {
 func (e ofPipes) Error() string { return e.text }
 func (e ofPipes) Unwrap() error { return e.error }
 
-// of puts copies in place of pipes, in arguments of the form FILE or NAME=FILE, because a table may be read
-// several times.
-func (c *copies) of(arguments []string) error {
+// replace puts copies in place of pipes, in arguments of the form FILE or NAME=FILE, because a table may be
+// read several times.
+func (c *copies) replace(arguments []string) error {
 	for i, argument := range arguments {
 		_, path := tables.Named(argument)
 		if !isPipe(path) {
@@ -96,19 +96,19 @@ func (c *copies) of(arguments []string) error {
 
 // ofTables does the same to lists of edges, and to the tables of vertices that a flag names.
 func (c *copies) ofTables(flags *pflag.FlagSet, lists []string) error {
-	if err := c.of(lists); err != nil {
+	if err := c.replace(lists); err != nil {
 		return err
 	}
 	f := flags.Lookup("vertices-from")
 	if f == nil || !f.Changed {
 		return nil
 	}
-	of, _ := f.Value.(pflag.SliceValue)
-	files := of.GetSlice()
-	if err := c.of(files); err != nil {
+	values, _ := f.Value.(pflag.SliceValue)
+	files := values.GetSlice()
+	if err := c.replace(files); err != nil {
 		return err
 	}
-	return of.Replace(files)
+	return values.Replace(files)
 }
 
 // ofImport does the same to the tables of an import. A single list is read once, and needs no copy.

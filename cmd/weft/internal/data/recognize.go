@@ -29,15 +29,15 @@ import (
 
 // recognition is what a path that is no store seems to hold.
 type recognition struct {
-	path   string
-	Format string   // the name of one of the formats
-	source string   // the argument of the import
-	lists  []string // several lists of edges as arguments, the first of which is source; nil: one
-	part   bool     // the path is one of several files, all of which source names
-	flags  []string // the flags that the import needs with this source, and given
-	train  string   // as Source.Train
-	label  bool     // as Source.Label
-	given  []string // flags that a command was given for the import, with places of files
+	path     string
+	Format   string   // the name of one of the formats
+	source   string   // the argument of the import
+	lists    []string // several lists of edges as arguments, the first of which is source; nil: one
+	part     bool     // the path is one of several files, all of which source names
+	flags    []string // the flags that the import needs with this source, and given
+	train    string   // as Source.Train
+	label    bool     // as Source.Label
+	supplied []string // flags that a command was given for the import, with places of files
 }
 
 // sources are the arguments of the import.
@@ -110,16 +110,16 @@ func Recognize(path string) (r recognition, found bool) {
 
 // UnknownFlag says, about a flag that import does not have, whether the format of the source has it.
 func (r *recognition) UnknownFlag(cmd *cobra.Command, err *pflag.NotExistError) error {
-	of, _, missing := cmd.Find([]string{r.Format})
+	command, _, missing := cmd.Find([]string{r.Format})
 	if missing != nil {
 		return missing
 	}
-	of.InheritedFlags() // this adds them to its flags
-	if name := err.GetSpecifiedName(); of.Flags().Lookup(name) != nil {
+	command.InheritedFlags() // this adds them to its flags
+	if name := err.GetSpecifiedName(); command.Flags().Lookup(name) != nil {
 		return refusal.Errorf("--%s: is a flag of the format %s; name the format, too: %s --%[1]s", name,
 			r.Format, r.command("STORE"))
 	}
-	return cli.UnknownFlag(of, err)
+	return cli.UnknownFlag(command, err)
 }
 
 // severalSources refuses a folder that is no source itself, but holds some.
@@ -231,8 +231,8 @@ func (r *recognition) storeBeside() string {
 	if r.Format == EdgesFormat {
 		path = datasets.BesideTable(path, cli.IsFolder(path))
 	}
-	if len(r.given) > 0 {
-		path += "." + datasets.KeyOf(r.given...)
+	if len(r.supplied) > 0 {
+		path += "." + datasets.KeyOf(r.supplied...)
 	}
 	return path + ".weft"
 }
@@ -243,7 +243,7 @@ func (r *recognition) Made(store string) bool {
 	if slices.ContainsFunc(datasets.Versions(r.storeBeside()), is) {
 		return true
 	}
-	cached, err := datasets.ImportOf(r.source, r.given...)
+	cached, err := datasets.ImportOf(r.source, r.supplied...)
 	return err == nil && slices.ContainsFunc(datasets.Versions(cached), is)
 }
 
@@ -268,7 +268,7 @@ func (r *recognition) imported(ctx context.Context, show io.Writer) (string, err
 		return m.Store, err
 	}
 	if unwritable := datasets.Writable(filepath.Dir(m.Store)); unwritable != nil {
-		if m.Store, err = datasets.ImportOf(r.source, r.given...); err != nil {
+		if m.Store, err = datasets.ImportOf(r.source, r.supplied...); err != nil {
 			return "", refusal.Errorf("%s: its folder cannot be written to (%w), and %w; import it "+
 				"elsewhere: %s", r.path, unwritable, err, r.command("STORE"))
 		}
@@ -324,8 +324,8 @@ func (r *recognition) leadOn(request *importRequest, err error) error {
 
 // importDataset makes the store of a dataset.
 func importDataset(store string, i datasets.Import) error {
-	of := recognition{Format: i.Format, source: i.Source, flags: i.Flags}
-	request, err := of.request(store, nil)
+	recognized := recognition{Format: i.Format, source: i.Source, flags: i.Flags}
+	request, err := recognized.request(store, nil)
 	if err != nil {
 		return err
 	}
@@ -359,17 +359,17 @@ func (r *recognition) checkOld(store string) error {
 	return nil
 }
 
-// request is the import of the source into a store, with the flags that it needs and the flags that were
-// given; nil: none.
-func (r *recognition) request(store string, given *pflag.FlagSet) (*importRequest, error) {
+// request returns the import of the source into a store, with the flags that it needs. supplied are the flags
+// that the command line sets, too; nil: none.
+func (r *recognition) request(store string, supplied *pflag.FlagSet) (*importRequest, error) {
 	c, flags := &changes{}, pflag.NewFlagSet(r.Format, pflag.ContinueOnError)
 	general := pflag.NewFlagSet(r.Format, pflag.ContinueOnError)
 	c.flags(general)
 	reader := formatNamed(r.Format).flags(flags, c)
 	flags.AddFlagSet(general) // except those that the format has under the same name
 	err := flags.Parse(r.flags)
-	if given != nil {
-		given.Visit(func(f *pflag.Flag) {
+	if supplied != nil {
+		supplied.Visit(func(f *pflag.Flag) {
 			if flags.Lookup(f.Name) != nil {
 				err = errors.Join(err, flags.Set(f.Name, f.Value.String()))
 			}
@@ -426,19 +426,19 @@ func (r *recognition) lacks(err error) error {
 	return r.withImport(err)
 }
 
-// FromSource finds as what a command's argument was recognized, if it is no store and no dataset.
-func FromSource(of Source) (r recognition, found bool) {
-	if cli.IsStore(of.Name) || datasets.Named(of.Name) != nil {
+// FromSource returns the recognized form of a command's argument, if that is no store and no dataset.
+func FromSource(source Source) (r recognition, found bool) {
+	if cli.IsStore(source.Name) || datasets.Named(source.Name) != nil {
 		return r, false
 	}
-	r, found = Recognize(of.Name)
-	if !found && of.tables() {
-		if info, err := os.Stat(of.Name); err == nil && info.IsDir() && refuseRun(of.Name) == nil {
-			r, found = recognition{path: of.Name, Format: EdgesFormat, source: of.Name}, true
+	r, found = Recognize(source.Name)
+	if !found && source.tables() {
+		if info, err := os.Stat(source.Name); err == nil && info.IsDir() && refuseRun(source.Name) == nil {
+			r, found = recognition{path: source.Name, Format: EdgesFormat, source: source.Name}, true
 		}
 	}
 	if found {
-		of.addTo(&r)
+		source.addTo(&r)
 	}
 	return r, found
 }

@@ -124,7 +124,7 @@ func TestPrefixIsImportedOnce(t *testing.T) {
 		require.NoError(t, err)
 	}
 	prefix := filepath.Join(folder, "ind.cora")
-	for _, said := range []string{"importing it once", ""} {
+	for _, want := range []string{"importing it once", ""} {
 		r, found := FromSource(Source{Name: prefix})
 		if !found || r.Format != "planetoid" {
 			t.Fatalf("recognized as %+v, %v", r, found)
@@ -133,9 +133,9 @@ func TestPrefixIsImportedOnce(t *testing.T) {
 		store, err := r.imported(t.Context(), &show)
 		require.NoError(t, err)
 		require.Equal(t, prefix+".weft", store)
-		if first, _, _ := strings.Cut(show.String(), ","); !strings.Contains(first, said) ||
-			said == "" && first != "" {
-			t.Errorf("said %q, want %q", &show, said)
+		if first, _, _ := strings.Cut(show.String(), ","); !strings.Contains(first, want) ||
+			want == "" && first != "" {
+			t.Errorf("said %q, want %q", &show, want)
 		}
 	}
 }
@@ -164,8 +164,8 @@ func TestImportsOfDatasets(t *testing.T) {
 		if i.Format == "" {
 			continue
 		}
-		of := recognition{Format: i.Format, source: i.Source, flags: i.Flags}
-		request, err := of.request("store", nil)
+		recognized := recognition{Format: i.Format, source: i.Source, flags: i.Flags}
+		request, err := recognized.request("store", nil)
 		require.NoError(t, err, d.Name)
 		assert.Empty(t, request.flags.Args(), "%s: words that are no flags", d.Name)
 	}

@@ -75,10 +75,10 @@ func (s Source) tables() bool {
 // DivideBy makes the import divide the labels that flags name, as DefaultSplit says, unless each run draws a
 // split by a rule. The columns by which a rule divides edges are columns of the tables.
 func (s *Source) DivideBy(rule string) {
-	given := s.Given("label") || s.Given(EdgeLabelFlag)
-	if parsed, err := graph.ParseSplit(rule); err == nil && parsed.By().Column != "" && given {
+	labelled := s.Given("label") || s.Given(EdgeLabelFlag)
+	if parsed, err := graph.ParseSplit(rule); err == nil && parsed.By().Column != "" && labelled {
 		s.Split = rule
-	} else if rule == "" && given {
+	} else if rule == "" && labelled {
 		s.Split = DefaultSplit
 	}
 }
@@ -120,8 +120,8 @@ func (t *TablesGiven) Add(cmd *cobra.Command, shown bool) {
 	t.all = flags
 }
 
-// Of is the graph of that name, read with the flags. Without flags it is the graph as it is.
-func (t *TablesGiven) Of(name string) Source {
+// Source returns the graph of that name, to be read with the flags. Without flags the graph is read as it is.
+func (t *TablesGiven) Source(name string) Source {
 	s := Source{Name: name}
 	if t.lists != nil && name == t.lists[0] {
 		s.Lists = t.lists
@@ -136,8 +136,8 @@ func (t *TablesGiven) Of(name string) Source {
 		}
 		t.Flags.VisitAll(func(f *pflag.Flag) {
 			// A store has labels of edges by their name, and so have files of other formats.
-			if given := t.all.Lookup(f.Name); given.Changed && (!made || f.Name != EdgeLabelFlag) {
-				s.Flags = append(s.Flags, given)
+			if flag := t.all.Lookup(f.Name); flag.Changed && (!made || f.Name != EdgeLabelFlag) {
+				s.Flags = append(s.Flags, flag)
 			}
 		})
 	}
@@ -194,13 +194,13 @@ func (t *TablesGiven) Arguments(low, high int) cobra.PositionalArgs {
 
 // areLists reports whether arguments name lists of edges in the form of an import, and no other graph.
 func (t *TablesGiven) areLists(arguments []string) bool {
-	beside := t.Of("").Given("vertices-from")
+	hasVertices := t.Source("").Given("vertices-from")
 	for _, argument := range arguments {
 		_, path := tables.Named(argument)
 		if len(arguments) == 1 && path == argument || cli.IsStore(path) || datasets.Named(path) != nil {
 			return false
 		}
-		if r, found := Recognize(path); found && r.Format != EdgesFormat || !found && !beside {
+		if r, found := Recognize(path); found && r.Format != EdgesFormat || !found && !hasVertices {
 			return false
 		}
 	}
@@ -215,12 +215,12 @@ func (s Source) addTo(r *recognition) {
 			if name, _ := pflag.UnquoteUsage(f); name == "file" {
 				value = s.placed(value)
 			}
-			r.given = append(r.given, "--"+f.Name+"="+value)
+			r.supplied = append(r.supplied, "--"+f.Name+"="+value)
 		}
 	}
 	if s.Like != "" {
 		word := "--" + ColumnsOfFlag + "="
-		r.flags, r.given = append(r.flags, word+s.Like), append(r.given, word+s.placed(s.Like))
+		r.flags, r.supplied = append(r.flags, word+s.Like), append(r.supplied, word+s.placed(s.Like))
 	}
 	if s.Lists != nil {
 		r.lists = s.Lists
@@ -228,13 +228,13 @@ func (s Source) addTo(r *recognition) {
 		for _, list := range s.Lists {
 			placed = append(placed, s.placed(list))
 		}
-		r.given = append(r.given, strings.Join(placed, "\n"))
+		r.supplied = append(r.supplied, strings.Join(placed, "\n"))
 	}
 	if s.Split != "" {
 		word := "--split=" + s.Split
-		r.flags, r.given = append(r.flags, word), append(r.given, word)
+		r.flags, r.supplied = append(r.flags, word), append(r.supplied, word)
 	}
-	slices.Sort(r.given)
+	slices.Sort(r.supplied)
 	r.train, r.label = s.Train, s.Label
 }
 
@@ -283,16 +283,16 @@ func refuseRun(path string) error {
 
 // Resolve returns the store of a dataset, or of a graph in a foreign format. It makes the store if needed. A
 // signal meanwhile removes it.
-func Resolve(parent context.Context, of Source, show io.Writer) (store string, err error) {
-	name := of.Name
-	if err := of.check(); err != nil {
+func Resolve(parent context.Context, source Source, show io.Writer) (store string, err error) {
+	name := source.Name
+	if err := source.check(); err != nil {
 		return name, err
 	}
 	if name != "" && cli.IsStore(name) {
 		return name, nil
 	}
 	dataset := datasets.Named(name)
-	r, found := FromSource(of)
+	r, found := FromSource(source)
 	if dataset == nil && !found {
 		return name, cmp.Or(refuseRun(name), severalSources(name), datasets.NoGraph(name))
 	}
@@ -313,9 +313,9 @@ func Resolve(parent context.Context, of Source, show io.Writer) (store string, e
 
 // OpenDataset opens a dataset by its name or a store by its path, and says where the store is. Before that,
 // admit, which may be nil, may refuse the store.
-func OpenDataset(parent context.Context, of Source, show io.Writer, admit func(store string) error,
+func OpenDataset(parent context.Context, source Source, show io.Writer, admit func(store string) error,
 ) (g *graph.Graph, store string, err error) {
-	store, err = Resolve(parent, of, show)
+	store, err = Resolve(parent, source, show)
 	if err == nil && admit != nil {
 		err = admit(store)
 	}
@@ -327,12 +327,12 @@ func OpenDataset(parent context.Context, of Source, show io.Writer, admit func(s
 }
 
 // About prefixes a refusal about the graph with the graph's name.
-func About(of Source, err error) error {
+func About(source Source, err error) error {
 	if !refusal.Is(err) || !refusal.Graph.In(err) {
 		return err
 	}
-	if r, found := FromSource(of); found {
+	if r, found := FromSource(source); found {
 		err = r.lacks(err)
 	}
-	return fmt.Errorf("%s: %w", of.Name, err)
+	return fmt.Errorf("%s: %w", source.Name, err)
 }

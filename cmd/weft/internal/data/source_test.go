@@ -47,11 +47,11 @@ func TestEdgeLabelOfAFile(t *testing.T) {
 	require.NoError(t, err)
 	require.NoError(t, z.Close())
 	for content, want := range map[string]bool{arrays.String(): false, "a,b\n1,2\n": true} {
-		var given TablesGiven
+		var tables TablesGiven
 		cmd := &cobra.Command{}
-		given.Add(cmd, false)
+		tables.Add(cmd, false)
 		require.NoError(t, cmd.Flags().Parse([]string{"--edge-label=edge_y"}))
-		s := given.Of(graphtest.File(t, "edges", content))
+		s := tables.Source(graphtest.File(t, "edges", content))
 		assert.Equal(t, want, s.Given(EdgeLabelFlag), "%q", content)
 	}
 }

@@ -120,22 +120,22 @@ func storesIn(folders []string, cached, remove bool) (*madeStores, error) {
 		if err != nil || !info.IsDir() || !cli.IsStore(store) || !datasets.OfSources(store) {
 			continue
 		}
-		one := madeStore{
-			Store: store, Bytes: bytesIn(store), Runs: runs.of(store), Changed: datasets.Outdated(store),
+		made := madeStore{
+			Store: store, Bytes: bytesIn(store), Runs: runs.naming(store), Changed: datasets.Outdated(store),
 		}
-		if len(one.Runs) == 0 {
-			one.Stays = cmp.Or(stays(store), runs.unread)
+		if len(made.Runs) == 0 {
+			made.Stays = cmp.Or(stays(store), runs.unread)
 		}
-		if remove && len(one.Runs) == 0 && one.Stays == "" {
+		if remove && len(made.Runs) == 0 && made.Stays == "" {
 			for _, path := range datasets.RecordedFiles(store) {
 				piped = append(piped, copied{path: path})
 			}
 			if err := os.RemoveAll(store); err != nil {
 				return nil, err
 			}
-			one.Removed = true
+			made.Removed = true
 		}
-		found.Stores = append(found.Stores, one)
+		found.Stores = append(found.Stores, made)
 	}
 	return found, piped.leave()
 }
@@ -156,8 +156,8 @@ func isBeside(store string) bool {
 		names = append(names, name[:at[0]])
 	}
 	for _, name := range slices.Clone(names) {
-		if of, keyed := datasets.WithoutKey(name); keyed {
-			names = append(names, of)
+		if unkeyed, keyed := datasets.WithoutKey(name); keyed {
+			names = append(names, unkeyed)
 		}
 	}
 	files := datasets.RecordedFiles(store)
@@ -253,8 +253,8 @@ func (l *lyingRuns) note(stores []string) {
 	}
 }
 
-// of returns the runs that name a store: those that the store notes, and those below the folders.
-func (l *lyingRuns) of(store string) []string {
+// naming returns the runs that name a store: those that the store notes, and those below the folders.
+func (l *lyingRuns) naming(store string) []string {
 	runs := runsOf(store)
 	for _, run := range slices.Sorted(maps.Keys(l.graphs)) {
 		known := slices.ContainsFunc(runs, func(other string) bool { return cli.SameFile(other, run) })
@@ -273,8 +273,8 @@ func (l *lyingRuns) of(store string) []string {
 func names(path, store string, noted bool) bool {
 	real, err := filepath.EvalSymlinks(path)
 	if err != nil {
-		of, is := strings.CutPrefix(filepath.Base(store), filepath.Base(path))
-		return is && (of == "" || of[0] == '.')
+		suffix, is := strings.CutPrefix(filepath.Base(store), filepath.Base(path))
+		return is && (suffix == "" || suffix[0] == '.')
 	}
 	return cli.SameFile(real, store) || !noted && slices.Contains(datasets.RecordedFiles(store), real)
 }
@@ -318,9 +318,9 @@ func (m *madeStores) Print(out io.Writer) {
 	}
 	t := ui.NewTable(out)
 	some := slices.ContainsFunc(m.Stores, func(s madeStore) bool { return len(s.Changed) > 0 })
-	row := func(store, size, of, what string) {
+	row := func(store, size, files, what string) {
 		if some {
-			t.Row(store, size, of, what)
+			t.Row(store, size, files, what)
 		} else {
 			t.Row(store, size, what)
 		}

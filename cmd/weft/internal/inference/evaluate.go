@@ -65,7 +65,7 @@ says where it predicts, and where it ranks edges.`,
 		},
 	}
 	e.tables.Add(cmd, false)
-	e.settings.AddThose(cmd.Flags(), func(one setting.Setting) bool { return one.Name == "device" })
+	e.settings.AddThose(cmd.Flags(), func(option setting.Setting) bool { return option.Name == "device" })
 	cmd.Flags().Var(&e.split, "split", "which stored split, from 0 (default: that of the run)")
 	cmd.Flags().BoolVar(&e.json, "json", false, "print one JSON object")
 	return cmd
@@ -121,78 +121,79 @@ func (e *evaluateCommand) evaluate(cmd *cobra.Command, args []string) (ui.Result
 	if err != nil {
 		return nil, err
 	}
-	of := &evaluated{Request: asked, counts: run.Summary.Graph, elsewhere: len(args) == 2}
-	if of.Tables = e.tables; of.elsewhere {
-		if of.Columns, err = rundir.ColumnsOf(of.Weights); err != nil {
+	eval := &evaluated{Request: asked, counts: run.Summary.Graph, elsewhere: len(args) == 2}
+	if eval.Tables = e.tables; eval.elsewhere {
+		if eval.Columns, err = rundir.ColumnsOf(eval.Weights); err != nil {
 			return nil, err
 		}
 	}
-	if err := of.HasGraph("evaluate", args); err != nil {
+	if err := eval.HasGraph("evaluate", args); err != nil {
 		return nil, err
 	}
 	if o.Task == task.Link && e.split > 0 {
 		return nil, refusal.Errorf("--split %d: a graph has one split of edges; leave it out", e.split)
 	}
 	var store string
-	if of.on, store, err = data.OpenDataset(cmd.Context(), of.Source(), cmd.ErrOrStderr(), nil); err != nil {
+	if eval.on, store, err = data.OpenDataset(cmd.Context(), eval.Source(), cmd.ErrOrStderr(),
+		nil); err != nil {
 		return nil, err
 	}
-	defer of.on.Close()
-	if !of.elsewhere {
-		wayOut := "weft evaluate " + refusal.ShellWord(of.Run) + " " + refusal.ShellWord(of.Graph) +
+	defer eval.on.Close()
+	if !eval.elsewhere {
+		wayOut := "weft evaluate " + refusal.ShellWord(eval.Run) + " " + refusal.ShellWord(eval.Graph) +
 			" predicts on it as it is, and measures that"
-		if err := checkGraph(store, run.GraphID, of.Run, wayOut); err != nil {
+		if err := checkGraph(store, run.GraphID, eval.Run, wayOut); err != nil {
 			return nil, err
 		}
 	}
-	if of.Changed && !of.elsewhere {
+	if eval.Changed && !eval.elsewhere {
 		return nil, refusal.Errorf("%s has other %s than the graph that %s was trained on, and the "+
 			"split of the run does not fit them: weft evaluate %s %s measures all its labelled %[2]s, "+
-			"training %[2]s too", of.Graph, of.Rows(), of.Run,
-			refusal.ShellWord(of.Run), refusal.ShellWord(of.Graph))
+			"training %[2]s too", eval.Graph, eval.Rows(), eval.Run,
+			refusal.ShellWord(eval.Run), refusal.ShellWord(eval.Graph))
 	}
 	if e.split >= 0 {
 		o.Split = task.Split{Number: int(e.split)}
-	} else if err := of.divide(cmd.ErrOrStderr(), &o, store); err != nil {
+	} else if err := eval.divide(cmd.ErrOrStderr(), &o, store); err != nil {
 		return nil, err
 	}
-	if of.elsewhere || o.Task == task.Link {
+	if eval.elsewhere || o.Task == task.Link {
 		o.Parallel, o.Partitions, o.Offload = "", 0, ""
 		o.ResetOtherAxes(func(string) bool { return false })
 	}
-	if err := e.chooseDevice(cmd, of, &o); err != nil {
+	if err := e.chooseDevice(cmd, eval, &o); err != nil {
 		return nil, err
 	}
 	o.ClassWeights = task.NoClassWeights // the loss's weights, whose file may be gone
 	o.Calibrate = calibrate.None         // the run keeps its fit, and no new one is made
-	if of.Options, err = o.Resolve(); err == nil && of.elsewhere {
-		err = of.MatchRelations(store)
+	if eval.Options, err = o.Resolve(); err == nil && eval.elsewhere {
+		err = eval.MatchRelations(store)
 	}
 	if err != nil {
 		return nil, err
 	}
-	if err := o.Divide(of.on); err != nil {
-		if of.Tables.Of(of.Graph).Given("vertices-from") {
+	if err := o.Divide(eval.on); err != nil {
+		if eval.Tables.Source(eval.Graph).Given("vertices-from") {
 			err = refusal.Errorf("%w; or give a list that has the days of the run, too, whose edges pass messages to later "+
 				"ones", err)
 		}
-		return nil, data.About(of.Source(), err)
+		return nil, data.About(eval.Source(), err)
 	}
 	if o.Task == task.Link {
-		return of.edges(cmd.Context(), cmd.ErrOrStderr())
+		return eval.edges(cmd.Context(), cmd.ErrOrStderr())
 	}
 	if o.Task == task.Edge {
-		if _, _, err = edgeTable(of.on, &o.Goal); err != nil {
-			return nil, data.About(of.Source(), err)
+		if _, _, err = edgeTable(eval.on, &o.Goal); err != nil {
+			return nil, data.About(eval.Source(), err)
 		}
-		of.target = o.Target(of.on)
+		eval.target = o.Target(eval.on)
 	}
-	if of.elsewhere && o.Split.Rule == "" && len(of.frame().Splits) == 0 && e.split <= 0 {
-		if err := of.testAll(cmd.ErrOrStderr()); err != nil {
+	if eval.elsewhere && o.Split.Rule == "" && len(eval.frame().Splits) == 0 && e.split <= 0 {
+		if err := eval.testAll(cmd.ErrOrStderr()); err != nil {
 			return nil, err
 		}
 	}
-	return of.labels(cmd.Context(), cmd.ErrOrStderr())
+	return eval.labels(cmd.Context(), cmd.ErrOrStderr())
 }
 
 // divide divides a store by the dates of the run, and says where the store has others.
@@ -211,8 +212,8 @@ func (e *evaluated) divide(notes io.Writer, o *setting.Options, store string) er
 }
 
 // chooseDevice sets where the predictions are computed, if any are.
-func (e *evaluateCommand) chooseDevice(cmd *cobra.Command, of *evaluated, o *setting.Options) error {
-	if of.elsewhere || o.Task == task.Link {
+func (e *evaluateCommand) chooseDevice(cmd *cobra.Command, eval *evaluated, o *setting.Options) error {
+	if eval.elsewhere || o.Task == task.Link {
 		if err := e.settings.Override(o); err != nil {
 			return err
 		}
@@ -221,7 +222,7 @@ func (e *evaluateCommand) chooseDevice(cmd *cobra.Command, of *evaluated, o *set
 	}
 	if asked := setting.Device(cmd.Flags().Lookup("device").Value.String()); asked.IsCard() {
 		return refusal.Errorf("--device %s: the predictions of %s are there, and none is computed; leave it out, "+
-			"or name a store to predict on", asked, of.Run)
+			"or name a store to predict on", asked, eval.Run)
 	}
 	return nil
 }
@@ -331,8 +332,8 @@ func (e *evaluated) edges(ctx context.Context, warnings io.Writer) (ui.Result, e
 	if err != nil {
 		return nil, data.About(e.Source(), err)
 	}
-	of := all.Whole.Number(kinds)
-	if has := of.Vertices(); len(rows) != has*columns {
+	numbering := all.Whole.Number(kinds)
+	if has := numbering.Vertices(); len(rows) != has*columns {
 		return nil, refusal.Errorf("%s has embeddings of %s, and %s has %s: give the store that it "+
 			"was trained on",
 			e.Run, ui.Counted(len(rows)/max(1, columns), "vertex", "vertices"), e.Graph, ui.Count(has))
@@ -401,7 +402,9 @@ func (e *evaluated) predictions(ctx context.Context, notes io.Writer,
 
 // failed is the error of a computation.
 func (e *evaluated) failed(err error) error {
-	return (&session.Session{Job: &train.Job{Options: e.Options.Options}, Of: e.Source()}).Failed(err, err)
+	return (&session.Session{
+		Job: &train.Job{Options: e.Options.Options}, Source: e.Source(),
+	}).Failed(err, err)
 }
 
 func (e *evaluations) parts() []*metric.Evaluation {

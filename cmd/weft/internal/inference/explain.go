@@ -77,7 +77,7 @@ the store with it then tells its number.`,
 		"existing file is overwritten")
 	f.BoolVar(&e.json, "json", false, "print one JSON object")
 	e.tables.Add(cmd, true)
-	e.settings.AddThose(f, func(one setting.Setting) bool { return one.Name == "threads" })
+	e.settings.AddThose(f, func(option setting.Setting) bool { return option.Name == "threads" })
 	return cmd
 }
 

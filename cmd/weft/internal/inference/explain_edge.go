@@ -21,8 +21,8 @@ type labelledEdge struct {
 	Source string `json:"source"`
 	Target string `json:"target"`
 
-	of       worker.ExplainedEdge
-	relation *graph.Relation
+	explained worker.ExplainedEdge
+	relation  *graph.Relation
 }
 
 // takeEdge takes the edge with this number, among the edges whose labels the run has learned.
@@ -40,12 +40,12 @@ func (x *explanation) takeEdge(number string) error {
 	x.Edge = &labelledEdge{
 		Number: k, Source: nameOf(rows.Names[0], ends[0]), Target: nameOf(rows.Names[1], ends[1]),
 		relation: r,
-		of: worker.ExplainedEdge{
+		explained: worker.ExplainedEdge{
 			Source: ends[0], Target: ends[1], Features: slices.Clone(r.Features.Dense[k*n : (k+1)*n]),
 		},
 	}
 	if r.Weights != nil {
-		x.Edge.of.Weight = r.Weights[k]
+		x.Edge.explained.Weight = r.Weights[k]
 	}
 	return nil
 }
@@ -72,9 +72,9 @@ func (x *explanation) takeEdgeOf(ctx context.Context, e *explainCommand) (err er
 	}
 	defer func() { err = errors.Join(err, p.Close()) }()
 	var numbers []int64 // nil: it is unknown over which graph the store's own edges are scored
-	for _, of := range ofVertex {
+	for _, edge := range ofVertex {
 		if p.KnowsEdges() {
-			numbers = append(numbers, of.Number)
+			numbers = append(numbers, edge.Number)
 		}
 	}
 	made, err := p.PredictEdges(ctx, listed, numbers, nil)
@@ -102,8 +102,8 @@ func (x *explanation) takeEdgeOf(ctx context.Context, e *explainCommand) (err er
 	return x.takeEdge(strconv.FormatInt(ofVertex[0].Number, 10))
 }
 
-// edgesOf are the edges, of the learned relation, that lead from a vertex or to it.
-func (x *explanation) edgesOf(vertex string) (listed *graph.Edges, of []edgeOfVertex, err error) {
+// edgesOf finds the edges, of the learned relation, that lead from a vertex or to it.
+func (x *explanation) edgesOf(vertex string) (listed *graph.Edges, found []edgeOfVertex, err error) {
 	g := x.opened.Job.Graph
 	r, rows, err := edgeTable(g, &x.asked.Options.Goal)
 	if err != nil {
@@ -130,7 +130,7 @@ func (x *explanation) edgesOf(vertex string) (listed *graph.Edges, of []edgeOfVe
 		if ends[0] != at[0] && ends[1] != at[1] {
 			continue
 		}
-		of = append(of, edgeOfVertex{
+		found = append(found, edgeOfVertex{
 			Number: int64(k), Source: nameOf(rows.Names[0], ends[0]), Target: nameOf(rows.Names[1], ends[1]),
 		})
 		listed.Source, listed.Target = append(listed.Source, ends[0]), append(listed.Target, ends[1])
@@ -139,18 +139,19 @@ func (x *explanation) edgesOf(vertex string) (listed *graph.Edges, of []edgeOfVe
 			listed.Weights = append(listed.Weights, r.Weights[k])
 		}
 	}
-	if of == nil {
+	if found == nil {
 		return nil, nil, refusal.Errorf("--vertex %s: the run predicts edges, and it has none; name another vertex",
 			vertex)
 	}
-	return listed, of, nil
+	return listed, found, nil
 }
 
 // predict predicts the edge from the rows of its ends alone. job says which part of the graph is left.
 func (e *labelledEdge) predict(ctx context.Context, x *explanation, job *train.Job) ([]float32, error) {
 	p, err := job.PredictEdges(ctx, x.weights, &graph.Edges{
-		Source: []int32{e.of.Source}, Target: []int32{e.of.Target}, Features: e.of.Features,
-		FeatureColumns: len(e.of.Features), Weights: []float32{e.of.Weight},
+		Source: []int32{e.explained.Source}, Target: []int32{e.explained.Target},
+		Features:       e.explained.Features,
+		FeatureColumns: len(e.explained.Features), Weights: []float32{e.explained.Weight},
 	})
 	if err != nil {
 		return nil, err
@@ -159,15 +160,15 @@ func (e *labelledEdge) predict(ctx context.Context, x *explanation, job *train.J
 }
 
 // takeOwn takes what the edge's own features contribute.
-func (x *explanation) takeOwn(of *worker.FeatureGradients) {
+func (x *explanation) takeOwn(features *worker.FeatureGradients) {
 	names := x.Edge.relation.NumberColumns.Features()
-	names = names[max(0, len(names)-of.Columns):] // they are behind the column of weights
-	for k := range of.Columns {
+	names = names[max(0, len(names)-features.Columns):] // they are behind the column of weights
+	for k := range features.Columns {
 		name := strconv.Itoa(k)
-		if len(names) == of.Columns {
+		if len(names) == features.Columns {
 			name = names[k]
 		}
-		c := float64(of.Inputs[k]) * float64(of.Gradients[k])
+		c := float64(features.Inputs[k]) * float64(features.Gradients[k])
 		x.Columns = append(x.Columns, explainedColumn{Column: name, OfEdge: true, Contribution: c})
 	}
 }

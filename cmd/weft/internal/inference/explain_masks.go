@@ -36,8 +36,9 @@ func (x *explanation) writeMasks(to io.Writer) error {
 		var masks []float32
 		for k := range x.edges {
 			if e := &x.edges[k]; e.relation == i {
-				of := e.stored
-				numbers = append(numbers, stored.Number(int(of.Source), int(of.Target), int64(of.Before)))
+				edge := e.stored
+				numbers = append(numbers,
+					stored.Number(int(edge.Source), int(edge.Target), int64(edge.Before)))
 				masks = append(masks, float32(e.Contribution))
 			}
 		}
@@ -45,10 +46,10 @@ func (x *explanation) writeMasks(to io.Writer) error {
 		state["edges."+r.FullName()+".mask"] = nn.Tensor{Shape: []int{len(masks)}, Float32: masks}
 	}
 	if x.Edge != nil {
-		of := x.found.Edge
-		mask := make([]float32, of.Columns)
+		features := x.found.Edge
+		mask := make([]float32, features.Columns)
 		for k := range mask {
-			mask[k] = of.Inputs[k] * of.Gradients[k]
+			mask[k] = features.Inputs[k] * features.Gradients[k]
 		}
 		state["edge.mask"] = nn.Tensor{Shape: []int{len(mask)}, Float32: mask}
 	}

@@ -66,22 +66,22 @@ func (x *explanation) explained() []end {
 		return []end{{0, *x.ID}}
 	}
 	source, target, _ := x.opened.Job.Graph.Joins(x.Edge.relation) // which an open graph has
-	return []end{{source, x.Edge.of.Source}, {target, x.Edge.of.Target}}
+	return []end{{source, x.Edge.explained.Source}, {target, x.Edge.explained.Target}}
 }
 
-// hops are how many edges each vertex is away from the explained ones, along the listed edges.
+// hops returns how many edges each vertex is away from the explained ones, along the listed edges.
 func (x *explanation) hops() map[end]int {
-	beside := map[end][]end{}
+	linked := map[end][]end{}
 	for k := range x.edges {
 		source, target := x.ends(&x.edges[k])
-		beside[source], beside[target] = append(beside[source], target), append(beside[target], source)
+		linked[source], linked[target] = append(linked[source], target), append(linked[target], source)
 	}
 	away, queue := map[end]int{}, x.explained()
 	for _, v := range queue {
 		away[v] = 0
 	}
 	for ; len(queue) > 0; queue = queue[1:] {
-		for _, v := range beside[queue[0]] {
+		for _, v := range linked[queue[0]] {
 			if _, seen := away[v]; !seen {
 				away[v] = away[queue[0]] + 1
 				queue = append(queue, v)
@@ -99,11 +99,11 @@ func (p *explainedPage) draw() {
 	shown := x.strongest(most)
 	rings := [][]end{nil}
 	placed, names := map[end]bool{}, map[end]string{}
-	for _, it := range its {
-		if !placed[it] {
-			rings[0] = append(rings[0], it)
+	for _, node := range its {
+		if !placed[node] {
+			rings[0] = append(rings[0], node)
 		}
-		placed[it], names[it] = true, x.Vertex
+		placed[node], names[node] = true, x.Vertex
 	}
 	if x.Edge != nil {
 		names[its[0]], names[its[1]] = x.Edge.Source, x.Edge.Target
@@ -143,11 +143,11 @@ func (p *explainedPage) draw() {
 		}
 		return "up"
 	}
-	share := func(c, of float64) float64 {
-		if of == 0 {
+	share := func(c, scale float64) float64 {
+		if scale == 0 {
 			return .3
 		}
-		return math.Round(100*(.3+.7*math.Abs(c)/of)) / 100
+		return math.Round(100*(.3+.7*math.Abs(c)/scale)) / 100
 	}
 	if x.Edge != nil {
 		from, to := at[its[0]], at[its[1]]
@@ -170,9 +170,9 @@ func (p *explainedPage) draw() {
 		}
 		p.Lines = append(p.Lines, l)
 	}
-	of, largest := map[end]float64{}, 0.
+	sums, largest := map[end]float64{}, 0.
 	for _, v := range x.all {
-		of[end{v.kind, v.id}] = v.Contribution
+		sums[end{v.kind, v.id}] = v.Contribution
 		if placed[end{v.kind, v.id}] {
 			largest = max(largest, math.Abs(v.Contribution))
 		}
@@ -180,8 +180,9 @@ func (p *explainedPage) draw() {
 	for _, list := range rings {
 		for _, v := range list {
 			d := dot{
-				X: at[v][0], Y: at[v][1], Class: class(of[v]), Share: share(of[v], largest), Name: names[v],
-				Title: fmt.Sprintf("%s: %s", names[v], signed(of[v])),
+				X: at[v][0], Y: at[v][1], Class: class(sums[v]), Share: share(sums[v], largest),
+				Name:  names[v],
+				Title: fmt.Sprintf("%s: %s", names[v], signed(sums[v])),
 			}
 			d.R = math.Round(16 * d.Share)
 			if slices.Contains(its, v) {

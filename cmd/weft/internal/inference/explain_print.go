@@ -27,18 +27,18 @@ func (x *explanation) subject() string {
 
 // heading says what is explained.
 func (x *explanation) heading() string {
-	says := x.subject() + ": " + x.Kind
-	if x.Of != "" {
-		says += " " + x.Of
+	text := x.subject() + ": " + x.Kind
+	if x.Class != "" {
+		text += " " + x.Class
 	}
 	if x.Kind == "value" {
-		return says + " is " + scored(x.Score)
+		return text + " is " + scored(x.Score)
 	}
 	if x.known.Calibration != nil {
-		return says + ", calibrated probability " + scored(x.Score) + ", logit of the model " +
+		return text + ", calibrated probability " + scored(x.Score) + ", logit of the model " +
 			scored(x.Logit)
 	}
-	return says + ", probability " + scored(x.Score) + ", logit " + scored(x.Logit)
+	return text + ", probability " + scored(x.Score) + ", logit " + scored(x.Logit)
 }
 
 // method says how contributions were found.
@@ -68,11 +68,11 @@ func (x *explanation) secondly() string {
 	if x.Without.Edges == 1 {
 		which = "the edge that is marked"
 	}
-	says := "without " + which + ": " + scored(x.Score) + " → " + scored(x.Without.Score)
+	text := "without " + which + ": " + scored(x.Score) + " → " + scored(x.Without.Score)
 	if x.known.Calibration != nil {
-		says += ", logit " + scored(x.Logit) + " → " + scored(x.Without.Logit)
+		text += ", logit " + scored(x.Logit) + " → " + scored(x.Without.Logit)
 	}
-	return says
+	return text
 }
 
 // Print draws the explanation for the eye.
@@ -81,7 +81,7 @@ func (x *explanation) Print(out io.Writer) {
 		count := ui.Counted(x.EdgesOfVertex, "edge", "edges")
 		fmt.Fprintf(out, "vertex %s: %s\n", ui.Printable(x.Vertex), count)
 		t := ui.NewTable(out)
-		t.Row("edge", "", cmp.Or(x.Of, x.Kind))
+		t.Row("edge", "", cmp.Or(x.Class, x.Kind))
 		for _, e := range x.OfVertex {
 			t.Row(fmt.Sprint(e.Number), e.Source+" → "+e.Target, scored(e.Score))
 		}
@@ -118,8 +118,8 @@ func (x *explanation) Print(out io.Writer) {
 		t.Flush()
 		printColumns(out, x.OfVertices())
 	}
-	if says := x.secondly(); says != "" {
-		fmt.Fprintln(out, "\n"+says)
+	if text := x.secondly(); text != "" {
+		fmt.Fprintln(out, "\n"+text)
 	}
 }
 
@@ -143,13 +143,13 @@ func (x *explanation) Own() []explainedColumn { return x.columnsOf(true) }
 // OfVertices are the columns of features of vertices, the strongest first.
 func (x *explanation) OfVertices() []explainedColumn { return x.columnsOf(false) }
 
-func (x *explanation) columnsOf(edge bool) (of []explainedColumn) {
+func (x *explanation) columnsOf(edge bool) (selected []explainedColumn) {
 	for _, c := range x.Columns {
 		if c.OfEdge == edge {
-			of = append(of, c)
+			selected = append(selected, c)
 		}
 	}
-	return of
+	return selected
 }
 
 // OwnFirst reports whether a feature of the explained edge itself contributes at least as much as each edge
@@ -176,9 +176,9 @@ func (c explainedColumn) Text() string {
 
 // Text is an edge for the eye.
 func (e explainedEdge) Text() string {
-	says := e.Source + " → " + e.Target
+	text := e.Source + " → " + e.Target
 	if e.Parallel > 0 {
-		says += fmt.Sprintf(" (%d)", e.Parallel+1)
+		text += fmt.Sprintf(" (%d)", e.Parallel+1)
 	}
-	return ui.Joined(e.Relation, says)
+	return ui.Joined(e.Relation, text)
 }

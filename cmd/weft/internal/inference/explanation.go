@@ -34,8 +34,8 @@ type explanation struct {
 	// explained.
 	OfVertex      []edgeOfVertex `json:"edges_of_vertex,omitempty"`
 	EdgesOfVertex int            `json:"count_of_vertex,omitempty"`
-	// Of is the class, label or value; empty: the only one.
-	Of    string        `json:"of"`
+	// Class is the explained class, label or value; empty: there is only one.
+	Class string        `json:"of"`
 	Kind  string        `json:"kind"`  // class, label, value
 	Score metric.Number `json:"score"` // its probability, or its value
 	// Logit is the number that is explained: log(p/(1 − p)) for the model's probability p, before it is
@@ -109,7 +109,7 @@ func (x *explanation) make(ctx context.Context, e *explainCommand) (err error) {
 	g, job := x.opened.Job.Graph, x.opened.Job
 	x.known = predicted{asked: x.asked, graph: g}
 	named := x.known.standFor(x.weights)
-	of := worker.Explained{Steps: e.steps, Classes: x.known.Columns == predictions.Logits}
+	request := worker.Explained{Steps: e.steps, Classes: x.known.Columns == predictions.Logits}
 	if x.asked.Options.Task == task.Edge {
 		take := func() error { return x.takeEdge(e.edge) }
 		if e.vertex != "" {
@@ -118,15 +118,15 @@ func (x *explanation) make(ctx context.Context, e *explainCommand) (err error) {
 		if err := take(); err != nil {
 			return err
 		}
-		of.Edge = &x.Edge.of
+		request.Edge = &x.Edge.explained
 		if job, err = job.Over(x.Edge.Number, nil); err != nil {
-			return data.About(x.opened.Of, err)
+			return data.About(x.opened.Source, err)
 		}
 	} else {
-		if of.Vertex, err = vertexOf(e.vertex, g.Types[0].Names, g.Types[0].Count); err != nil {
+		if request.Vertex, err = vertexOf(e.vertex, g.Types[0].Names, g.Types[0].Count); err != nil {
 			return err
 		}
-		x.ID, x.Vertex = &of.Vertex, nameOf(g.Types[0].Names, of.Vertex)
+		x.ID, x.Vertex = &request.Vertex, nameOf(g.Types[0].Names, request.Vertex)
 	}
 	x.shown.Show("predicting", 0, 0)
 	row, err := x.predict(ctx, nil)
@@ -140,10 +140,10 @@ func (x *explanation) make(ctx context.Context, e *explainCommand) (err error) {
 		return err
 	}
 	x.Score, x.Logit = x.scoreOf(row)
-	of.Output, of.OnStep = x.output, func(done int) {
+	request.Output, request.OnStep = x.output, func(done int) {
 		x.shown.Show("explaining", int64(done), int64(e.steps))
 	}
-	found, err := job.Explain(ctx, x.weights, of)
+	found, err := job.Explain(ctx, x.weights, request)
 	if err != nil {
 		return err
 	}
@@ -202,9 +202,9 @@ func (x *explanation) choose(class string, row []float32) error {
 		x.output = k
 	}
 	if x.output < len(names) {
-		x.Of = names[x.output]
+		x.Class = names[x.output]
 	} else if n > 1 || x.Kind != "value" {
-		x.Of = strconv.Itoa(x.output)
+		x.Class = strconv.Itoa(x.output)
 	}
 	return nil
 }
@@ -272,18 +272,18 @@ func (x *explanation) takeEdges(found []edges.MaskGradient) {
 		numbers[g.Relations[i].FullName()] = i
 	}
 	for _, e := range found {
-		of := explainedEdge{
+		edge := explainedEdge{
 			relation: numbers[e.Relation], Parallel: e.Before, Contribution: float64(e.Gradient),
 			stored: appended.Edge{Source: e.Source, Target: e.Target, Before: e.Before},
 		}
-		r := &g.Relations[of.relation]
+		r := &g.Relations[edge.relation]
 		source, target, _ := g.Joins(r) // which an open graph has
-		of.Source = nameOf(g.Types[source].Names, e.Source)
-		of.Target = nameOf(g.Types[target].Names, e.Target)
+		edge.Source = nameOf(g.Types[source].Names, e.Source)
+		edge.Target = nameOf(g.Types[target].Names, e.Target)
 		if len(g.Relations) > 1 {
-			of.Relation = r.Name
+			edge.Relation = r.Name
 		}
-		x.edges = append(x.edges, of)
+		x.edges = append(x.edges, edge)
 	}
 	x.tie()
 	slices.SortStableFunc(x.edges, func(a, b explainedEdge) int {
@@ -334,29 +334,29 @@ func (x *explanation) takeFeatures(found []worker.FeatureGradients) {
 		}
 		t := &g.Types[kind]
 		names := x.featureNames(x.opened.Job.Columns()[counts.Types[kind].Type], f.Columns)
-		of := ""
+		typ := ""
 		if len(g.Types) > 1 {
-			of = t.Name()
+			typ = t.Name()
 		}
 		sums := make([]float64, f.Columns)
 		for i, v := range f.IDs {
 			if int(v) >= t.Count { // the row stands for all other vertices
 				continue
 			}
-			one := explainedVertex{Type: of, Vertex: nameOf(t.Names, v), kind: kind, id: v}
+			vertex := explainedVertex{Type: typ, Vertex: nameOf(t.Names, v), kind: kind, id: v}
 			for k := range f.Columns {
 				at := i*f.Columns + k
 				c := float64(f.Inputs[at]) * float64(f.Gradients[at])
-				one.Contribution += c
+				vertex.Contribution += c
 				sums[k] += c
-				if math.Abs(c) > math.Abs(one.OfColumn) || k == 0 {
-					one.Column, one.Value, one.OfColumn = names[k], float64(f.Inputs[at]), c
+				if math.Abs(c) > math.Abs(vertex.OfColumn) || k == 0 {
+					vertex.Column, vertex.Value, vertex.OfColumn = names[k], float64(f.Inputs[at]), c
 				}
 			}
-			x.Vertices = append(x.Vertices, one)
+			x.Vertices = append(x.Vertices, vertex)
 		}
 		for k, sum := range sums {
-			x.Columns = append(x.Columns, explainedColumn{Type: of, Column: names[k], Contribution: sum})
+			x.Columns = append(x.Columns, explainedColumn{Type: typ, Column: names[k], Contribution: sum})
 		}
 	}
 	if x.Edge != nil {
@@ -370,10 +370,10 @@ func (x *explanation) takeFeatures(found []worker.FeatureGradients) {
 	})
 }
 
-// featureNames are the names of n features, made from the columns, if they are known, and from the labels
-// behind them.
-func (x *explanation) featureNames(of columns.List, n int) []string {
-	names := of.Features()
+// featureNames returns the names of n features, made from the list of columns, if it is known, and from the
+// labels behind them.
+func (x *explanation) featureNames(list columns.List, n int) []string {
+	names := list.Features()
 	labels := 0
 	if x.asked.Options.LabelInput > 0 {
 		labels = x.known.numbers

@@ -8,7 +8,7 @@ import (
 
 // TestLogitOf: by hand, also where exp of the difference is beyond float64.
 func TestLogitOf(t *testing.T) {
-	for _, of := range []struct {
+	for _, c := range []struct {
 		row   []float32
 		class int
 		want  float64
@@ -19,6 +19,6 @@ func TestLogitOf(t *testing.T) {
 		{[]float32{-1000, 1000}, 0, -2000},
 		{[]float32{2e6, 0, 0}, 0, 2e6 - 0.6931471805599453},
 	} {
-		assert.Near(t, of.want, logitOf(of.row, of.class), 1e-9, "%v", of.row)
+		assert.Near(t, c.want, logitOf(c.row, c.class), 1e-9, "%v", c.row)
 	}
 }

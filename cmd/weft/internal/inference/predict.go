@@ -172,8 +172,8 @@ func (p *predictCommand) predict(cmd *cobra.Command, r cli.Ranks, asked *predict
 	if err = errors.Join(err, d.close()); err != nil || !r.First() {
 		return p.failed(err, opened, &asked.Request)
 	}
-	if beside := p.files.beside(); beside != "" {
-		if err := rundir.WriteVertices(beside, opened.Job.Vertices); err != nil {
+	if path := p.files.vertexFile(); path != "" {
+		if err := rundir.WriteVertices(path, opened.Job.Vertices); err != nil {
 			return err
 		}
 	}
@@ -182,8 +182,8 @@ func (p *predictCommand) predict(cmd *cobra.Command, r cli.Ranks, asked *predict
 		show = cmd.ErrOrStderr() // the logits may have gone to standard output
 	}
 	fmt.Fprintf(show, "%s: %s, in %s\n", file, d.told(p.files.out, result), ui.Duration(time.Since(started)))
-	if says := d.decision(); says != "" {
-		fmt.Fprintln(show, ui.Printable(says))
+	if decision := d.decision(); decision != "" {
+		fmt.Fprintln(show, ui.Printable(decision))
 	}
 	if p.changed {
 		d.showChanged(show, opened, result)

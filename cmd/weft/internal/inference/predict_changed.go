@@ -42,7 +42,7 @@ func findChanged(ctx context.Context, s *session.Session, query train.Query, wei
 	job := *s.Job
 	job.Query = query
 	if vertices, err = job.Affected(ctx, weights); err != nil {
-		return nil, data.About(s.Of, err)
+		return nil, data.About(s.Source, err)
 	}
 	if len(vertices) == 0 {
 		return nil, refusal.Errorf("--changed: no prediction can differ, as the model reads nothing of " +

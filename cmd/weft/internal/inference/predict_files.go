@@ -35,7 +35,7 @@ func (f *predictedFiles) add(flags *pflag.FlagSet) {
 func (f *predictedFiles) outputs() cli.Outputs {
 	return cli.Outputs{
 		{Flag: "out", Path: f.out},
-		{Flag: "out", Path: f.beside()},
+		{Flag: "out", Path: f.vertexFile()},
 		{Flag: "embeddings", Path: f.embeddings},
 	}
 }
@@ -68,15 +68,15 @@ func (f *predictedFiles) checkEndings() error {
 // main is the file of the predictions or, without them, of the embeddings.
 func (f *predictedFiles) main() string { return cmp.Or(f.out, f.embeddings) }
 
-// beside is the file for the ids of the listed vertices. It is "" without a list, and if the main file is a
-// table, a pipe or a link.
-func (f *predictedFiles) beside() string {
-	of := f.main()
-	if info, err := os.Lstat(of); !f.listed || of == "" || !predictions.IsMatrix(of) ||
+// vertexFile is the file for the ids of the listed vertices. It is "" without a list, and if the main file is
+// a table, a pipe or a link.
+func (f *predictedFiles) vertexFile() string {
+	path := f.main()
+	if info, err := os.Lstat(path); !f.listed || path == "" || !predictions.IsMatrix(path) ||
 		err == nil && !info.Mode().IsRegular() {
 		return ""
 	}
-	return strings.TrimSuffix(of, filepath.Ext(of)) + ".vertices.npy"
+	return strings.TrimSuffix(path, filepath.Ext(path)) + ".vertices.npy"
 }
 
 // need is what a prediction computes for the files. inTable says that a table has the embeddings.

@@ -60,31 +60,31 @@ func (p *predictCommand) understand(args []string) (asked session.Request, err e
 	if err := cmp.Or(p.added.check(p.readsTables()), p.checkChanged()); err != nil {
 		return asked, err
 	}
-	given, err := p.settings.Merge()
+	options, err := p.settings.Merge()
 	if err != nil {
 		return asked, err
 	}
 	switch {
-	case given.Init != "" && len(args) == 1:
-		asked = session.Request{Weights: given.Init, Graph: args[0]}
-	case given.Init != "":
+	case options.Init != "" && len(args) == 1:
+		asked = session.Request{Weights: options.Init, Graph: args[0]}
+	case options.Init != "":
 		return asked, refusal.Errorf("predict --init %s: name the one graph to predict on, and no run",
-			given.Init)
+			options.Init)
 	case p.settings.Config != "":
 		return asked, refusal.Errorf("--config %s: a run has its own settings; leave --config out, or "+
 			"give weights with --init", p.settings.Config)
 	case len(args) == 0:
 		return asked, refusal.Errorf("predict: name a run's directory, or weights with --init and a graph")
 	default:
-		if asked, given, err = p.ofRun(args); err != nil {
+		if asked, options, err = p.ofRun(args); err != nil {
 			return asked, err
 		}
 		if p.added.there() { // one worker with the whole graph computes it
-			given.Partitions, given.Offload = 0, ""
+			options.Partitions, options.Offload = 0, ""
 		}
 	}
 	used := p.settings.Names(func(s setting.Setting) bool { return s.Group != setting.TrainingGroup })
-	if asked.Options, err = cli.Resolved(&given, used...); err != nil || !p.files.listed {
+	if asked.Options, err = cli.Resolved(&options, used...); err != nil || !p.files.listed {
 		return asked, err
 	}
 	if asked.Options.Task == task.Edge {

@@ -158,13 +158,13 @@ func warnOfWeights(
 	if !o.ReadsWeights() || there == trained {
 		return
 	}
-	said := "has edge weights, and %s was trained without any; give a graph without, or train on one " +
+	text := "has edge weights, and %s was trained without any; give a graph without, or train on one " +
 		"with weights"
 	if trained {
-		said = "has no edge weights, and %s was trained with some: here each edge weighs 1; give a graph " +
+		text = "has no edge weights, and %s was trained with some: here each edge weighs 1; give a graph " +
 			"with weights"
 	}
-	fmt.Fprintf(to, "weft: warning: %s "+said+"\n", ui.Printable(store), ui.Printable(run))
+	fmt.Fprintf(to, "weft: warning: %s "+text+"\n", ui.Printable(store), ui.Printable(run))
 }
 
 // EmbeddingsOf says to what the rows of embeddings belong: to the first vertex type, or to the types that a
@@ -181,8 +181,8 @@ func EmbeddingsOf(o *setting.Resolved, g *graph.Graph, hidden bool) (t predictio
 	}
 	t.Names = nil
 	for _, kind := range kinds {
-		of := g.Types[kind]
-		t.Types = append(t.Types, predictions.Type{Name: of.Name(), Count: of.Count, Names: of.Names})
+		typ := g.Types[kind]
+		t.Types = append(t.Types, predictions.Type{Name: typ.Name(), Count: typ.Count, Names: typ.Names})
 	}
 	return t, nil
 }
@@ -249,9 +249,9 @@ func (d *predicted) embed(path, out string, rows train.Rows) (err error) {
 		rows = d.Embeddings.Watch(rows)
 	}
 	if path != "" {
-		of := d.Table
-		of.Columns, of.Answers, of.Order = predictions.Embedding, nil, predictions.Order{}
-		err = predictions.Write(path, rows, of)
+		table := d.Table
+		table.Columns, table.Answers, table.Order = predictions.Embedding, nil, predictions.Order{}
+		err = predictions.Write(path, rows, table)
 	} else {
 		for range rows.Each {
 		}

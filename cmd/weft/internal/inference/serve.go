@@ -76,8 +76,8 @@ A request names this machine by an address, as localhost, or by a name of --host
 	f.StringArrayVar(&s.hosts, "host", nil, "`name` by which requests may call this machine beside its "+
 		"addresses and localhost; repeatable")
 	f.IntVar(&s.queue, "queue", 256, "`number` of requests that wait at most; of more, the largest is answered 503")
-	s.settings.AddThose(f, func(one setting.Setting) bool {
-		return one.Name == "threads" || one.Name == "device"
+	s.settings.AddThose(f, func(option setting.Setting) bool {
+		return option.Name == "threads" || option.Name == "device"
 	})
 	return cmd
 }

@@ -79,11 +79,11 @@ Each round takes alpha of the in-neighbours, weighted as in GCN, and the rest of
 		"classes), .csv or .parquet (each vertex's class and its probability); an existing file is "+
 		"overwritten")
 	f.BoolVar(&s.json, "json", false, "print one JSON object")
-	s.settings.AddThose(f, func(one setting.Setting) bool {
+	s.settings.AddThose(f, func(option setting.Setting) bool {
 		return slices.Contains([]string{
 			"parallel", "partitions", "partition", "balance", "device", "threads",
 			"comm-timeout",
-		}, one.Name)
+		}, option.Name)
 	})
 	return cmd
 }

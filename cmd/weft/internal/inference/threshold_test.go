@@ -13,7 +13,7 @@ import (
 // TestBestThresholdsOfLabels: each of several labels has the threshold of its own that the run found, and a
 // half where it found none. A number is that of all.
 func TestBestThresholdsOfLabels(t *testing.T) {
-	of := func(threshold string) *predicted {
+	decided := func(threshold string) *predicted {
 		d := &predicted{asked: &session.Request{}, numbers: 3}
 		d.Columns = predictions.LabelLogits
 		d.asked.Thresholds = []*calibrate.Threshold{{At: .25}, nil, {At: 0}}
@@ -21,9 +21,9 @@ func TestBestThresholdsOfLabels(t *testing.T) {
 		assert.Equal(t, true, d.Threshold == nil)
 		return d
 	}
-	assert.Equal(t, []float64{.25, .5, 0}, of(bestThreshold).Thresholds)
-	assert.Equal(t, []float64{.3, .3, .3}, of("0.3").Thresholds)
-	assert.Empty(t, of("").Thresholds)
+	assert.Equal(t, []float64{.25, .5, 0}, decided(bestThreshold).Thresholds)
+	assert.Equal(t, []float64{.3, .3, .3}, decided("0.3").Thresholds)
+	assert.Empty(t, decided("").Thresholds)
 	d := &predicted{asked: &session.Request{}, numbers: 3}
 	d.Columns = predictions.LabelLogits
 	assert.Refused(t, d.decide(bestThreshold), "the run has none; give a probability, as in --threshold 0.3")

@@ -59,17 +59,17 @@ func (p *meshPlanner) boundsOf(m *planner.Mesh) (*bounds, error) {
 // find finds the bound of each layer.
 func (b *bounds) find() {
 	for layer := range b.work[:len(b.work)-1] {
-		of := b.of(&b.work[layer])
-		of.Layer = layer
-		b.Layers = append(b.Layers, of)
+		found := b.bound(&b.work[layer])
+		found.Layer = layer
+		b.Layers = append(b.Layers, found)
 	}
 }
 
-// of is the bound of a layer with that work.
-func (b *bounds) of(w *plan.LayerWork) layerBound {
-	each := func(of machine.Bound) machine.Bound {
+// bound returns the bound of a layer with the work w.
+func (b *bounds) bound(w *plan.LayerWork) layerBound {
+	each := func(share machine.Bound) machine.Bound {
 		return machine.Bound{
-			Products: of.Products / b.on, Gathered: of.Gathered / b.on, Streamed: of.Streamed / b.on,
+			Products: share.Products / b.on, Gathered: share.Gathered / b.on, Streamed: share.Streamed / b.on,
 		}
 	}
 	forward, backward := w.Bounds(&b.Rates, b.short)
@@ -93,7 +93,7 @@ func (b *bounds) print(out io.Writer) {
 		"and multiplies at %.3g GFLOP/s (%s)", b.Rates.Read/giga, b.Rates.Gather/giga, flops/giga,
 		ui.Counted(b.Rates.Threads, "thread", "threads")))
 	alike(b.work, func(layers string, w *plan.LayerWork) {
-		l, f, g := b.of(w), &w.Forward, &w.Backward
+		l, f, g := b.bound(w), &w.Forward, &w.Backward
 		ui.Note(out, fmt.Sprintf("%s at least %s + %s (forward + backward), bound by %s: products of %.3g + "+
 			"%.3g GFLOP, %.1f + %.1f MB in order, %.1f + %.1f MB gathered", layers, took(l.Forward.Seconds()),
 			took(l.Backward.Seconds()), l.Bound, f.Operations/giga, g.Operations/giga, mega(f.Least),

@@ -49,5 +49,5 @@ func TestBounds(t *testing.T) {
 		"all layers of graph=8 take at least 24 s, and its epoch is predicted to take 2 times as long", "",
 	}, "\n"), out.String())
 	b.short = true
-	assert.Equal(t, 1., b.of(&multiplies).Forward.Products, "of bfloat16")
+	assert.Equal(t, 1., b.bound(&multiplies).Forward.Products, "of bfloat16")
 }

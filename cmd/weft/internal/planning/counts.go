@@ -57,24 +57,24 @@ func learnsEdges(c *planner.Counts, column string) {
 	c.Classes, c.Splits, c.Metric = 0, nil, ""
 }
 
-// Of are the counts; nil: none are given. name is the graph that is there; "": none is. partitions is the
-// number of partitions to which --halo-rows belongs. A loop has no classes.
-func (c *CountsGiven) Of(name string, partitions int, loop bool) (*planner.Counts, error) {
-	given := ""
+// Counts returns the counts that the flags give; nil: they give none. name is the graph that is there; "":
+// there is none. partitions is the number of partitions to which --halo-rows belongs. A loop has no classes.
+func (c *CountsGiven) Counts(name string, partitions int, loop bool) (*planner.Counts, error) {
+	flag := ""
 	c.flags.VisitAll(func(f *pflag.Flag) {
-		if f.Changed && given == "" {
-			given = f.Name
+		if f.Changed && flag == "" {
+			flag = f.Name
 		}
 	})
 	switch {
-	case given == "" && name == "":
+	case flag == "" && name == "":
 		return nil, refusal.Errorf("name a graph, or give the counts of one that is not there yet, as in " +
 			"weft plan --vertices 10M --edges 200M --features 128 --classes 40 --workers 16")
-	case given == "":
+	case flag == "":
 		return nil, nil
 	case name != "":
 		return nil, refusal.Errorf("--%s: describes a graph that is not there yet, and %s is there; leave "+
-			"one of them out", given, name)
+			"one of them out", flag, name)
 	}
 	for _, f := range []struct {
 		name               string
@@ -120,7 +120,7 @@ func (c *CountsGiven) Of(name string, partitions int, loop bool) (*planner.Count
 // checkCounts refuses flags that are for a graph that is there, and counts without the features that the
 // model reads.
 func (p *planCommand) checkCounts(cmd *cobra.Command, counts *planner.Counts, o *setting.Options) error {
-	graphs := slices.DeleteFunc(p.tables.Of("").Flags, func(f *pflag.Flag) bool {
+	graphs := slices.DeleteFunc(p.tables.Source("").Flags, func(f *pflag.Flag) bool {
 		return f.Name == data.EdgeLabelFlag // this flag is a setting, too
 	})
 	if f := cmd.Flags().Lookup("exactly"); f.Changed {

@@ -89,7 +89,7 @@ func (f cardsFinding) describe() (found, advice string) {
 		return "none: " + f.NotFound, ""
 	}
 	c, n := f.Cards[0], len(f.Cards)
-	rate := func(of float64) string { return ui.Megabytes(int64(of)) + "/s" }
+	rate := func(perSecond float64) string { return ui.Megabytes(int64(perSecond)) + "/s" }
 	found = fmt.Sprintf("%s, %s, CUDA %s; %s to it, %s back, of pinned memory %s and %s%s", c.Name,
 		ui.Megabytes(c.Total), c.Driver, rate(c.ToDevice), rate(c.ToHost), rate(c.PinnedTo),
 		rate(c.PinnedFrom), ui.When(n > 1, fmt.Sprintf("; %d more", n-1)))

@@ -30,15 +30,15 @@ type scaling struct {
 }
 
 // rate is a rate of one thread, and of all threads together.
-type rate struct{ one, all float64 }
+type rate struct{ single, all float64 }
 
 // perThread is the rate of each of threads threads, divided by the rate of a single thread: 1 if they do not
 // hinder each other.
-func (r rate) perThread(threads int) float64 { return r.all / r.one / float64(threads) }
+func (r rate) perThread(threads int) float64 { return r.all / r.single / float64(threads) }
 
-// of judges a rate. Threads share something if each gets less than three quarters of a single thread's rate.
-// One thread already gets all if the others add less than a fifth.
-func (s scaling) of(r rate, threads int, h hindrance) (advice string) {
+// judge returns advice about a rate. Threads share something if each gets less than three quarters of a
+// single thread's rate. One thread already gets all if the others add less than a fifth.
+func (s scaling) judge(r rate, threads int, h hindrance) (advice string) {
 	switch {
 	case threads == 1:
 		return s.single
@@ -46,7 +46,7 @@ func (s scaling) of(r rate, threads int, h hindrance) (advice string) {
 		return s.full
 	case h.known != "":
 		return h.known
-	case r.all >= 1.2*r.one:
+	case r.all >= 1.2*r.single:
 		return s.partial
 	}
 	return s.flat
@@ -101,30 +101,32 @@ func findRates(
 	threads, size int, available int64, h hindrance,
 ) (streamed, gathered, multiplied ratesFinding) {
 	all, err := machine.Measure(threads, size, available)
-	one := all
+	single := all
 	if err == nil && threads > 1 {
-		one, err = machine.Measure(1, size, available)
+		single, err = machine.Measure(1, size, available)
 	}
 	if err != nil {
 		missing := ratesFinding{Threads: threads, Missing: err.Error()}
 		return missing, missing, missing
 	}
 	bytes := func(r rate, s scaling) ratesFinding {
-		return ratesFinding{Threads: threads, Bytes: r.all, OneBytes: r.one, advice: s.of(r, threads, h)}
+		return ratesFinding{
+			Threads: threads, Bytes: r.all, OneBytes: r.single, advice: s.judge(r, threads, h),
+		}
 	}
-	flops := rate{one.Flops, all.Flops}
-	return bytes(rate{one.Read, all.Read}, streaming), bytes(rate{one.Gather, all.Gather}, gathering),
+	flops := rate{single.Flops, all.Flops}
+	return bytes(rate{single.Read, all.Read}, streaming), bytes(rate{single.Gather, all.Gather}, gathering),
 		ratesFinding{
-			Threads: threads, Flops: flops.all, OneFlops: flops.one,
-			advice: multiplying(flops, threads, h).of(flops, threads, h),
+			Threads: threads, Flops: flops.all, OneFlops: flops.single,
+			advice: multiplying(flops, threads, h).judge(flops, threads, h),
 		}
 }
 
 // describe writes the rates of one thread and of all threads, in units of 10⁹, or why they are missing.
 func (f ratesFinding) describe() (found, advice string) {
-	all, one, unit := f.Bytes/1e9, f.OneBytes/1e9, "GB/s"
+	all, single, unit := f.Bytes/1e9, f.OneBytes/1e9, "GB/s"
 	if f.Flops > 0 {
-		all, one, unit = f.Flops/1e9, f.OneFlops/1e9, "GFLOP/s"
+		all, single, unit = f.Flops/1e9, f.OneFlops/1e9, "GFLOP/s"
 	}
 	switch {
 	case f.Missing != "":
@@ -132,7 +134,7 @@ func (f ratesFinding) describe() (found, advice string) {
 	case f.Threads == 1:
 		found = fmt.Sprintf("%.3g %s with one thread", all, unit)
 	default:
-		found = fmt.Sprintf("%.3g %s with %d threads, %.3g with one", all, unit, f.Threads, one)
+		found = fmt.Sprintf("%.3g %s with %d threads, %.3g with one", all, unit, f.Threads, single)
 	}
 	return found, f.advice
 }

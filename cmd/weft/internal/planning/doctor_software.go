@@ -56,7 +56,7 @@ type mpiFinding struct {
 func findMPI() mpiFinding {
 	f := mpiFinding{Launcher: mpi.Mpirun()}
 	if f.Launcher != "" {
-		f.LauncherVersion = launcherVersion(said(f.Launcher, "--version"))
+		f.LauncherVersion = launcherVersion(stdout(f.Launcher, "--version"))
 	}
 	if library, err := mpi.Load(); err != nil {
 		f.NotLoaded = err.Error()
@@ -88,8 +88,8 @@ func (f mpiFinding) describe() (found, advice string) {
 	return found, "processes: mpirun -n 4 weft train --parallel graph=4 …"
 }
 
-// said is what a program prints on standard output; "": it is missing, fails or takes long.
-func said(name string, args ...string) string {
+// stdout returns what a program prints on standard output; "": it is missing, fails or takes long.
+func stdout(name string, args ...string) string {
 	ctx, cancel := context.WithTimeout(context.Background(), 2*time.Second)
 	defer cancel()
 	cmd := exec.CommandContext(ctx, name, args...)

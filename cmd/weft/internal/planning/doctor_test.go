@@ -20,7 +20,7 @@ import (
 
 // TestAdvice: each threshold, on both of its sides. Advice fits its column.
 func TestAdvice(t *testing.T) {
-	of := func(all float64) rate { return rate{1, all} }
+	speedup := func(all float64) rate { return rate{1, all} }
 	free, hyperthreads := hindrance{perCore: 1}, hindrance{perCore: 2}
 	quota := hindranceOf(coresFinding{}, quotaFinding{1, 2}, loadFinding{State: "busy"})
 	busy := hindranceOf(coresFinding{}, quotaFinding{2, 2}, loadFinding{State: "shared"})
@@ -33,7 +33,7 @@ func TestAdvice(t *testing.T) {
 		return f.State + ": " + advice(f)
 	}
 	dense := func(r rate, threads int, h hindrance) string {
-		return multiplying(r, threads, h).of(r, threads, h)
+		return multiplying(r, threads, h).judge(r, threads, h)
 	}
 	const library, launcher, srun = "/lib/libmpi.so.40", "/usr/bin/mpirun", "/usr/bin/srun"
 	for _, c := range []struct{ got, want string }{
@@ -82,24 +82,24 @@ func TestAdvice(t *testing.T) {
 		{advice(hugePagesFinding{"madvise"}), "weft asks"},
 		{advice(hugePagesFinding{"never"}), "as root write madvise"},
 
-		{streaming.of(of(1), 1, busy), "what row-wise kernels"},
-		{streaming.of(of(1.5), 2, busy), "row-wise kernels get faster"},
-		{streaming.of(of(1.49), 2, free), "threads share the memory"},
-		{streaming.of(of(1.49), 2, busy), "others use the cores"},
-		{streaming.of(of(1.19), 2, free), "one thread fills"},
-		{gathering.of(of(1), 1, free), "what aggregation"},
-		{gathering.of(of(6), 8, free), "aggregation gets faster"},
-		{gathering.of(of(5.9), 8, free), "memory holds aggregation back"},
-		{gathering.of(of(5.9), 8, quota), "the CPU quota"},
-		{gathering.of(of(1.1), 8, free), "aggregation over a large graph gains nothing"},
+		{streaming.judge(speedup(1), 1, busy), "what row-wise kernels"},
+		{streaming.judge(speedup(1.5), 2, busy), "row-wise kernels get faster"},
+		{streaming.judge(speedup(1.49), 2, free), "threads share the memory"},
+		{streaming.judge(speedup(1.49), 2, busy), "others use the cores"},
+		{streaming.judge(speedup(1.19), 2, free), "one thread fills"},
+		{gathering.judge(speedup(1), 1, free), "what aggregation"},
+		{gathering.judge(speedup(6), 8, free), "aggregation gets faster"},
+		{gathering.judge(speedup(5.9), 8, free), "memory holds aggregation back"},
+		{gathering.judge(speedup(5.9), 8, quota), "the CPU quota"},
+		{gathering.judge(speedup(1.1), 8, free), "aggregation over a large graph gains nothing"},
 
-		{dense(of(1), 1, free), "more cores"},
-		{dense(of(1.5), 2, hyperthreads), "dense layers get faster"},
-		{dense(of(1.49), 2, free), "threads share cores or a slower clock"},
-		{dense(of(1.49), 2, busy), "others use the cores"},
-		{dense(of(1.1), 2, quota), "the CPU quota"},
-		{dense(of(1.1), 2, free), "cores are shared (hyperthreads?): --threads 1 "},
-		{dense(of(65), 128, hyperthreads), "hyperthreads share cores: --threads 64 "},
+		{dense(speedup(1), 1, free), "more cores"},
+		{dense(speedup(1.5), 2, hyperthreads), "dense layers get faster"},
+		{dense(speedup(1.49), 2, free), "threads share cores or a slower clock"},
+		{dense(speedup(1.49), 2, busy), "others use the cores"},
+		{dense(speedup(1.1), 2, quota), "the CPU quota"},
+		{dense(speedup(1.1), 2, free), "cores are shared (hyperthreads?): --threads 1 "},
+		{dense(speedup(65), 128, hyperthreads), "hyperthreads share cores: --threads 64 "},
 
 		{advice(mpiFinding{}), "no launcher for several processes"},
 		{advice(mpiFinding{Library: library}), "no launcher for several processes"},
@@ -143,12 +143,12 @@ func TestSystemLists(t *testing.T) {
 }
 
 func TestLauncherVersion(t *testing.T) {
-	for said, want := range map[string]string{
+	for output, want := range map[string]string{
 		"mpirun (Open MPI) 4.1.4\n\nReport bugs to http://www.open-mpi.org/community/help/":               "mpirun (Open MPI) 4.1.4",
 		"HYDRA build details:\n    Version:                                 4.0.2\n    Release Date: Thu": "HYDRA 4.0.2",
 		"": "",
 	} {
-		assert.Equal(t, want, launcherVersion(said), "%q", said)
+		assert.Equal(t, want, launcherVersion(output), "%q", output)
 	}
 }
 

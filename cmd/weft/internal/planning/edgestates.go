@@ -11,35 +11,35 @@ import (
 type EdgeStates struct {
 	Every int `json:"every"` // of so many states that depend on each other one is kept; 0: none
 	Kept  int `json:"kept"`
-	Of    int `json:"of"`
+	Total int `json:"of"`
 
 	limit setting.Bytes // the memory limit that has no room for more; 0: none
 }
 
 // EdgeStates says which states of edges are kept; nil: no states pass through layers.
 func (p Planned) EdgeStates() *EdgeStates {
-	of := p.Settings.Program.Program
-	if of == nil || of.States() == 0 {
+	program := p.Settings.Program.Program
+	if program == nil || program.States() == 0 {
 		return nil
 	}
-	s := &EdgeStates{Every: p.Plan.EdgeStates.Every(), Of: of.States()}
-	s.Kept = of.Keeping(s.Every).States()
-	if s.Kept < s.Of && p.Settings.KeepEdgeStates == setting.AutoEdgeStates {
+	s := &EdgeStates{Every: p.Plan.EdgeStates.Every(), Total: program.States()}
+	s.Kept = program.Keeping(s.Every).States()
+	if s.Kept < s.Total && p.Settings.KeepEdgeStates == setting.AutoEdgeStates {
 		s.limit = p.Settings.MemoryLimit
 	}
 	return s
 }
 
-// String says which they are.
+// String says how many states are kept.
 func (s *EdgeStates) String() string {
 	const what = "states of edges that pass through layers"
 	because := ui.When(s.limit > 0, fmt.Sprintf(", as --memory-limit %s needs it", s.limit))
 	switch s.Kept {
-	case s.Of:
-		return fmt.Sprintf("all %d %s are kept", s.Of, what)
+	case s.Total:
+		return fmt.Sprintf("all %d %s are kept", s.Total, what)
 	case 0:
-		return fmt.Sprintf("none of %d %s is kept: layers compute them again%s", s.Of, what, because)
+		return fmt.Sprintf("none of %d %s is kept: layers compute them again%s", s.Total, what, because)
 	}
 	return fmt.Sprintf("%d of %d %s are kept, and those between computed again from the last that is%s", s.Kept,
-		s.Of, what, because)
+		s.Total, what, because)
 }

@@ -43,9 +43,10 @@ type Wanted struct {
 // the memory, as other partitions may differ. Matrices rest in the host's memory if the worker has a card,
 // and else in folder. On the CPU limit is what a worker may have. It returns nil if no number fits, or if
 // partitions do not take turns.
-func Fitting(ctx context.Context, of Wanted, limit setting.Bytes, folder string, most int, shown *ui.Phases,
+func Fitting(ctx context.Context, wanted Wanted, limit setting.Bytes, folder string, most int,
+	shown *ui.Phases,
 ) (*Fit, error) {
-	job, s := of.Job, of.Settings
+	job, s := wanted.Job, wanted.Settings
 	if s.Mesh.Stages > 1 {
 		return nil, nil
 	}
@@ -70,7 +71,7 @@ func Fitting(ctx context.Context, of Wanted, limit setting.Bytes, folder string,
 	_, err := plan.Fewest(ctx, 2, most, func(turns int) (err error) {
 		o.Partitions = setting.Partitions(turns * s.Workers / s.Mesh.Slices)
 		shown.Show(fmt.Sprintf("planning the run in %v partitions that take turns", o.Partitions), 0, 0)
-		fit, err = of.fits(ctx, alone, o)
+		fit, err = wanted.fits(ctx, alone, o)
 		return err
 	})
 	if fit == nil || err != nil {
@@ -94,8 +95,8 @@ func (w *Wanted) fits(ctx context.Context, job train.Job, o setting.Options) (*F
 	}
 	job.Options = o
 	if other := job.Validate; other != nil {
-		of := *other
-		of.Options, job.Validate = o, &of
+		validation := *other
+		validation.Options, job.Validate = o, &validation
 	}
 	if err := session.DivideOnce(ctx, r, &job, job.Validate); err != nil {
 		return nil, err
@@ -138,16 +139,16 @@ func (f *Fit) Predict(on *worker.Cards, show io.Writer) error {
 
 // FittingByCounts is Fitting on cards by counts of the graph. It takes seconds for a graph of any size. It
 // leaves a tenth of the memory free, as the partitions of a graph differ from those of its counts.
-func FittingByCounts(ctx context.Context, of Wanted, show io.Writer) (*Fit, error) {
-	s, card := of.Settings, of.Job.Cards
+func FittingByCounts(ctx context.Context, wanted Wanted, show io.Writer) (*Fit, error) {
+	s, card := wanted.Settings, wanted.Job.Cards
 	p, err := onCards(s, card, show)
 	if err != nil {
 		return nil, err
 	}
 	defer p.Shown.Erase()
 	const spared = 10 // a tenth of the memory
-	if p.Counts = planner.CountsOf(of.Job.Graph); p.Counts != nil && s.Mesh.Partitions > 1 {
-		p.Counts.Measured(s.Mesh.Partitions, of.Job.Parts.Whole.Statistics.Replication()-1)
+	if p.Counts = planner.CountsOf(wanted.Job.Graph); p.Counts != nil && s.Mesh.Partitions > 1 {
+		p.Counts.Measured(s.Mesh.Partitions, wanted.Job.Parts.Whole.Statistics.Replication()-1)
 	}
 	sharers := int64(p.Machine.OnOne(s.Workers))
 	p.Options.MemoryLimit = setting.Bytes(sharers * (card.Bytes - card.Bytes/spared))

@@ -41,49 +41,49 @@ type Loop struct {
 	KeepEdgeStates  string               `json:"keep_edge_states"`
 }
 
-// LoopOf is what a plan says about a loop.
+// LoopOf returns what a plan says about a loop.
 func LoopOf(p *plan.Plan) Loop {
-	of := Loop{
+	loop := Loop{
 		PeakTensorBytes: p.PeakTensorBytes, GraphBytes: p.GraphBytes, Kinds: tensor.KindNames(),
 		Communication: worker.SumOf(p.Sent), EdgeColumns: p.EdgeColumns,
 		DiskBytes: p.DiskBytes(), Recompute: p.Recompute, KeepEdgeStates: p.EdgeStates.String(),
 	}
 	for k := range p.Workers {
 		w := &p.Workers[k]
-		of.Peaks = append(of.Peaks, append(slices.Clone(w.Kinds), w.Graph))
-		of.SentBytes = append(of.SentBytes, p.Sent[k].Bytes())
-		of.Rows, of.Edges = append(of.Rows, w.Rows), append(of.Edges, w.Edges)
+		loop.Peaks = append(loop.Peaks, append(slices.Clone(w.Kinds), w.Graph))
+		loop.SentBytes = append(loop.SentBytes, p.Sent[k].Bytes())
+		loop.Rows, loop.Edges = append(loop.Rows, w.Rows), append(loop.Edges, w.Edges)
 	}
-	return of
+	return loop
 }
 
-// LoopByCounts plans a loop on a graph that is given by counts, in equal partitions. given says whether each
-// pass is given features of vertices; nil: it is not.
-func (c *CountsGiven) LoopByCounts(ctx context.Context, r *setting.Resolved, passes int, given *worker.Given,
-) (of Loop, err error) {
-	counts, err := c.Of("", r.Mesh.Partitions, true)
+// LoopByCounts plans a loop on a graph that is known by counts, in equal partitions. inputs are the features
+// of vertices that each pass is given; nil: none.
+func (c *CountsGiven) LoopByCounts(ctx context.Context, r *setting.Resolved, passes int, inputs *worker.Given,
+) (l Loop, err error) {
+	counts, err := c.Counts("", r.Mesh.Partitions, true)
 	if err != nil {
-		return of, err
+		return l, err
 	}
 	if r.OnCard() {
-		return of, refusal.Errorf("--device %s: counts tell what a loop takes on the CPU alone; leave it out, or "+
+		return l, refusal.Errorf("--device %s: counts tell what a loop takes on the CPU alone; leave it out, or "+
 			"name a graph", r.Device)
 	}
 	loop := plan.Loop{Passes: passes}
-	if given != nil {
-		loop.Features = []worker.Given{*given}
+	if inputs != nil {
+		loop.Features = []worker.Given{*inputs}
 	}
 	p, err := counts.Loop(ctx, r, loop)
 	if err != nil {
-		return of, err
+		return l, err
 	}
 	return LoopOf(&p), nil
 }
 
 // Given reports whether any of the flags is given.
-func (c *CountsGiven) Given() (given bool) {
-	c.flags.VisitAll(func(f *pflag.Flag) { given = given || f.Changed })
-	return given
+func (c *CountsGiven) Given() (changed bool) {
+	c.flags.VisitAll(func(f *pflag.Flag) { changed = changed || f.Changed })
+	return changed
 }
 
 // Type is the vertex type of such a graph.
@@ -115,10 +115,10 @@ func (l *loopGiven) add(flags *pflag.FlagSet) {
 	flags.AddFlagSet(l.flags)
 }
 
-// given reports whether any of the flags is given.
-func (l *loopGiven) given() (given bool) {
-	l.flags.VisitAll(func(f *pflag.Flag) { given = given || f.Changed })
-	return given
+// changed reports whether any of the flags is given.
+func (l *loopGiven) changed() (changed bool) {
+	l.flags.VisitAll(func(f *pflag.Flag) { changed = changed || f.Changed })
+	return changed
 }
 
 // check refuses unknown names, and a missing number of passes.
@@ -140,8 +140,8 @@ func (l *loopGiven) check() error {
 	return nil
 }
 
-// of is what a pass is given under that name; nil: nothing.
-func (l *loopGiven) of(name string) *worker.Given {
+// input returns what a pass is given under that name; nil: nothing.
+func (l *loopGiven) input(name string) *worker.Given {
 	differentiable := slices.Contains(l.gradients, name)
 	if !differentiable && !slices.Contains(l.inputs, name) {
 		return nil
@@ -152,26 +152,26 @@ func (l *loopGiven) of(name string) *worker.Given {
 // on is the loop on a graph: of a type or relation, it gives what the graph has.
 func (l *loopGiven) on(g *graph.Graph) plan.Loop {
 	loop := plan.Loop{Passes: l.passes}
-	if given := l.of("x"); given != nil {
+	if input := l.input("x"); input != nil {
 		for _, t := range g.Types {
-			of := worker.Given{}
+			features := worker.Given{}
 			if t.Features.Columns > 0 {
-				of = *given
+				features = *input
 			}
-			loop.Features = append(loop.Features, of)
+			loop.Features = append(loop.Features, features)
 		}
 	}
 	for k := range g.Relations {
 		r := &g.Relations[k]
 		e := worker.Edges{Number: k, Relation: r}
-		if l.of("edges") != nil {
+		if l.input("edges") != nil {
 			e.Kept = []float32{}
 		}
-		if given := l.of("edge_weight"); given != nil && r.Weights != nil {
-			e.Weights = *given
+		if input := l.input("edge_weight"); input != nil && r.Weights != nil {
+			e.Weights = *input
 		}
-		if given := l.of("edge_attr"); given != nil && r.Features.Columns > 0 {
-			e.Features = *given
+		if input := l.input("edge_attr"); input != nil && r.Features.Columns > 0 {
+			e.Features = *input
 		}
 		if e.Kept != nil || e.Weights.Values != nil || e.Features.Values != nil {
 			loop.Edges = append(loop.Edges, e)
@@ -193,27 +193,27 @@ func (p *planCommand) ofLoop(cmd *cobra.Command, dataset string) error {
 	if err != nil {
 		return err
 	}
-	var of Loop
+	var planned Loop
 	switch {
 	case p.counts.Given() && dataset == "":
-		if len(p.tables.Of("").Flags) > 0 {
+		if len(p.tables.Source("").Flags) > 0 {
 			return refusal.Errorf("--%s: is for a graph that is there; leave it out, or name one",
-				p.tables.Of("").Flags[0].Name)
+				p.tables.Source("").Flags[0].Name)
 		}
-		of, err = p.counts.LoopByCounts(cmd.Context(), r, p.loop.passes, p.loop.of("x"))
+		planned, err = p.counts.LoopByCounts(cmd.Context(), r, p.loop.passes, p.loop.input("x"))
 	default:
-		if _, err := p.counts.Of(dataset, r.Mesh.Partitions, true); err != nil {
+		if _, err := p.counts.Counts(dataset, r.Mesh.Partitions, true); err != nil {
 			return err
 		}
-		of, err = p.loopOn(cmd, p.tables.Of(dataset), r)
+		planned, err = p.loopOn(cmd, p.tables.Source(dataset), r)
 	}
 	if err != nil {
 		return err
 	}
 	if p.json {
-		return ui.PrintJSON(cmd.OutOrStdout(), of)
+		return ui.PrintJSON(cmd.OutOrStdout(), planned)
 	}
-	of.print(cmd.OutOrStdout(), p.loop.passes)
+	planned.print(cmd.OutOrStdout(), p.loop.passes)
 	return nil
 }
 
@@ -242,7 +242,7 @@ func (p *planCommand) checkLoop(cmd *cobra.Command, o *setting.Options) error {
 	}
 	if p.counts.Given() {
 		for _, name := range ofPasses[1:] {
-			if p.loop.of(name) != nil {
+			if p.loop.input(name) != nil {
 				return refusal.Errorf("--inputs %s: counts tell what a loop takes whose passes have the graph's edges; "+
 					"leave it out, or name a graph", name)
 			}
@@ -252,10 +252,13 @@ func (p *planCommand) checkLoop(cmd *cobra.Command, o *setting.Options) error {
 }
 
 // loopOn plans the loop on a graph that is there.
-func (p *planCommand) loopOn(cmd *cobra.Command, of data.Source, r *setting.Resolved) (l Loop, err error) {
-	s, err := session.Open(cmd.Context(), cli.Alone(), of, r, cmd.ErrOrStderr(), session.Opening{Dry: true})
+func (p *planCommand) loopOn(cmd *cobra.Command, source data.Source, r *setting.Resolved,
+) (l Loop, err error) {
+	s, err := session.Open(cmd.Context(), cli.Alone(), source, r, cmd.ErrOrStderr(), session.Opening{
+		Dry: true,
+	})
 	if err != nil {
-		return l, data.About(of, err)
+		return l, data.About(source, err)
 	}
 	defer s.Close()
 	g, err := s.Graph()
@@ -264,7 +267,7 @@ func (p *planCommand) loopOn(cmd *cobra.Command, of data.Source, r *setting.Reso
 	}
 	planned, err := s.Job.PlanPasses(cmd.Context(), p.loop.on(g))
 	if err != nil {
-		return l, data.About(of, err)
+		return l, data.About(source, err)
 	}
 	return LoopOf(&planned), nil
 }

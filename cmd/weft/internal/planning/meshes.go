@@ -79,20 +79,20 @@ type onCard struct {
 }
 
 // planForPrograms is a plan as --json prints it.
-func planForPrograms(meshes []planner.Mesh, on *planner.Machine, extrapolated bool, of *bounds) any {
+func planForPrograms(meshes []planner.Mesh, on *planner.Machine, extrapolated bool, layers *bounds) any {
 	var list []plannedMesh
 	for _, m := range meshes {
-		one := plannedMesh{
+		planned := plannedMesh{
 			m.Parallel, m.Times.Epoch, m.PeakTensorBytes(), m.SentBytes(),
 			m.LimitedBy(), m.Exact, extrapolated, m.Balance, m.ByCounts, nil,
 		}
 		if on.Card != nil {
 			moved := m.Plan.Disk()
-			one.onCard = &onCard{
+			planned.onCard = &onCard{
 				m.CardBytes(), m.Plan.HostBytes(0), m.Times.Copies, moved.Read, moved.Written,
 			}
 		}
-		list = append(list, one)
+		list = append(list, planned)
 	}
 	o := meshes[0].Settings
 	return struct {
@@ -107,7 +107,7 @@ func planForPrograms(meshes []planner.Mesh, on *planner.Machine, extrapolated bo
 		Bounds     *bounds           `json:"bounds,omitempty"`
 	}{
 		o.Model, o.Depth(), o.Hidden, meshes[0].Plan.Parameters(o.Mesh), list, on.Links, on.Far,
-		on.Card, of,
+		on.Card, layers,
 	}
 }
 

@@ -32,9 +32,10 @@ func here() string {
 		kernel.SIMD(), kernel.BFloat16Products())
 }
 
-// newPlanner is a planner without a graph and a machine. given names the settings that the caller has set.
-func newPlanner(o setting.Options, given []string, show io.Writer) meshPlanner {
-	p := planner.Planner{Options: o, Given: given}
+// newPlanner returns a planner without a graph and a machine. supplied names the settings that the
+// caller set.
+func newPlanner(o setting.Options, supplied []string, show io.Writer) meshPlanner {
+	p := planner.Planner{Options: o, Given: supplied}
 	if root := cache.Root(); root != "" {
 		p.Cache.Folder = filepath.Join(root, "rates-5", fmt.Sprintf("%.8x", sha256.Sum256([]byte(here()))))
 	}
@@ -51,10 +52,10 @@ func newPlanner(o setting.Options, given []string, show io.Writer) meshPlanner {
 }
 
 // GraphPlanner is newPlanner for a graph and its store.
-func GraphPlanner(o setting.Options, given []string, g *graph.Graph, dataset, store string,
+func GraphPlanner(o setting.Options, supplied []string, g *graph.Graph, dataset, store string,
 	show io.Writer,
 ) meshPlanner {
-	p := newPlanner(o, given, show)
+	p := newPlanner(o, supplied, show)
 	p.Graph, p.Counts = g, planner.CountsOf(g)
 	shown := p.Shown
 	p.Open = func(ctx context.Context, r *setting.Resolved) (job *train.Job, err error) {
@@ -127,17 +128,17 @@ func (p *meshPlanner) assumed(meshes []planner.Mesh) string {
 // assumedOf says what predictions for a card are based on.
 func (p *meshPlanner) assumedOf(c *planner.CardSpec) string {
 	gigabytes := func(rate float64) string { return fmt.Sprintf("%.4g GB/s", rate/1e9) }
-	said := fmt.Sprintf("%s: %s, copies of %s in it, %s to it and %s back; products of %.3g TFLOP/s, of "+
+	text := fmt.Sprintf("%s: %s, copies of %s in it, %s to it and %s back; products of %.3g TFLOP/s, of "+
 		"bfloat16 %.3g; kernels reach %.0f %% of these, after %.2g µs for each launch", ui.Printable(c.Name),
 		ui.Megabytes(int64(c.Memory)), gigabytes(c.Copy), gigabytes(c.ToDevice), gigabytes(c.ToHost),
 		c.Flops/1e12, c.BFloat16Flops/1e12, 100*c.Reached(), 1e6*c.Launch)
 	if m := p.Machine; m.Sends > 0 {
-		said += fmt.Sprintf("; links that send %s and receive %s, %.2g ms for each message", gigabytes(m.Sends),
+		text += fmt.Sprintf("; links that send %s and receive %s, %.2g ms for each message", gigabytes(m.Sends),
 			gigabytes(m.Receives), 1e3*m.Latency)
 	}
 	if m := p.Machine; m.Far.Sends > 0 {
-		said += fmt.Sprintf("; machines of %d cards, each of which sends %s to others", m.Sharers,
+		text += fmt.Sprintf("; machines of %d cards, each of which sends %s to others", m.Sharers,
 			gigabytes(m.Far.Sends))
 	}
-	return said
+	return text
 }

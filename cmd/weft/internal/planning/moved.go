@@ -27,8 +27,8 @@ func (p Planned) balance(t *rows) {
 
 // passes says how many bytes kernels read and write, by layer. Equal layers in a row share a line.
 func (p Planned) passes(t *rows) {
-	alike(p.Work(), func(layers string, of *plan.LayerWork) {
-		f, b := &of.Forward, &of.Backward
+	alike(p.Work(), func(layers string, w *plan.LayerWork) {
+		f, b := &w.Forward, &w.Backward
 		t.say(true, "%s kernels stream %.1f + %.1f MB (forward + backward), of which products and sums need "+
 			"%.1f + %.1f MB, and gather %.1f + %.1f MB; products have %.3g + %.3g GFLOP", layers,
 			mega(f.Streamed), mega(b.Streamed), mega(f.Least), mega(b.Least), mega(f.Gathered),
@@ -36,19 +36,19 @@ func (p Planned) passes(t *rows) {
 	})
 }
 
-// alike calls say for the layers of a plan's work. Equal layers in a row share one call, with their names.
-func alike(all []plan.LayerWork, say func(layers string, of *plan.LayerWork)) {
+// alike calls say for the work of a plan's layers. Equal layers in a row share one call, with their numbers.
+func alike(all []plan.LayerWork, say func(layers string, w *plan.LayerWork)) {
 	layers := all[:len(all)-1]
 	for first := 0; first < len(layers); {
 		equal := 1
 		for first+equal < len(layers) && layers[first+equal] == layers[first] {
 			equal++
 		}
-		of := fmt.Sprintf("layer %d:", first)
+		names := fmt.Sprintf("layer %d:", first)
 		if equal > 1 {
-			of = fmt.Sprintf("layers %d–%d, each:", first, first+equal-1)
+			names = fmt.Sprintf("layers %d–%d, each:", first, first+equal-1)
 		}
-		say(of, &layers[first])
+		say(names, &layers[first])
 		first += equal
 	}
 }
@@ -102,8 +102,8 @@ func ofEdges(c *plan.Chunks) string {
 func (p Planned) moved(t *rows) {
 	all, c := worker.SumOf(p.Sent), &p.Workers[0].Chunks
 	for _, row := range []struct {
-		of   func(*worker.Communication) worker.Traffic
-		what string
+		traffic func(*worker.Communication) worker.Traffic
+		what    string
 	}{
 		{halo, "rows and gradients between partitions"},
 		{layout, fmt.Sprintf("%d all-to-alls between rows and slices", all.Layout.Messages)},
@@ -112,9 +112,9 @@ func (p Planned) moved(t *rows) {
 		{links, "embeddings of the ends of training and negative edges, and their gradients (in the last " +
 			"epoch: negative edges are drawn anew in each)"},
 	} {
-		sum := row.of(&all).Bytes
+		sum := row.traffic(&all).Bytes
 		t.say(sum > 0, "%s: %.1f MB an epoch, %.1f MB from the worker that sends most", row.what, mega(sum),
-			mega(slices.Max(p.sentBytes(row.of))))
+			mega(slices.Max(p.sentBytes(row.traffic))))
 	}
 }
 
@@ -127,10 +127,10 @@ func stage(c *worker.Communication) worker.Traffic { return c.Stage }
 
 func links(c *worker.Communication) worker.Traffic { return c.Links }
 
-// sentBytes is how many bytes of a kind each worker sends.
-func (p Planned) sentBytes(of func(*worker.Communication) worker.Traffic) (bytes []int64) {
+// sentBytes returns how many bytes of one kind of traffic each worker sends.
+func (p Planned) sentBytes(traffic func(*worker.Communication) worker.Traffic) (bytes []int64) {
 	for _, c := range p.Sent {
-		bytes = append(bytes, of(&c).Bytes)
+		bytes = append(bytes, traffic(&c).Bytes)
 	}
 	return bytes
 }

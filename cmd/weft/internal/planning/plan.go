@@ -127,7 +127,7 @@ their defaults there.`,
 // run predicts and prints. Processes that a launcher started measure the links between them, and only the
 // first one predicts.
 func (p *planCommand) run(cmd *cobra.Command, dataset string) error {
-	if p.loop.given() {
+	if p.loop.changed() {
 		return p.ofLoop(cmd, dataset)
 	}
 	err := cmp.Or(p.readRates(cmd.Flags().Lookup("device")), p.readMachine(cmd.Flags()))
@@ -137,7 +137,7 @@ func (p *planCommand) run(cmd *cobra.Command, dataset string) error {
 	o, settings, links, err := p.understand()
 	var counts *planner.Counts
 	if err == nil {
-		counts, err = p.counts.Of(dataset, cmp.Or(p.at, p.workers), false)
+		counts, err = p.counts.Counts(dataset, cmp.Or(p.at, p.workers), false)
 	}
 	if err == nil && counts != nil {
 		if err = p.checkCounts(cmd, counts, &o); o.EdgeLabel != "" {
@@ -169,15 +169,15 @@ func (p *planCommand) understand() (o setting.Options, r *setting.Resolved, link
 	if o, err = p.settings.Merge(); err != nil {
 		return o, nil, nil, err
 	}
-	one := ""
+	parallel := ""
 	if mpi.Launched() {
 		p.workers = cmp.Or(p.workers, mpi.Ranks())
-		one = fmt.Sprintf("graph=%d", mpi.Ranks())
+		parallel = fmt.Sprintf("graph=%d", mpi.Ranks())
 	}
 	if o.OnCard() { // cards' rates are the same for any number of workers
 		p.workers, p.at = cmp.Or(p.at, p.workers), 0
 	}
-	r, err = p.settings.OnAnyMesh(one)
+	r, err = p.settings.OnAnyMesh(parallel)
 	switch {
 	case p.workers < 1 || p.workers > mesh.MaxWorkers:
 		err = refusal.Errorf("--workers %d: say for how many workers, 1 to %d", p.workers, mesh.MaxWorkers)
@@ -201,15 +201,15 @@ func (p *planCommand) understand() (o setting.Options, r *setting.Resolved, link
 func (p *planCommand) onGraph(cmd *cobra.Command, dataset string, o setting.Options,
 	machine planner.Machine,
 ) error {
-	of := p.tables.Of(dataset)
-	of.DivideBy(o.Split.Rule)
-	g, store, err := data.OpenDataset(cmd.Context(), of, cmd.ErrOrStderr(), nil)
+	source := p.tables.Source(dataset)
+	source.DivideBy(o.Split.Rule)
+	g, store, err := data.OpenDataset(cmd.Context(), source, cmd.ErrOrStderr(), nil)
 	if err != nil {
 		return err
 	}
 	defer g.Close()
 	if err := o.Divide(g); err != nil {
-		return data.About(of, err)
+		return data.About(source, err)
 	}
 	plans := GraphPlanner(o, p.settings.GivenNames(), g, dataset, store, cmd.ErrOrStderr())
 	plans.Machine, plans.Exactly = machine, p.exactly
@@ -223,11 +223,11 @@ func (p *planCommand) onGraph(cmd *cobra.Command, dataset string, o setting.Opti
 				"or relations, or sparse features; leave it out", dataset)
 		}
 	}
-	return p.predict(cmd, of, &plans)
+	return p.predict(cmd, source, &plans)
 }
 
 // predict predicts and prints. A signal ends it with what is known by then.
-func (p *planCommand) predict(cmd *cobra.Command, of data.Source, plans *meshPlanner) error {
+func (p *planCommand) predict(cmd *cobra.Command, source data.Source, plans *meshPlanner) error {
 	workers := cmp.Or(p.at, p.workers)
 	if plans.Options.OnCard() && p.card == nil {
 		listed, _ := plans.Options.Device.Cards()
@@ -246,7 +246,7 @@ func (p *planCommand) predict(cmd *cobra.Command, of data.Source, plans *meshPla
 	meshes, refused, err := plans.Meshes(ctx, workers)
 	plans.Shown.Erase()
 	if err != nil && (ctx.Err() == nil || len(meshes) == 0) {
-		return data.About(of, err)
+		return data.About(source, err)
 	}
 	if len(meshes) == 0 {
 		return p.noMesh(ctx, plans, workers, refused)

@@ -189,8 +189,8 @@ func (p Planned) model(t *rows) {
 		kernels = fmt.Sprintf("%s, of whose memory a worker may have %s", c, ui.Megabytes(c.Bytes))
 	}
 	depth := fmt.Sprintf("%d layers", o.Depth())
-	if of := o.Program.Program; of != nil {
-		depth = fmt.Sprintf("%d operations", len(of.Operations))
+	if program := o.Program.Program; program != nil {
+		depth = fmt.Sprintf("%d operations", len(program.Operations))
 	}
 	t.say(true, "%s%s%s, %s, %d parameters, %s with %s%s, kernels for %s",
 		ui.When(o.Decoupled, "decoupled "),
@@ -249,9 +249,9 @@ func (p Planned) stages(t *rows) {
 	}
 	grid, c := p.Settings.Mesh, p.Workers[0].Chunks
 	for _, rank := range p.Stages[0].Workers[1:] {
-		of := &p.Workers[rank].Chunks
-		c.Least, c.Most, c.Cut, c.Edges = min(c.Least, of.Least), max(c.Most, of.Most),
-			c.Cut+of.Cut, c.Edges+of.Edges
+		chunks := &p.Workers[rank].Chunks
+		c.Least, c.Most, c.Cut, c.Edges = min(c.Least, chunks.Least), max(c.Most, chunks.Most),
+			c.Cut+chunks.Cut, c.Edges+chunks.Edges
 	}
 	t.say(c.Each == 1, "one chunk in each partition: training is exact, and only one stage works at a time")
 	t.say(c.Each > 1, "%d chunks in each partition by %s, of %d to %d vertices; %.1f %% of the edges "+
@@ -294,12 +294,12 @@ func (p Planned) rests() string {
 	}
 	line := fmt.Sprintf("nothing rests %s, as all fits in %s", where, memory)
 	if moved := p.Disk(); moved != (tensor.Moved{}) {
-		of := "partitions"
+		parts := "partitions"
 		if p.Stages != nil {
-			of = "chunks"
+			parts = "chunks"
 		}
 		line = fmt.Sprintf("matrices of %s that are not at work rest %s: %s%s written and %s "+
-			"read an epoch, %s there at the peak", of, where, ui.When(p.AtMost, "at most "),
+			"read an epoch, %s there at the peak", parts, where, ui.When(p.AtMost, "at most "),
 			ui.Megabytes(moved.Written), ui.Megabytes(moved.Read), ui.Megabytes(p.DiskBytes()))
 	}
 	return line + ui.When(p.All > 0, fmt.Sprintf("; a worker needs %s at least, and %s for nothing to rest",

@@ -81,11 +81,11 @@ func TestPlanWarnsOfSums(t *testing.T) {
 		for _, normalize := range []string{"row", "none"} {
 			o := train.Defaults()
 			o.NormalizeFeatures = normalize
-			said := strings.Join(plannedOf(t, g, o).Warnings(), "; ")
+			text := strings.Join(plannedOf(t, g, o).Warnings(), "; ")
 			if normalize == "none" || c.want == "" {
-				assert.Equal(t, "", said, "%s, %s", name, normalize)
-			} else if !strings.Contains(said, "--normalize-features row") || !strings.Contains(said, c.want) {
-				t.Errorf("%s: %q, want a warning with %q", name, said, c.want)
+				assert.Equal(t, "", text, "%s, %s", name, normalize)
+			} else if !strings.Contains(text, "--normalize-features row") || !strings.Contains(text, c.want) {
+				t.Errorf("%s: %q, want a warning with %q", name, text, c.want)
 			}
 		}
 	}
@@ -127,8 +127,8 @@ func TestLastEpochCounts(t *testing.T) {
 	o.Patience = 1
 	want := "there are no validation vertices, so the results are those of the last epoch, and --patience " +
 		"1 never runs out"
-	if said := plannedOf(t, g, o).Warnings(); !slices.Contains(said, want) {
-		t.Errorf("%q, want a warning %q", said, want)
+	if warnings := plannedOf(t, g, o).Warnings(); !slices.Contains(warnings, want) {
+		t.Errorf("%q, want a warning %q", warnings, want)
 	}
 }
 
@@ -191,10 +191,10 @@ func TestNamedMemoryIsEnough(t *testing.T) {
 	require.NoError(t, err)
 	p, err := (&train.Job{Graph: g, Options: o}).PlanWith(t.Context(), plan.Asks{Range: true})
 	require.NoError(t, err)
-	said := Planned{&p, settings, 1}.rests()
+	rests := Planned{&p, settings, 1}.rests()
 	refused := fmt.Sprint(limited("1B"))
 	for from, named := range map[string]*regexp.Regexp{
-		said:    regexp.MustCompile(`a worker needs (\S+ MB) at least`),
+		rests:   regexp.MustCompile(`a worker needs (\S+ MB) at least`),
 		refused: regexp.MustCompile(`would need (\S+ [kM]B) while`),
 	} {
 		found := named.FindStringSubmatch(from)
@@ -213,7 +213,7 @@ func readsNobody(t *testing.T, trains []int64, o train.Options) string {
 		Source: []int32{0, 1, 2, 0}, Target: []int32{2, 2, 3, 0},
 	})
 	require.NoError(t, err)
-	said := plannedOf(t, &graph.Graph{
+	found := plannedOf(t, &graph.Graph{
 		Types: []graph.VertexType{{
 			Frame: graph.Frame{
 				Count:    5,
@@ -224,8 +224,8 @@ func readsNobody(t *testing.T, trains []int64, o train.Options) string {
 		}},
 		Relations: []graph.Relation{relation},
 	}, o).Warnings()
-	said = slices.DeleteFunc(said, func(w string) bool { return !strings.Contains(w, "reads another") })
-	return strings.Join(said, "; ")
+	found = slices.DeleteFunc(found, func(w string) bool { return !strings.Contains(w, "reads another") })
+	return strings.Join(found, "; ")
 }
 
 // TestReadsNobody: a plan warns where no edge of the model's direction leads to a training vertex from

@@ -93,15 +93,15 @@ func (p Planned) readsNobody() bool {
 
 // unread is, if readsNobody, the kind of edge that no training vertex has, and the way out.
 func (p Planned) unread() (edge, way string) {
-	of, own := p.Workers[0].Reading, p.Settings.Program.Path != ""
+	reading, own := p.Workers[0].Reading, p.Settings.Program.Path != ""
 	switch {
-	case of.In && of.Out:
+	case reading.In && reading.Out:
 		return "an edge", ui.When(!own, "--model mlp learns as much") +
 			ui.When(own, "a model without edges learns as much")
 	case own:
-		return ui.When(of.In, "an in-edge") + ui.When(of.Out, "an out-edge"),
+		return ui.When(reading.In, "an in-edge") + ui.When(reading.Out, "an out-edge"),
 			"import the edges with --symmetrize, or give the module those of the other direction, too"
-	case of.Out:
+	case reading.Out:
 		return "an out-edge", "leave --direction out out"
 	}
 	return "an in-edge", "import the edges with --reverse-relations, or with --symmetrize"

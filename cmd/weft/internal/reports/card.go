@@ -167,8 +167,8 @@ func (c *modelCard) rowsName() string {
 	return c.first().Measured()
 }
 
-// of lists a value of all runs.
-func of[T any](c *modelCard, value func(*cardRun) T) (all []T) {
+// perRun returns a value of each run.
+func perRun[T any](c *modelCard, value func(*cardRun) T) (all []T) {
 	for _, r := range c.runs {
 		all = append(all, value(r))
 	}
@@ -213,9 +213,9 @@ func (c *modelCard) about() {
 	s := &r.Summary
 	on := "the test " + c.rowsName()
 	if r.NotMeasured == "" && s.Task != task.Link {
-		on = spanOf(of(c, func(r *cardRun) int { return r.testRows() })) + " test " + c.rowsName()
+		on = spanOf(perRun(c, func(r *cardRun) int { return r.testRows() })) + " test " + c.rowsName()
 	}
-	figures := c.mean(s.Metric, of(c, func(r *cardRun) float64 { return float64(r.Summary.Test) }))
+	figures := c.mean(s.Metric, perRun(c, func(r *cardRun) float64 { return float64(r.Summary.Test) }))
 	text := fmt.Sprintf("Test %s %s on %s of %s", s.Metric, figures[0], on, r.dataset())
 	if len(figures) > 1 {
 		text = fmt.Sprintf("Test %s %s (95 %% interval over %d runs: %s) on %s of %s", s.Metric, figures[0],

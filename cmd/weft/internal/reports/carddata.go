@@ -95,7 +95,7 @@ func (c *modelCard) division() {
 	c.say("Rule: " + cmp.Or(f.rule, "the split that was stored with the data") + ".")
 	head, rows := []string{"part", c.rowsName()}, [][]string{}
 	for k, part := range []string{"training", "validation", "test"} {
-		row := []string{part, spanOf(of(c, func(r *cardRun) int { return r.facts.sizes[k] }))}
+		row := []string{part, spanOf(perRun(c, func(r *cardRun) int { return r.facts.sizes[k] }))}
 		if f.dates != [3]string{} {
 			row = append(row, f.dates[k])
 		}
@@ -117,10 +117,11 @@ func (c *modelCard) settings() {
 		}
 	}
 	each := func(name string) string {
-		return strings.Join(slices.Compact(of(c, func(r *cardRun) string { return r.Settings[name] })), ", ")
+		return strings.Join(slices.Compact(perRun(c, func(r *cardRun) string { return r.Settings[name] })),
+			", ")
 	}
 	rows = append(rows, []string{"seed", each("seed")}, []string{"split", each("split")})
-	rows = append(rows, []string{"epochs until the best", spanOf(of(c,
+	rows = append(rows, []string{"epochs until the best", spanOf(perRun(c,
 		func(r *cardRun) int { return r.Summary.BestEpoch }))})
 	c.say("Those that differ from the defaults of weft " + r.Versions.Weft + ", with seed and split.")
 	c.table(2, []string{"setting", "value"}, rows)
@@ -159,7 +160,7 @@ func showBytes(n float64) string { return ui.Megabytes(int64(n)) }
 
 // spread writes the smallest and the largest value of the runs.
 func (c *modelCard) spread(value func(*cardRun) float64, show func(float64) string) string {
-	all := of(c, value)
+	all := perRun(c, value)
 	least, most := show(slices.Min(all)), show(slices.Max(all))
 	return least + ui.When(least != most, " to "+most)
 }

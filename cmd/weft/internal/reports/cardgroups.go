@@ -18,10 +18,10 @@ const (
 	otherGroup   = "(other)"
 )
 
-// grouping says for each row in which group of a column it is.
+// grouping names for each row its group by a column.
 type grouping struct {
-	name string
-	of   func(row int64) string
+	name  string
+	group func(row int64) string
 }
 
 // featureTable is features of rows, with the columns from which they were made.
@@ -82,7 +82,7 @@ func (p *predictions) groupings() (all []grouping) {
 		for _, g := range ofVertices(&p.whole.Types[kind]).groupings(end + ".") {
 			all = append(all, grouping{g.name, func(row int64) string {
 				u, v := p.edges.EndsOf(row)
-				return g.of(int64([]int32{u, v}[k]))
+				return g.group(int64([]int32{u, v}[k]))
 			}})
 		}
 	}
@@ -157,11 +157,11 @@ func (r *reportRun) measureGroups(p *predictions, column string) (scores []group
 	}
 	rows, trained := map[string][]int64{}, map[string]int{}
 	for _, row := range p.split.Train {
-		trained[all[at].of(row)]++
+		trained[all[at].group(row)]++
 	}
 	for _, row := range p.split.Test {
-		of := all[at].of(row)
-		rows[of] = append(rows[of], row)
+		group := all[at].group(row)
+		rows[group] = append(rows[group], row)
 	}
 	for name := range trained {
 		rows[name] = append([]int64(nil), rows[name]...) // the group may have no test row
@@ -176,18 +176,18 @@ func (r *reportRun) measureGroups(p *predictions, column string) (scores []group
 		)
 	}
 	name := r.Summary.Metric
-	for group, of := range rows {
-		e, err := r.Evaluate(p.rows, &p.frame.Labels, of, name)
+	for group, members := range rows {
+		e, err := r.Evaluate(p.rows, &p.frame.Labels, members, name)
 		if err != nil {
 			return nil, err
 		}
 		positives := 0
-		for _, row := range of {
+		for _, row := range members {
 			if l := &p.frame.Labels; l.Class != nil {
 				positives += toInt(l.Class[row] == 1)
 			}
 		}
-		scores = append(scores, groupScores{group, trained[group], len(of), positives, e.Scores[name]})
+		scores = append(scores, groupScores{group, trained[group], len(members), positives, e.Scores[name]})
 	}
 	slices.SortFunc(scores, func(a, b groupScores) int { return strings.Compare(a.name, b.name) })
 	return scores, nil
@@ -205,12 +205,12 @@ type groupRow struct {
 func (g *groupRow) rarer() (most, class int) {
 	most = -1
 	for k, positives := range g.positives {
-		n, of := positives, 1
+		n, label := positives, 1
 		if others := g.tests[k] - positives; others < n {
-			n, of = others, 0
+			n, label = others, 0
 		}
 		if n > most {
-			most, class = n, of
+			most, class = n, label
 		}
 	}
 	return most, class
@@ -235,9 +235,9 @@ func (c *modelCard) groupsOf(k int) (rows []*groupRow) {
 				find[g.name] = &groupRow{g.name, counts(), counts(), counts(), nil}
 				rows = append(rows, find[g.name])
 			}
-			of := find[g.name]
-			of.train[i], of.tests[i], of.positives[i] = g.train, g.tests, g.positives
-			of.scores = append(of.scores, g.score)
+			row := find[g.name]
+			row.train[i], row.tests[i], row.positives[i] = g.train, g.tests, g.positives
+			row.scores = append(row.scores, g.score)
 		}
 	}
 	slices.SortFunc(rows, func(a, b *groupRow) int { return strings.Compare(a.name, b.name) })

@@ -38,12 +38,13 @@ func TestGroupsOfEdges(t *testing.T) {
 		assert.Len(t, groups, len(want))
 		for _, g := range groups {
 			for edge, name := range want[g.name] {
-				assert.Equal(t, name, g.of(int64(edge)), "%s of edge %d, weights %v", g.name, edge, weighted)
+				assert.Equal(t, name, g.group(int64(edge)), "%s of edge %d, weights %v", g.name, edge,
+					weighted)
 			}
 		}
 	}
-	of := &graph.Relation{
+	relation := &graph.Relation{
 		NumberColumns: columns.List{{Name: "sure", Kind: columns.Boolean}}, Weights: []float32{0, 1},
 	}
-	assert.Equal(t, "yes", ofEdges(of).groupings("")[0].of(1)) // the weight itself
+	assert.Equal(t, "yes", ofEdges(relation).groupings("")[0].group(1)) // the weight itself
 }

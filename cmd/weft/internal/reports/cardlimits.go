@@ -15,7 +15,7 @@ func (c *modelCard) notTried() {
 	line := func(format string, args ...any) {
 		fmt.Fprintf(&c.out, "- %s\n", plain(fmt.Sprintf(format, args...)))
 	}
-	splits := of(c, func(r *cardRun) string { return r.Settings["split"] + r.Settings["split-seed"] })
+	splits := perRun(c, func(r *cardRun) string { return r.Settings["split"] + r.Settings["split-seed"] })
 	switch slices.Sort(splits); {
 	case len(c.runs) == 1:
 		line("Other seeds: there is one run, and how far its figures are chance is not known.")
@@ -50,7 +50,8 @@ func (c *modelCard) notTried() {
 	}
 	var few []string
 	for k, class := range r.Classes {
-		if most := slices.Max(of(c, func(r *cardRun) int { return r.Classes[k].Support })); most < fewRows {
+		if most := slices.Max(perRun(c,
+			func(r *cardRun) int { return r.Classes[k].Support })); most < fewRows {
 			few = append(few, fmt.Sprintf("%s (%d)", class.Name, most))
 		}
 	}

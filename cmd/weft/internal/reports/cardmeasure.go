@@ -36,12 +36,12 @@ type dataFacts struct {
 	grown           bool     // something was appended to the store after the run was trained
 }
 
-// atThreshold is what comes of rows if class 1 is said from a probability on.
+// atThreshold is what comes of rows if class 1 is predicted from a probability on.
 type atThreshold struct {
 	at                float64
 	best              bool // it is the run's own threshold
-	said              int
-	precision, recall float64 // NaN if class 1 is never said, or no row has it
+	predicted         int
+	precision, recall float64 // NaN if class 1 is never predicted, or no row has it
 }
 
 // study measures what the card of a run has in addition to its page.
@@ -78,13 +78,13 @@ func (r *cardRun) takeThresholds(p *predictions) {
 		r.thresholds = append(r.thresholds, atThreshold{at: t.At, best: true})
 	}
 	for k := range r.thresholds {
-		t, hit, is, of := &r.thresholds[k], 0, 0, make([]float64, 2)
+		t, hit, is, probs := &r.thresholds[k], 0, 0, make([]float64, 2)
 		for _, row := range p.split.Test {
-			r.Calibration.Apply(of, p.rows[2*row:][:2], false)
-			yes, said := l.Class[row] == 1, of[1] >= t.at
-			is, t.said, hit = is+toInt(yes), t.said+toInt(said), hit+toInt(yes && said)
+			r.Calibration.Apply(probs, p.rows[2*row:][:2], false)
+			yes, predicted := l.Class[row] == 1, probs[1] >= t.at
+			is, t.predicted, hit = is+toInt(yes), t.predicted+toInt(predicted), hit+toInt(yes && predicted)
 		}
-		t.precision, t.recall = float64(hit)/float64(t.said), float64(hit)/float64(is)
+		t.precision, t.recall = float64(hit)/float64(t.predicted), float64(hit)/float64(is)
 	}
 }
 
@@ -102,16 +102,16 @@ var ruleGiven = regexp.MustCompile(`--split[ =]'?([a-z-]+[:=][^ ']+)`)
 func factsOf(r *reportRun, p *predictions) *dataFacts {
 	g := p.whole
 	f := &dataFacts{madeBy: g.Provenance, written: writtenOn(r.Store), rule: r.Settings["split"]}
-	one := len(g.Types) == 1 && len(g.Relations) == 1
+	untyped := len(g.Types) == 1 && len(g.Relations) == 1
 	for k := range g.Types {
 		t := &g.Types[k]
-		f.counts = append(f.counts, [2]string{"vertices" + ui.When(!one, " of "+t.Name()), fmt.Sprintf(
+		f.counts = append(f.counts, [2]string{"vertices" + ui.When(!untyped, " of "+t.Name()), fmt.Sprintf(
 			"%s, %s", ui.Count(t.Count), ui.Counted(t.Features.Columns, "feature", "features"))})
 		f.addColumns(ofVertices(t), int64(t.Count), t.Name())
 	}
 	for k := range g.Relations {
 		rel := &g.Relations[k]
-		f.counts = append(f.counts, [2]string{"edges" + ui.When(!one, " of "+rel.FullName()), fmt.Sprintf(
+		f.counts = append(f.counts, [2]string{"edges" + ui.When(!untyped, " of "+rel.FullName()), fmt.Sprintf(
 			"%s, %s%s", ui.Count(len(rel.Sources)), ui.Counted(rel.Features.Columns, "feature", "features"),
 			ui.When(rel.Weights != nil, ", weighted"))})
 		_, name, _ := rel.Ends()
@@ -134,8 +134,8 @@ func (f *dataFacts) divided(p *predictions) {
 	}
 	if _, err := strconv.Atoi(f.rule); err == nil { // it is the number of a stored split
 		f.rule = ""
-		if said := ruleGiven.FindStringSubmatch(f.madeBy); said != nil {
-			f.rule = said[1]
+		if match := ruleGiven.FindStringSubmatch(f.madeBy); match != nil {
+			f.rule = match[1]
 		}
 	}
 	if p.edges == nil {
@@ -174,7 +174,7 @@ func rangeOf(low, high float64, dates bool) string {
 }
 
 // addColumns adds the columns of a table.
-func (f *dataFacts) addColumns(t featureTable, rows int64, of string) {
+func (f *dataFacts) addColumns(t featureTable, rows int64, owner string) {
 	const most = 8 // most categories that are named
 	place := 0
 	for k := range t.columns {
@@ -203,10 +203,10 @@ func (f *dataFacts) addColumns(t featureTable, rows int64, of string) {
 		if c.Other > 0 {
 			f.others = append(
 				f.others,
-				fmt.Sprintf("%s of %s (%s)", c.Name, of, ui.Counted(c.Other, "row", "rows")),
+				fmt.Sprintf("%s of %s (%s)", c.Name, owner, ui.Counted(c.Other, "row", "rows")),
 			)
 		}
-		f.columns = append(f.columns, []string{c.Name, of, string(c.Kind), values, ui.Count(c.Missing)})
+		f.columns = append(f.columns, []string{c.Name, owner, string(c.Kind), values, ui.Count(c.Missing)})
 	}
 }
 

@@ -28,18 +28,18 @@ func (c *modelCard) metrics() {
 	add := func(name string, value func(r *cardRun, part int) float64) {
 		row := []string{name}
 		for part := range 2 {
-			row = append(row, c.mean(name, of(c, func(r *cardRun) float64 { return value(r, part) }))[0])
+			row = append(row, c.mean(name, perRun(c, func(r *cardRun) float64 { return value(r, part) }))[0])
 		}
-		rows = append(rows, append(row, c.mean(name, of(c,
+		rows = append(rows, append(row, c.mean(name, perRun(c,
 			func(r *cardRun) float64 { return value(r, 2) }))...))
 	}
 	switch {
 	case r.Summary.Links != nil:
 		for _, l := range ui.LinkRows(r.Summary.Links.Val, r.Summary.Links.Test) {
 			add(l.Name, func(r *cardRun, part int) float64 {
-				of := r.Summary.Links
+				links := r.Summary.Links
 				return float64(
-					[]metric.Number{metric.Number(math.NaN()), of.Val[l.Name], of.Test[l.Name]}[part],
+					[]metric.Number{metric.Number(math.NaN()), links.Val[l.Name], links.Test[l.Name]}[part],
 				)
 			})
 		}
@@ -54,8 +54,8 @@ func (c *modelCard) metrics() {
 		})
 	}
 	c.table(1, head, rows)
-	if said := r.Ranked(); c.measured() && said != "" {
-		c.say(said)
+	if ranking := r.Ranked(); c.measured() && ranking != "" {
+		c.say(ranking)
 	}
 }
 
@@ -67,10 +67,11 @@ func (c *modelCard) classes() {
 	var rows [][]string
 	for k, class := range c.first().Classes {
 		at := func(value func(*metric.ClassScores) float64) []string {
-			return c.mean(metric.Accuracy, of(c, func(r *cardRun) float64 { return value(&r.Classes[k]) }))
+			return c.mean(metric.Accuracy,
+				perRun(c, func(r *cardRun) float64 { return value(&r.Classes[k]) }))
 		}
 		rows = append(rows, slices.Concat([]string{
-			class.Name, spanOf(of(c, func(r *cardRun) int { return r.Classes[k].Support })),
+			class.Name, spanOf(perRun(c, func(r *cardRun) int { return r.Classes[k].Support })),
 			at(func(s *metric.ClassScores) float64 { return s.Precision })[0],
 			at(func(s *metric.ClassScores) float64 { return s.Recall })[0],
 		}, at(func(s *metric.ClassScores) float64 { return s.F1 })))
@@ -115,7 +116,7 @@ func (c *modelCard) confusion() {
 		return
 	}
 	c.say("The most frequent mistakes among test " + c.rowsName() + ofRuns + ".")
-	type mistake struct{ class, said, count int }
+	type mistake struct{ class, predicted, count int }
 	var all []mistake
 	for k, counts := range sum {
 		for i, n := range counts {
@@ -129,7 +130,7 @@ func (c *modelCard) confusion() {
 	for _, m := range all[:min(wide, len(all))] {
 		rows = append(
 			rows,
-			[]string{first.Classes[m.class].Name, first.Classes[m.said].Name, ui.Count(m.count)},
+			[]string{first.Classes[m.class].Name, first.Classes[m.predicted].Name, ui.Count(m.count)},
 		)
 	}
 	c.table(2, []string{"class", "predicted", c.rowsName()}, rows)
@@ -141,9 +142,9 @@ func (c *modelCard) calibration() {
 		return
 	}
 	c.heading(2, "Calibration")
-	of := 1
+	index := 1
 	if r.Calibration != nil {
-		of = 0
+		index = 0
 		c.say(
 			"Probabilities are calibrated on validation " + c.rowsName() + ": " + r.Calibration.Method + "." +
 				ui.When(r.Calibration.Method == calibrate.Isotonic, " It gives many "+c.rowsName()+
@@ -154,7 +155,7 @@ func (c *modelCard) calibration() {
 	}
 	var bins metric.Reliability
 	for _, r := range c.runs {
-		for k, b := range r.reliable[of] {
+		for k, b := range r.reliable[index] {
 			sum := &bins[k]
 			sum.Sure, sum.Right, sum.Count = sum.Sure+b.Sure, sum.Right+b.Right, sum.Count+b.Count
 		}
@@ -184,17 +185,17 @@ func (c *modelCard) thresholds() {
 	}
 	class := r.Classes[1].Name
 	c.heading(2, "Thresholds")
-	calibrated, beside := "", ""
+	calibrated, remark := "", ""
 	if r.Calibration != nil {
 		calibrated = "calibrated "
-		beside = ", where the confusion above counts the largest output before calibration"
+		remark = ", where the confusion above counts the largest output before calibration"
 	}
 	c.say("If class " + class + " is predicted from a " + calibrated + "probability on, of test " +
-		c.rowsName() + beside + ":")
+		c.rowsName() + remark + ":")
 	var rows [][]string
 	for k, t := range r.thresholds {
 		share := func(value func(*atThreshold) float64) []string {
-			all := of(c, func(r *cardRun) float64 { return value(&r.thresholds[k]) })
+			all := perRun(c, func(r *cardRun) float64 { return value(&r.thresholds[k]) })
 			return c.mean(metric.Accuracy, all)[:1]
 		}
 		at := fmt.Sprintf("%.4g", t.at)
@@ -209,7 +210,9 @@ func (c *modelCard) thresholds() {
 		}
 		rows = append(
 			rows,
-			slices.Concat([]string{at, spanOf(of(c, func(r *cardRun) int { return r.thresholds[k].said }))},
+			slices.Concat([]string{
+				at, spanOf(perRun(c, func(r *cardRun) int { return r.thresholds[k].predicted })),
+			},
 				share(func(t *atThreshold) float64 { return t.precision }),
 				share(func(t *atThreshold) float64 { return t.recall })),
 		)

@@ -15,14 +15,14 @@ func TestMistakes(t *testing.T) {
 	const classes = 13
 	run := func(mistakes map[[2]int]int) *cardRun {
 		r := &cardRun{reportRun: &reportRun{}, facts: &dataFacts{}}
-		of := &r.evaluated[2]
+		evaluation := &r.evaluated[2]
 		for k := range classes {
-			of.Classes = append(of.Classes, metric.ClassScores{Name: fmt.Sprint("c", k)})
-			of.Confusion = append(of.Confusion, make([]int, classes))
-			of.Confusion[k][k] = 50 + k
+			evaluation.Classes = append(evaluation.Classes, metric.ClassScores{Name: fmt.Sprint("c", k)})
+			evaluation.Confusion = append(evaluation.Confusion, make([]int, classes))
+			evaluation.Confusion[k][k] = 50 + k
 		}
 		for at, n := range mistakes {
-			of.Confusion[at[0]][at[1]] = n
+			evaluation.Confusion[at[0]][at[1]] = n
 		}
 		return r
 	}

@@ -58,7 +58,7 @@ func (p *reportContents) draw() {
 	if len(p.Runs) > mostDrawn {
 		p.Drawn = fmt.Sprintf("Curves are those of the best %d runs.", mostDrawn)
 	}
-	of := func(title, unit string, parts ...func(*reportRun) series) {
+	add := func(title, unit string, parts ...func(*reportRun) series) {
 		c := chart{Title: title, Unit: unit}
 		for _, r := range p.drawn() {
 			for _, part := range parts {
@@ -75,8 +75,8 @@ func (p *reportContents) draw() {
 		}
 		c.Log = title == "loss" &&
 			!slices.ContainsFunc(c.Series, func(s series) bool { return slices.Min(s.Y) <= 0 })
-		if said := c.constants(); said != "" {
-			p.Constants = append(p.Constants, said)
+		if constants := c.constants(); constants != "" {
+			p.Constants = append(p.Constants, constants)
 		} else if len(c.Series) > 0 {
 			p.Curves = append(p.Curves, c)
 		}
@@ -101,7 +101,7 @@ func (p *reportContents) draw() {
 			return value(e)
 		}
 	}
-	of("loss", "", line("training", solid, 1, func(e *train.Epoch) float64 { return e.Loss }),
+	add("loss", "", line("training", solid, 1, func(e *train.Epoch) float64 { return e.Loss }),
 		line(validationPart, dashed, 1, evaluated(func(e *train.Epoch) float64 { return e.ValLoss })))
 	for _, name := range p.metrics() {
 		scale, unit := 1., ""
@@ -118,14 +118,14 @@ func (p *reportContents) draw() {
 				return s
 			}
 		}
-		of(name, unit, measured("training", solid, func(e *train.Epoch) float64 { return e.Train }),
+		add(name, unit, measured("training", solid, func(e *train.Epoch) float64 { return e.Train }),
 			measured(validationPart, dashed, func(e *train.Epoch) float64 { return e.Val }),
 			measured("test", dotted, func(e *train.Epoch) float64 { return e.Test }))
 	}
 	p.thresholds()
-	of("learning rate", "", line("", solid, 1, func(e *train.Epoch) float64 { return e.LR }))
-	of("seconds of an epoch", " s", line("", solid, 1, func(e *train.Epoch) float64 { return e.Seconds }))
-	of("tensors of worker 0", " MB",
+	add("learning rate", "", line("", solid, 1, func(e *train.Epoch) float64 { return e.LR }))
+	add("seconds of an epoch", " s", line("", solid, 1, func(e *train.Epoch) float64 { return e.Seconds }))
+	add("tensors of worker 0", " MB",
 		line("at the peak", solid, 1e-6, func(e *train.Epoch) float64 { return float64(e.PeakBytes) }),
 		line("after the epoch", dashed, 1e-6,
 			func(e *train.Epoch) float64 { return float64(e.LiveBytes) }))
@@ -133,10 +133,10 @@ func (p *reportContents) draw() {
 
 // thresholds draws the curves over all thresholds, for runs with two classes.
 func (p *reportContents) thresholds() {
-	draw := func(title, x, unit string, of func(*reportRun) (points []metric.Point, counts []int)) {
+	draw := func(title, x, unit string, curve func(*reportRun) (points []metric.Point, counts []int)) {
 		c := chart{Title: title, X: x, Unit: unit}
 		for _, r := range p.drawn() {
-			points, counts := of(r)
+			points, counts := curve(r)
 			s := series{Name: r.Name, Color: r.Color, Dash: []int{}, Counts: counts}
 			for _, at := range thinned(points) { // fewer have counts
 				s.X, s.Y = append(s.X, written(100*at.X)), append(s.Y, written(100*at.Y))
@@ -183,23 +183,23 @@ func (p *reportContents) metrics() (names []string) {
 
 // constants says what the chart would show if none of its curves changes; "": one does.
 func (c *chart) constants() string {
-	var parts, said []string
-	of := map[string][]metric.Number{}
+	var parts, ranges []string
+	values := map[string][]metric.Number{}
 	for _, s := range c.Series {
 		if len(s.Y) == 1 || slices.Min(s.Y) != slices.Max(s.Y) {
 			return ""
 		}
-		if of[s.Part] == nil {
+		if values[s.Part] == nil {
 			parts = append(parts, s.Part)
 		}
-		of[s.Part] = append(of[s.Part], s.Y[0])
+		values[s.Part] = append(values[s.Part], s.Y[0])
 	}
 	for _, part := range parts {
-		least, most := float64(slices.Min(of[part])), float64(slices.Max(of[part]))
-		said = append(said, fmt.Sprintf("%s %.4g%s%s", ui.When(part != "", " ")+part, least,
+		least, most := float64(slices.Min(values[part])), float64(slices.Max(values[part]))
+		ranges = append(ranges, fmt.Sprintf("%s %.4g%s%s", ui.When(part != "", " ")+part, least,
 			ui.When(least < most, fmt.Sprintf(" to %.4g", most)), c.Unit))
 	}
-	return ui.When(said != nil, c.Title+":"+strings.Join(said, ","))
+	return ui.When(ranges != nil, c.Title+":"+strings.Join(ranges, ","))
 }
 
 // mostPoints is the most points of a curve: two for each pixel of its width.

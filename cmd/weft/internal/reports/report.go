@@ -157,10 +157,10 @@ func (c *reportCommand) run(cmd *cobra.Command, args []string) error {
 
 // sayNotMeasured says why the predictions of some runs are not measured, once for each reason.
 func sayNotMeasured(runs []*reportRun, say func(error)) {
-	said := map[string]bool{}
+	reported := map[string]bool{}
 	for _, r := range runs {
-		if why := r.NotMeasured; why != "" && !said[why] {
-			said[why] = true
+		if why := r.NotMeasured; why != "" && !reported[why] {
+			reported[why] = true
 			say(fmt.Errorf("%s: %s%s", r.Summary.RunDir, strings.ToLower(why[:1]), why[1:]))
 		}
 	}

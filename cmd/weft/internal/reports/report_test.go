@@ -323,7 +323,7 @@ func TestRunsAreSorted(t *testing.T) {
 // TestPartsOfARun: training, validation and test of a run alone have a color each, those of several runs the
 // run's; each best epoch is marked.
 func TestPartsOfARun(t *testing.T) {
-	of := func() *reportRun {
+	makeRun := func() *reportRun {
 		r := &reportRun{Color: 7}
 		r.Summary.Metric, r.Summary.BestEpoch = "accuracy", 2
 		for k := 1; k <= 3; k++ {
@@ -335,7 +335,7 @@ func TestPartsOfARun(t *testing.T) {
 		}
 		return r
 	}
-	for _, runs := range [][]*reportRun{{of()}, {of(), of()}} {
+	for _, runs := range [][]*reportRun{{makeRun()}, {makeRun(), makeRun()}} {
 		p := &reportContents{Runs: runs}
 		p.draw()
 		seen := map[int]bool{}

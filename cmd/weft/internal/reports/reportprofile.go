@@ -80,9 +80,9 @@ func viewProfile(p *rundir.Profile, sent []int64) *profileView {
 	n := len(p.Workers)
 	v := &profileView{Epoch: int64(p.Epoch), Peaks: peaksOf(&p.Memory), Chart: memoryOf(p)}
 	// over sums times over all workers, and divides by their number.
-	over := func(of func(w *worker.Times) float64) (sum float64) {
+	over := func(seconds func(w *worker.Times) float64) (sum float64) {
 		for k := range p.Workers {
-			sum += of(&p.Workers[k]) / float64(n)
+			sum += seconds(&p.Workers[k]) / float64(n)
 		}
 		return sum
 	}

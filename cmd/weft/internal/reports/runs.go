@@ -224,8 +224,8 @@ func number[T ~float64](x T) string {
 	return ui.When(x == x, strconv.FormatFloat(float64(x), 'g', -1, 64))
 }
 
-// lines are the headings and a line for each row, of the figures for which of returns a heading.
-func (l *listedRuns) lines(of func(*figure) (heading, text string)) [][]string {
+// lines are the headings and a line for each row, of the figures for which column returns a heading.
+func (l *listedRuns) lines(column func(*figure) (heading, text string)) [][]string {
 	rows := [][]figure{}
 	for _, g := range l.Repeated {
 		rows = append(rows, l.figuresOf(g))
@@ -239,7 +239,7 @@ func (l *listedRuns) lines(of func(*figure) (heading, text string)) [][]string {
 	lines := make([][]string, 1+len(rows))
 	for k, row := range rows {
 		for i := range row {
-			if heading, text := of(&row[i]); heading != "" {
+			if heading, text := column(&row[i]); heading != "" {
 				lines[1+k] = append(lines[1+k], text)
 				if k == 0 {
 					lines[0] = append(lines[0], heading)

@@ -126,12 +126,12 @@ func (r *Request) AllowUnlabelled(s *Session) {
 	if slices.ContainsFunc(g.Relations, labelled) {
 		return
 	}
-	of := 0
+	relation := 0
 	if len(g.Relations) > 1 {
-		of = r.relationLike(g)
+		relation = r.relationLike(g)
 	}
-	if of >= 0 {
-		g.Relations[of].Labels.Column = r.Options.EdgeLabel
+	if relation >= 0 {
+		g.Relations[relation].Labels.Column = r.Options.EdgeLabel
 	}
 }
 
@@ -143,8 +143,8 @@ func (r *Request) relationLike(g *graph.Graph) int {
 	}
 	defer learned.Close()
 	like := learned.Relation(r.Options.Target(learned))
-	return slices.IndexFunc(g.Relations, func(of graph.Relation) bool {
-		return like != nil && of.Source == like.Source && of.Name == like.Name && of.Target == like.Target
+	return slices.IndexFunc(g.Relations, func(rel graph.Relation) bool {
+		return like != nil && rel.Source == like.Source && rel.Name == like.Name && rel.Target == like.Target
 	})
 }
 
@@ -155,14 +155,14 @@ func classNames(names []string) string {
 	for _, name := range names[:min(len(names), several)] {
 		quoted = append(quoted, fmt.Sprintf("%.40q", name))
 	}
-	said := strings.Join(quoted, ", ")
+	list := strings.Join(quoted, ", ")
 	if more := len(names) - several; more > 0 {
-		said += fmt.Sprintf(" and %s more", ui.Count(more))
+		list += fmt.Sprintf(" and %s more", ui.Count(more))
 	}
 	if len(names) == 1 {
-		return "class " + said + " is"
+		return "class " + list + " is"
 	}
-	return "classes " + said + " are"
+	return "classes " + list + " are"
 }
 
 // matchClasses has match number the classes of the session's graph, and numbers those of its partitions in

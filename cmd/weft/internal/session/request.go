@@ -60,7 +60,7 @@ type Request struct {
 // Source is the graph, with the flags of its tables. The tables are read like those on which the weights were
 // trained, and edges are added as to the run's graph.
 func (r *Request) Source() data.Source {
-	s := r.Tables.Of(r.Graph)
+	s := r.Tables.Source(r.Graph)
 	if r.Columns != nil && s.Given("vertices-from") && !s.Given(data.ColumnsOfFlag) {
 		s.Like = cmp.Or(r.Run, r.Weights)
 	}
@@ -121,12 +121,12 @@ func (r *Request) divide(o *setting.Options, run *rundir.Run, own bool) {
 		return
 	}
 	parsed, _ := graph.ParseSplit(rule)
-	of := parsed.By()
-	if of.Column != "" {
+	splitBy := parsed.By()
+	if splitBy.Column != "" {
 		r.rule = rule
 		by, err := graph.SplitByIn(r.Graph, o.EdgeLabel)
-		parts := of.Kind == graph.ByPart
-		switch keeps := by != nil && by.Column == of.Column && parts == (by.Kind == graph.ByPart); {
+		parts := splitBy.Kind == graph.ByPart
+		switch keeps := by != nil && by.Column == splitBy.Column && parts == (by.Kind == graph.ByPart); {
 		case err != nil && own: // whoever opens it says why
 		case !keeps:
 			o.Split.Rule, r.Changed = "", own
@@ -159,10 +159,10 @@ func (r *Request) DivideStore(o *setting.Options, store string) error {
 	if err != nil {
 		return err
 	}
-	of := parsed.By()
+	splitBy := parsed.By()
 	by, err := graph.SplitByIn(store, o.EdgeLabel)
-	parts := of.Kind == graph.ByPart
-	if err == nil && by != nil && by.Column == of.Column && parts == (by.Kind == graph.ByPart) {
+	parts := splitBy.Kind == graph.ByPart
+	if err == nil && by != nil && by.Column == splitBy.Column && parts == (by.Kind == graph.ByPart) {
 		o.Split = task.Split{Rule: r.rule}
 	}
 	return err

@@ -26,7 +26,7 @@ import (
 type Session struct {
 	cli.Ranks
 	Job       *train.Job
-	Of        data.Source
+	Source    data.Source
 	Store     string
 	Validated *Session     // the session of the validation graph; nil: it is the same graph
 	Stored    *Stored      // what Hold keeps, on the first rank; nil: it was not called
@@ -48,10 +48,10 @@ type Opening struct {
 // Open opens the graph for the mesh of the options: the whole graph for one partition, else its partitions.
 // If there are no stored ones, it makes them.
 func Open(
-	parent context.Context, r cli.Ranks, of data.Source, o *setting.Resolved, show io.Writer, how Opening,
+	parent context.Context, r cli.Ranks, source data.Source, o *setting.Resolved, show io.Writer, how Opening,
 ) (s *Session, err error) {
-	job := &train.Job{Dataset: of.Name, Options: o.Options, Comm: r.Comm}
-	s = &Session{Ranks: r, Job: job, Of: of, dry: how.Dry}
+	job := &train.Job{Dataset: source.Name, Options: o.Options, Comm: r.Comm}
+	s = &Session{Ranks: r, Job: job, Source: source, dry: how.Dry}
 	if r.Comm.Size() > 1 {
 		job.LocalWorkers, job.LocalRank = mpi.LocalRanks(), mpi.LocalRank()
 		n, err := r.Neighbours()
@@ -62,7 +62,7 @@ func Open(
 	}
 	grid := o.Mesh
 	err = r.OnFirst(func() error {
-		s.Store, err = data.Resolve(parent, of, show)
+		s.Store, err = data.Resolve(parent, source, show)
 		if err == nil && how.Admit != nil {
 			err = how.Admit(s.Store)
 		}
@@ -75,7 +75,7 @@ func Open(
 		return s, err
 	}
 	if !r.First() {
-		s.Store, err = data.Resolve(parent, of, io.Discard)
+		s.Store, err = data.Resolve(parent, source, io.Discard)
 	}
 	const same = "all machines need the same store, on a shared file system or copied"
 	if grid.Partitions == 1 || how.Apart {
@@ -168,7 +168,7 @@ func openDivided(store string, o *setting.Options) (g *graph.Graph, err error) {
 func (s *Session) divideParts() error {
 	g, err := s.Graph()
 	if err != nil {
-		return data.About(s.Of, err)
+		return data.About(s.Source, err)
 	}
 	if s.Job.Options.EdgeLabel != "" {
 		labels := partition.WholeOf(g).Frames
@@ -233,7 +233,7 @@ func (s *Session) Failed(err, interrupted error) error {
 	if s.Job.Options.OnCard() && errors.As(err, &tensor.OutOfMemory{}) {
 		return fmt.Errorf("--device %s: %w; take --device %s", s.Job.Options.Device, err, setting.CPU)
 	}
-	return data.About(s.Of, Advised(err))
+	return data.About(s.Source, Advised(err))
 }
 
 // OpenValidation gives the job the validation graph, if the options name one. Its classes are numbered as in
@@ -305,7 +305,7 @@ func (s *Session) preparePartition(parent context.Context, how Opening, k int, s
 		err = how.Check(divided)
 	}
 	if err != nil {
-		return errors.Join(data.About(s.Of, err), g.Close())
+		return errors.Join(data.About(s.Source, err), g.Close())
 	}
 	asked, name := o.Assignment(g, k), ui.Printable(job.Dataset)
 	instead := ""

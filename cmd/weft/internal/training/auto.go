@@ -69,9 +69,9 @@ func (t *trainCommand) on(parallel string) (*setting.Resolved, error) {
 		return nil, err
 	}
 	o.Parallel = parallel
-	given := t.settings.GivenNames()
-	o.ResetOtherAxes(func(name string) bool { return slices.Contains(given, name) })
-	return o.Resolve(given...)
+	names := t.settings.GivenNames()
+	o.ResetOtherAxes(func(name string) bool { return slices.Contains(names, name) })
+	return o.Resolve(names...)
 }
 
 // choose takes the fastest exact mesh that meets the memory limit, as the first rank predicts, and says which

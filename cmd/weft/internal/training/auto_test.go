@@ -36,18 +36,18 @@ func TestAutoOfOneWorker(t *testing.T) {
 	t.Setenv("WEFT_CACHE", t.TempDir())
 	store := small(t)
 	slow := planner.Machine{Cores: 4, Sharers: 4, Links: planner.Links{Sends: 1, Receives: 1}}
-	var said bytes.Buffer
+	var stderr bytes.Buffer
 	cmd := &cobra.Command{}
 	cmd.SetContext(context.Background())
-	cmd.SetErr(&said)
+	cmd.SetErr(&stderr)
 	c := &trainCommand{}
 	chosen, err := c.fastest(cmd, cli.Alone(), store, slow, 4)
 	require.NoError(t, err)
-	require.Equal(t, "graph=1", chosen, &said)
+	require.Equal(t, "graph=1", chosen, &stderr)
 	g, err := graph.Open(store)
 	require.NoError(t, err)
 	defer g.Close()
-	p := planning.GraphPlanner(setting.Defaults(), nil, g, store, store, &said)
+	p := planning.GraphPlanner(setting.Defaults(), nil, g, store, store, &stderr)
 	p.Machine = slow
 	p.Machine.Sharers = 1
 	meshes, _, err := p.Meshes(context.Background(), 1)
@@ -56,5 +56,5 @@ func TestAutoOfOneWorker(t *testing.T) {
 	require.Len(t, meshes, 1)
 	var want bytes.Buffer
 	sayChosen(&want, &meshes[0])
-	assert.Contains(t, said.String(), want.String(), "%s\nwant %s", &said, &want)
+	assert.Contains(t, stderr.String(), want.String(), "%s\nwant %s", &stderr, &want)
 }

@@ -17,8 +17,8 @@ import (
 
 // printRun prints the results of a run: for programs, or for the eye.
 func (t *trainCommand) printRun(out, show io.Writer, run *rundir.Run) error {
-	if t.of != nil {
-		t.of.add(show, run)
+	if t.group != nil {
+		t.group.add(show, run)
 		return nil
 	}
 	if !t.json {

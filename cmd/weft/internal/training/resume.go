@@ -131,20 +131,20 @@ func (t *trainCommand) resumeRun(
 // findGraph finds the graph on which to continue: the graph of the run, which a given graph must be, too. If
 // it is gone, the given graph says where it is now, or is a store with the same contents; checksums tell
 // whether it is the same. other says what to do in place of giving that graph.
-func (r *resumption) findGraph(given data.Source, other string) error {
+func (r *resumption) findGraph(source data.Source, other string) error {
 	r.graph = r.state.Store
 	if !cli.IsFolder(r.graph) {
-		r.graph = given.Name
+		r.graph = source.Name
 		return nil
 	}
-	list, found := data.FromSource(given)
+	list, found := data.FromSource(source)
 	switch {
-	case found && list.Format == data.EdgesFormat && given.Name == r.state.Dataset && !list.Made(r.graph):
+	case found && list.Format == data.EdgesFormat && source.Name == r.state.Dataset && !list.Made(r.graph):
 		return refusal.Errorf("%s: the run in %s was begun with other tables, or other flags of tables; "+
-			"give those, or %s", given.Name, r.path, other)
-	case given.Name != r.state.Dataset && !cli.SameFile(given.Name, r.graph) &&
-		!sameStores(given.Name, r.graph):
-		return refusal.Errorf("%s: the run in %s is of another graph, %s; give that, or %s%s", given.Name,
+			"give those, or %s", source.Name, r.path, other)
+	case source.Name != r.state.Dataset && !cli.SameFile(source.Name, r.graph) &&
+		!sameStores(source.Name, r.graph):
+		return refusal.Errorf("%s: the run in %s is of another graph, %s; give that, or %s%s", source.Name,
 			r.path, r.graph, other, r.init())
 	}
 	return nil
@@ -163,12 +163,12 @@ func sameStores(a, b string) bool {
 	if !cli.IsStore(a) || !cli.IsStore(b) {
 		return false
 	}
-	one, err := checksum(a)
+	sum, err := checksum(a)
 	if err != nil {
 		return false // the error comes again
 	}
 	other, err := checksum(b)
-	return err == nil && one == other
+	return err == nil && sum == other
 }
 
 // checkMoved refuses a graph, given in place of one that is gone, if the run's last checkpoint is of other
@@ -199,11 +199,11 @@ func (r *resumption) checkMoved() (err error) {
 
 // agree fails if the ranks have found different runs; nil: a new run.
 func (r *resumption) agree(all cli.Ranks) error {
-	mine, path := "", ""
+	identity, path := "", ""
 	if r != nil {
-		mine, path = r.state.Started.String()+r.state.Store, r.path
+		identity, path = r.state.Started.String()+r.state.Store, r.path
 	}
-	return all.Agree(mine, func(rank int, _, _ string) error {
+	return all.Agree(identity, func(rank int, _, _ string) error {
 		return refusal.Errorf("--resume %s: rank %d finds another run than rank 0: the machines of all "+
 			"workers need the folder of the run, on a shared file system", path, rank)
 	})

@@ -64,14 +64,14 @@ func checkResults(p *plan.Plan, out, rests string, here int) error {
 	if err != nil || !known {
 		return err
 	}
-	needs, beside := p.ResultBytes, ""
+	needs, offloaded := p.ResultBytes, ""
 	if rests != "" && resting(p, here) > 0 && offload.OnDiskOf(rests, out) {
 		needs += resting(p, here)
-		beside = ", beside the " + ui.Megabytes(resting(p, here)) + " that rest on that disk"
+		offloaded = ", beside the " + ui.Megabytes(resting(p, here)) + " that rest on that disk"
 	}
 	if free < needs {
 		return refusal.Errorf("--out %s: weights and predictions take %s there%s, and %s are free; free "+
-			"some room there, or name a folder on another disk", out, ui.Megabytes(p.ResultBytes), beside,
+			"some room there, or name a folder on another disk", out, ui.Megabytes(p.ResultBytes), offloaded,
 			ui.Megabytes(free))
 	}
 	return nil

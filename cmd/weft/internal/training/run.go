@@ -45,14 +45,14 @@ func (t *trainCommand) train(
 		}
 		defer opened.Close()
 	}
-	one, store := *opened.Job, opened.Store
-	job := &one
-	if t.of != nil {
+	clone, store := *opened.Job, opened.Store
+	job := &clone
+	if t.group != nil {
 		job.Options = settings.Options // with a seed and a split of its own
 	}
-	of, err := columnsOfStart(settings, run)
+	byType, err := columnsOfStart(settings, run)
 	if err == nil {
-		err = data.TrainedOn(job, of, settings.Init, dataset, cmd.ErrOrStderr())
+		err = data.TrainedOn(job, byType, settings.Init, dataset, cmd.ErrOrStderr())
 	}
 	if err := r.Together(err); err != nil {
 		return err
@@ -75,7 +75,7 @@ func (t *trainCommand) train(
 				"and not to the bit\n", settings.Device, was)
 		}
 	}
-	said, err := t.plan(cmd, r, dataset, job, settings, opened)
+	planned, err := t.plan(cmd, r, dataset, job, settings, opened)
 	if err != nil || t.showPlan {
 		return err
 	}
@@ -90,7 +90,7 @@ func (t *trainCommand) train(
 	// This begins here, as no signal may end a process that has begun a folder.
 	ctx, stop := UntilStopped(cmd.Context(), r, &made, store, progress)
 	defer stop()
-	dir, events, err := t.directory(cmd, r, run, started, job, said.Plan, opened)
+	dir, events, err := t.directory(cmd, r, run, started, job, planned.Plan, opened)
 	made.Store(dir)
 	defer func() { events.close() }()
 	if err := r.Together(err); err != nil {
@@ -99,25 +99,25 @@ func (t *trainCommand) train(
 	if job.Checkpoints.Path, err = r.SharedPath(filepath.Join(t.out, rundir.Checkpoints)); err != nil {
 		return err
 	}
-	job.Checkpoints.KeepFree = said.ResultBytes
+	job.Checkpoints.KeepFree = planned.ResultBytes
 	warn := func(format string, args ...any) { progress.Warn(cmd.ErrOrStderr(), format, args...) }
 	job.Started, job.Checkpoints.OnSaved = ui.ProcessStart, func(s train.Saved) {
 		if s.Err != nil && !dir.Gone() { // otherwise the run itself says so
 			warn("no checkpoint of epoch %d: %v; the run goes on", s.Epoch, s.Err)
 		}
 	}
-	if said.Cards != nil && settings.Workers > 1 {
-		fmt.Fprintf(show, "--device %s: %s\n", settings.Device, said.Cards)
+	if planned.Cards != nil && settings.Workers > 1 {
+		fmt.Fprintf(show, "--device %s: %s\n", settings.Device, planned.Cards)
 	}
 	fmt.Fprintf(show, "%s: needs %s for tensors and %s for the graph\n", ui.Printable(job.Dataset),
-		eachWorker(said.PeakTensorBytes), ui.Megabytes(slices.Max(said.GraphBytes)))
-	if settings.EvalEvery == setting.AutoEvery && said.Workers[0].OwnPass == "" {
+		eachWorker(planned.PeakTensorBytes), ui.Megabytes(slices.Max(planned.GraphBytes)))
+	if settings.EvalEvery == setting.AutoEvery && planned.Workers[0].OwnPass == "" {
 		fmt.Fprintln(show, planning.ReadEvaluations)
 	}
-	if said.Limited() {
-		fmt.Fprintln(show, said.Recomputed())
+	if planned.Limited() {
+		fmt.Fprintln(show, planned.Recomputed())
 	}
-	if states := said.EdgeStates(); states != nil && states.Kept < states.Of {
+	if states := planned.EdgeStates(); states != nil && states.Kept < states.Total {
 		fmt.Fprintln(show, states)
 	}
 	job.Trace = t.trace != ""
@@ -140,9 +140,9 @@ func (t *trainCommand) train(
 	}
 	var result *train.Result
 	if dir != nil {
-		result, err = dir.Record(ctx, job, said.Plan, cli.Version)
+		result, err = dir.Record(ctx, job, planned.Plan, cli.Version)
 	} else {
-		result, err = job.RunPlanned(ctx, said.Plan)
+		result, err = job.RunPlanned(ctx, planned.Plan)
 	}
 	progress.End()
 	if result == nil {
@@ -191,7 +191,8 @@ func (t *trainCommand) train(
 		return r.Part(fmt.Errorf("%w; the results of epoch %d, the best before, are in %s", result.Diverged,
 			result.BestEpoch, t.out))
 	}
-	if result.Interrupted() && (!stopped || t.of == nil) { // when one of several runs ends, the others go on
+	if result.Interrupted() && (!stopped ||
+		t.group == nil) { // when one of several runs ends, the others go on
 		return r.Part(t.interrupted(result, &settings.Options))
 	}
 	return nil
@@ -221,7 +222,7 @@ func columnsOfStart(settings *setting.Resolved, run *resumption) (columns.ByType
 // small.
 func (t *trainCommand) plan(cmd *cobra.Command, r cli.Ranks, dataset string, job *train.Job,
 	settings *setting.Resolved, opened *session.Session,
-) (said planning.Planned, err error) {
+) (planned planning.Planned, err error) {
 	var made plan.Plan
 	if err = session.DivideOnce(cmd.Context(), settings, job, job.Validate); err == nil {
 		shown := ui.NewPhases(ui.BesideResults(cmd))
@@ -232,15 +233,15 @@ func (t *trainCommand) plan(cmd *cobra.Command, r cli.Ranks, dataset string, job
 		shown.Erase()
 	}
 	if err := r.Together(data.About(t.source(dataset), session.Advised(err))); err != nil {
-		return said, err
+		return planned, err
 	}
-	said = planning.PlanOf(job, settings, &made)
-	for _, line := range said.Warnings() {
+	planned = planning.PlanOf(job, settings, &made)
+	for _, line := range planned.Warnings() {
 		fmt.Fprintln(cmd.ErrOrStderr(), "weft: warning: "+line)
 	}
 	if t.showPlan {
-		if err := said.Print(cmd.OutOrStdout(), t.json); err != nil {
-			return said, err
+		if err := planned.Print(cmd.OutOrStdout(), t.json); err != nil {
+			return planned, err
 		}
 	}
 	exceeds := cmp.Or(made.CheckLimit(settings.MemoryLimit),
@@ -248,7 +249,7 @@ func (t *trainCommand) plan(cmd *cobra.Command, r cli.Ranks, dataset string, job
 	if exceeds != nil && !t.turns {
 		exceeds = wayOut(cmd, job, settings, opened, &made, exceeds)
 	}
-	return said, r.Together(cmp.Or(exceeds,
+	return planned, r.Together(cmp.Or(exceeds,
 		made.CheckHost(settings.HostMemoryLimit, job.LocalWorkers),
 		checkDisk(&made, settings.OffloadFolder(), job.LocalWorkers),
 		cli.CheckFiles((settings.Mesh.Workers()+r.Comm.Size()-1)/r.Comm.Size())))

@@ -111,11 +111,11 @@ func (t *trainCommand) trainSeveral(cmd *cobra.Command, r cli.Ranks, args []stri
 	}
 	all := &several{}
 	for k, o := range members {
-		one := *t
-		one.of, one.out = all, filepath.Join(folder, t.member(o))
+		command := *t
+		command.group, command.out = all, filepath.Join(folder, t.member(o))
 		fmt.Fprintf(show, "run %d of %d: seed %d%s\n", k+1, len(members), o.Seed,
 			ui.When(t.splits != "", fmt.Sprintf(", split %v", o.Split)))
-		if err := one.trainMember(cmd, r, args, opened, o); err != nil {
+		if err := command.trainMember(cmd, r, args, opened, o); err != nil {
 			if errors.Is(err, launch.ErrInterrupted) {
 				err = fmt.Errorf("%w; continue with the same command, --out %s and --resume auto", err,
 					folder)
@@ -147,11 +147,11 @@ func (t *trainCommand) members(stored int, settings *setting.Resolved) (all []*s
 		for k := range seeds {
 			o := settings.Options
 			o.Seed, o.Split = settings.Seed+uint64(k), split
-			one, err := o.Resolve()
+			resolved, err := o.Resolve()
 			if err != nil {
 				return nil, err
 			}
-			all = append(all, one)
+			all = append(all, resolved)
 		}
 	}
 	return all, nil

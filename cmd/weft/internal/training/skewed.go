@@ -32,7 +32,7 @@ func warnSkewed(warnings io.Writer, s *session.Session, o *setting.Options) erro
 					fmt.Fprintln(warnings, "weft: warning: "+line)
 				}
 			}
-			if line := dated(g, o, !cli.IsStore(s.Of.Name)); line != "" {
+			if line := dated(g, o, !cli.IsStore(s.Source.Name)); line != "" {
 				fmt.Fprintln(warnings, "weft: note: "+line)
 			}
 			return nil
@@ -50,23 +50,23 @@ func learned(g *graph.Graph, o *setting.Options) (frame *graph.Frame, rows strin
 
 // shares are the shares of the classes among the training vertices or edges, and what those rows are; nil:
 // there is no such split, or labels are not one class of several.
-func shares(g *graph.Graph, o *setting.Options) (l *graph.Labels, of []float64, rows string) {
+func shares(g *graph.Graph, o *setting.Options) (l *graph.Labels, fractions []float64, rows string) {
 	frame, rows := learned(g, o)
 	l = &frame.Labels
 	if o.Task == task.Link || l.Class == nil || l.Classes < 2 || o.Split.Number >= len(frame.Splits) {
 		return l, nil, rows
 	}
-	of, all := make([]float64, l.Classes), 0.
+	fractions, all := make([]float64, l.Classes), 0.
 	for _, v := range frame.Splits[o.Split.Number].Train {
 		if class := l.Class[v]; class >= 0 {
-			of[class]++
+			fractions[class]++
 			all++
 		}
 	}
-	for class := range of {
-		of[class] /= max(1, all)
+	for class := range fractions {
+		fractions[class] /= max(1, all)
 	}
-	return l, of, rows
+	return l, fractions, rows
 }
 
 // metricOf is the metric that is asked for, or that the graph names. Auto stands for the one of its labels.
@@ -86,8 +86,8 @@ func skewed(g *graph.Graph, o *setting.Options) string {
 		return ""
 	}
 	const most = .9
-	l, of, rows := shares(g, o)
-	for class, share := range of {
+	l, fractions, rows := shares(g, o)
+	for class, share := range fractions {
 		if share >= most && share < 1 {
 			metrics := "macro-f1"
 			switch {
@@ -111,12 +111,12 @@ func skewed(g *graph.Graph, o *setting.Options) string {
 func frequent(g *graph.Graph, o *setting.Options) string {
 	const most = .6 // of two classes about as frequent, either may be meant
 	name := metricOf(g, o)
-	l, of, rows := shares(g, o)
-	if len(of) != 2 || !metric.OfSecond(name) || of[1] <= most {
+	l, fractions, rows := shares(g, o)
+	if len(fractions) != 2 || !metric.OfSecond(name) || fractions[1] <= most {
 		return ""
 	}
 	return fmt.Sprintf("--metric %s measures class %s, the second of the two, which %s of the training %s are "+
-		"of: --metric %s measures the other", name, ui.Printable(l.ClassName(1)), ui.Percent(of[1]), rows,
+		"of: --metric %s measures the other", name, ui.Printable(l.ClassName(1)), ui.Percent(fractions[1]), rows,
 		refusal.ShellWord(name+":"+l.ClassName(0)))
 }
 
@@ -129,9 +129,9 @@ func few(g *graph.Graph, o *setting.Options) string {
 		return ""
 	}
 	var fewer []string
-	count := func(part string, of []int64) {
+	count := func(part string, ids []int64) {
 		n := 0
-		for _, row := range of {
+		for _, row := range ids {
 			if frame.Labels.Labelled(row) {
 				n++
 			}

@@ -66,7 +66,7 @@ func (t *trainCommand) interrupted(result *train.Result, o *setting.Options) err
 	if result.Ended == train.EndedTime {
 		err = fmt.Errorf("--max-time %s: %w", o.MaxTime, err)
 	}
-	if o.CheckpointEvery != (setting.Interval{}) && t.of == nil {
+	if o.CheckpointEvery != (setting.Interval{}) && t.group == nil {
 		err = fmt.Errorf("%w; continue with weft train --resume %s", err, t.out)
 	}
 	return err

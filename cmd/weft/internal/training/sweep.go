@@ -165,8 +165,8 @@ func (c *sweepCommand) run(cmd *cobra.Command, args []string) error {
 
 // source is the graph of all runs, as for weft train.
 func (c *sweepCommand) source(file string, s *sweep.Sweep) data.Source {
-	of := c.tables.Of(s.Dataset)
-	of.Train = "weft sweep " + refusal.ShellWord(file)
+	source := c.tables.Source(s.Dataset)
+	source.Train = "weft sweep " + refusal.ShellWord(file)
 	links, split := false, false
 	for _, combination := range s.Combinations {
 		for _, a := range combination {
@@ -174,11 +174,11 @@ func (c *sweepCommand) source(file string, s *sweep.Sweep) data.Source {
 			split = split || a.Setting == "split"
 		}
 	}
-	of.Label = !links && !of.Given(data.EdgeLabelFlag)
+	source.Label = !links && !source.Given(data.EdgeLabelFlag)
 	if !split {
-		of.DivideBy("")
+		source.DivideBy("")
 	}
-	return of
+	return source
 }
 
 // learnEdges has all runs learn the column of --edge-label, if their settings name none.
@@ -254,7 +254,7 @@ func (c *sweepCommand) trainAll(ctx context.Context, show io.Writer, s *sweep.Sw
 		group.Go(func() {
 			defer func() { <-slots }()
 			began := time.Now()
-			said, err := c.train(ctx, s, k, combination)
+			message, err := c.train(ctx, s, k, combination)
 			mu.Lock()
 			defer mu.Unlock()
 			if ctx.Err() != nil {
@@ -267,7 +267,7 @@ func (c *sweepCommand) trainAll(ctx context.Context, show io.Writer, s *sweep.Sw
 				outcome = "stopped by a callback " + outcome
 			case err != nil:
 				failed++
-				outcome = "failed: " + said
+				outcome = "failed: " + message
 			}
 			fmt.Fprintf(show, "%d of %d: %s: %s: %s\n", done, len(s.Combinations), c.name(k), combination,
 				ui.Printable(outcome))
@@ -280,10 +280,10 @@ func (c *sweepCommand) trainAll(ctx context.Context, show io.Writer, s *sweep.Sw
 // name is the name of a combination's folder.
 func (c *sweepCommand) name(k int) string { return fmt.Sprintf("run-%04d", k) }
 
-// train trains with one combination in a process of its own. said is the last line of its errors.
+// train trains with one combination in a process of its own. message is the last line of its errors.
 func (c *sweepCommand) train(ctx context.Context, s *sweep.Sweep, k int,
 	combination sweep.Combination,
-) (said string, err error) {
+) (message string, err error) {
 	program, err := os.Executable()
 	if err != nil {
 		return err.Error(), err

@@ -26,7 +26,7 @@ func (t *trainCommand) newEvents(warn io.Writer) (*events, error) {
 		return nil, nil
 	}
 	folder := t.tensorboard
-	if t.of != nil {
+	if t.group != nil {
 		folder = filepath.Join(folder, filepath.Base(t.out))
 	}
 	w, err := tfevents.New(folder, time.Now())

@@ -39,7 +39,7 @@ type trainCommand struct {
 	turns       bool     // --partitions auto: partitions must be chosen
 	offload     string   // where matrices are to rest
 	live        *live    // the live page, on the first rank, for several runs
-	of          *several // the runs to which this one belongs; nil: it is the only one
+	group       *several // the runs to which this one belongs; nil: it is the only one
 }
 
 // NewTrain makes the command train.
@@ -181,7 +181,7 @@ func (t *trainCommand) run(cmd *cobra.Command, args []string) error {
 // source is the graph of that name. Labels of tables are divided as data.DefaultSplit says, unless a rule is
 // given.
 func (t *trainCommand) source(dataset string) data.Source {
-	s := t.tables.Of(dataset)
+	s := t.tables.Source(dataset)
 	s.Train = "weft train"
 	o, err := t.settings.Merge()
 	s.Label = err == nil && o.Task == task.Vertex && o.EdgeLabel == ""
@@ -207,8 +207,8 @@ func (t *trainCommand) open(
 		}
 		return err
 	}
-	of := t.source(dataset)
-	s, err := session.Open(cmd.Context(), r, of, settings, show,
+	source := t.source(dataset)
+	s, err := session.Open(cmd.Context(), r, source, settings, show,
 		session.Opening{Admit: admit, Check: settings.CheckGraph, Dry: t.showPlan})
 	if err != nil {
 		return nil, err

@@ -56,7 +56,7 @@ func TestRoomForResults(t *testing.T) {
 func TestFlagsElsewhere(t *testing.T) {
 	flags := NewTrain().Flags()
 	for _, flag := range []string{"num_layers", "walk-length", "hid", "gpu"} {
-		if says, _ := setting.Elsewhere(flag); says == "" {
+		if hint, _ := setting.Elsewhere(flag); hint == "" {
 			t.Errorf("--%s means nothing", flag)
 		}
 	}
@@ -64,9 +64,9 @@ func TestFlagsElsewhere(t *testing.T) {
 		if flags.Lookup(flag) != nil {
 			t.Errorf("--%s is a flag of train", flag)
 		}
-		if says, name := setting.Elsewhere(flag); name != "" &&
-			(flags.Lookup(name) == nil || !strings.HasPrefix(says, "--"+name+" ")) {
-			t.Errorf("--%s: %s", flag, says)
+		if hint, name := setting.Elsewhere(flag); name != "" &&
+			(flags.Lookup(name) == nil || !strings.HasPrefix(hint, "--"+name+" ")) {
+			t.Errorf("--%s: %s", flag, hint)
 		}
 	}
 }

@@ -84,11 +84,11 @@ func (t *trainCommand) fewestTurns(cmd *cobra.Command, dataset string, s *settin
 		defer other.Close()
 		job.Validate = &train.Job{Dataset: s.Validate, Options: s.Options, Graph: other}
 	}
-	of := *job
-	if err := session.DivideOnce(cmd.Context(), s, &of, of.Validate); err != nil {
+	divided := *job
+	if err := session.DivideOnce(cmd.Context(), s, &divided, divided.Validate); err != nil {
 		return c, err
 	}
-	made, err := of.PlanWith(cmd.Context(), plan.Asks{})
+	made, err := divided.PlanWith(cmd.Context(), plan.Asks{})
 	if err != nil {
 		return c, data.About(t.source(dataset), err)
 	}
@@ -137,9 +137,9 @@ func fitting(cmd *cobra.Command, job *train.Job, s *setting.Resolved, made *plan
 
 // wanted is a job that was planned as made, on the same cards.
 func wanted(job *train.Job, s *setting.Resolved, made *plan.Plan) planning.Wanted {
-	of := *job
-	of.Cards = made.Cards
-	return planning.Wanted{Job: &of, Settings: s}
+	clone := *job
+	clone.Cards = made.Cards
+	return planning.Wanted{Job: &clone, Settings: s}
 }
 
 // mostEdges is the largest number of edges for which the streamed partitions of wayOut take seconds.
@@ -159,20 +159,20 @@ func wayOut(cmd *cobra.Command, job *train.Job, s *setting.Resolved, opened *ses
 	if job.Comm != nil && job.Comm.Size() > 1 {
 		return exceeds
 	}
-	of, err := wholeOf(job, opened)
+	whole, err := wholeOf(job, opened)
 	if err != nil {
 		return exceeds
 	}
 	show := ui.BesideResults(cmd)
 	var fit *planning.Fit
-	switch large := edgesOf(of) > mostEdges; {
+	switch large := edgesOf(whole) > mostEdges; {
 	case !large:
-		fit, err = fitting(cmd, of, s, made, cmp.Or(s.Offload, "DIR"), mostTurns(s))
+		fit, err = fitting(cmd, whole, s, made, cmp.Or(s.Offload, "DIR"), mostTurns(s))
 		if fit != nil && made.Cards != nil {
 			err = fit.Predict(made.Cards, show)
 		}
-	case made.Cards != nil && of.Validate == nil:
-		fit, err = planning.FittingByCounts(cmd.Context(), wanted(of, s, made), show)
+	case made.Cards != nil && whole.Validate == nil:
+		fit, err = planning.FittingByCounts(cmd.Context(), wanted(whole, s, made), show)
 	}
 	switch {
 	case errors.Is(err, context.Canceled):
@@ -193,13 +193,13 @@ func edgesOf(job *train.Job) int64 {
 
 // wholeOf is a job on the whole graphs of a session that was opened for it.
 func wholeOf(job *train.Job, opened *session.Session) (*train.Job, error) {
-	of := *job
+	whole := *job
 	var err error
-	if of.Graph == nil {
-		of.Graph, err = opened.Graph()
+	if whole.Graph == nil {
+		whole.Graph, err = opened.Graph()
 	}
 	if err == nil && job.Validate != nil {
-		of.Validate, err = wholeOf(job.Validate, opened.Validated)
+		whole.Validate, err = wholeOf(job.Validate, opened.Validated)
 	}
-	return &of, err
+	return &whole, err
 }

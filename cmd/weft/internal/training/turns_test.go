@@ -20,7 +20,7 @@ func TestWayOutIsSoon(t *testing.T) {
 		require.NoError(t, err)
 		assert.Equal(t, most, mostTurns(r), model)
 	}
-	of := func(edges int64) *graph.Graph { return graph.Of(graph.Relation{Indptr: []int64{0, edges}}) }
-	assert.Equal(t, 8, edgesOf(&train.Job{Graph: of(5), Validate: &train.Job{Graph: of(3)}}))
-	assert.Equal(t, 5, edgesOf(&train.Job{Graph: of(5)}))
+	withEdges := func(edges int64) *graph.Graph { return graph.Of(graph.Relation{Indptr: []int64{0, edges}}) }
+	assert.Equal(t, 8, edgesOf(&train.Job{Graph: withEdges(5), Validate: &train.Job{Graph: withEdges(3)}}))
+	assert.Equal(t, 5, edgesOf(&train.Job{Graph: withEdges(5)}))
 }

@@ -125,10 +125,10 @@ func liveOn(listener net.Listener, files uint64) *live {
 func readersWith(files uint64) int { return int(min(watchReaders, 1+files/16)) }
 
 // faults takes the lines of the server's log, which tell what failed on the page.
-type faults struct{ of *live }
+type faults struct{ page *live }
 
 func (f faults) Write(line []byte) (int, error) {
-	f.of.fail(string(line))
+	f.page.fail(string(line))
 	return len(line), nil
 }
 

@@ -139,7 +139,7 @@ func TestReadersWith(t *testing.T) {
 }
 
 // TestLiveReaders: so many browsers read, and the next is told that there is no room until one has left, also
-// beside connections that ask nothing. What fails is said once, in one line.
+// beside connections that ask nothing. What fails is reported once, in one line.
 func TestLiveReaders(t *testing.T) {
 	l, err := newLive(0)
 	require.NoError(t, err)
@@ -198,14 +198,14 @@ func TestLiveReaders(t *testing.T) {
 	} else {
 		_ = r.Body.Close()
 	}
-	var said []string
+	var warnings []string
 	l.server.ErrorLog.Print("before the run")
-	l.reportTo(func(format string, args ...any) { said = append(said, fmt.Sprintf(format, args...)) })
+	l.reportTo(func(format string, args ...any) { warnings = append(warnings, fmt.Sprintf(format, args...)) })
 	for range 2 {
 		l.server.ErrorLog.Print("accept4: too many open files\nin its second line")
 	}
-	assert.Equal(t, []string{"the live page: accept4: too many open files; the run goes on"}, said,
-		"said")
+	assert.Equal(t, []string{"the live page: accept4: too many open files; the run goes on"}, warnings,
+		"warnings")
 }
 
 // connections is a listener of pipes.

@@ -158,15 +158,15 @@ func (p *Progress) fields(e train.Epoch, now time.Time) []field {
 		{fmt.Sprintf("loss %.4f", e.Loss), 1},
 	}
 	if r := &p.results; r.Evaluated {
-		of := " "
+		label := " "
 		if r.Metric != metric.Accuracy {
-			of = " " + r.Metric + " "
+			label = " " + r.Metric + " "
 		}
 		if !math.IsNaN(r.Train) { // link prediction does not measure training edges
-			fields = append(fields, field{"train" + of + padded(Measured(r.Metric, r.Train), 8), 6})
+			fields = append(fields, field{"train" + label + padded(Measured(r.Metric, r.Train), 8), 6})
 		}
-		fields = append(fields, field{"val" + of + padded(Measured(r.Metric, r.Val), 8), 2},
-			field{"test" + of + padded(Measured(r.Metric, r.Test), 8), 5})
+		fields = append(fields, field{"val" + label + padded(Measured(r.Metric, r.Val), 8), 2},
+			field{"test" + label + padded(Measured(r.Metric, r.Test), 8), 5})
 	}
 	fields = append(fields, field{padded(Duration(Seconds(rundir.Median(p.recent))), 6) + "/epoch", 4},
 		field{padded(Megabytes(e.PeakBytes), 6), 7})

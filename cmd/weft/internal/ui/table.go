@@ -44,10 +44,10 @@ func (t *table) Row(cells ...string) {
 	t.rows = append(t.rows, shown)
 }
 
-// Field is a row that says something under a name, if there is something to say.
-func (t *table) Field(name, said string) {
-	if said != "" {
-		t.Row(name, said)
+// Field is a row with a value under a name, if the value is not empty.
+func (t *table) Field(name, value string) {
+	if value != "" {
+		t.Row(name, value)
 	}
 }
 

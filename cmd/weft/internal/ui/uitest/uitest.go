@@ -13,8 +13,8 @@ import (
 	"weft/internal/assert"
 )
 
-// Open makes a pseudo-terminal. said returns what was written to it, once it is closed.
-func Open(t *testing.T) (tty *os.File, said func() string) {
+// Open makes a pseudo-terminal. output returns what was written to it, once it is closed.
+func Open(t *testing.T) (tty *os.File, output func() string) {
 	t.Helper()
 	master, err := os.OpenFile("/dev/ptmx", os.O_RDWR|unix.O_NOCTTY, 0)
 	if err != nil {

@@ -131,12 +131,12 @@ func (a *alone) vertices(features *arrays.Matrix, labels *arrays.LabelRows) (int
 		path string
 		n    int
 	}
-	var given []rows
+	var supplied []rows
 	if features != nil {
-		given = append(given, rows{a.Features, features.Rows})
+		supplied = append(supplied, rows{a.Features, features.Rows})
 	}
 	if labels != nil {
-		given = append(given, rows{a.Labels, labels.Shape[0]})
+		supplied = append(supplied, rows{a.Labels, labels.Shape[0]})
 	}
 	vertices := a.Count
 	switch {
@@ -144,12 +144,12 @@ func (a *alone) vertices(features *arrays.Matrix, labels *arrays.LabelRows) (int
 		vertices = len(a.ids.Names)
 	case vertices == 0:
 		vertices = int(a.largest) + 1
-		for _, r := range given {
+		for _, r := range supplied {
 			vertices = max(vertices, r.n)
 		}
 	}
 	// A row of features or labels was really there, so that a vertex with one may exist; ids are only claims.
-	for _, r := range given {
+	for _, r := range supplied {
 		if r.n != vertices {
 			err := refusal.Errorf("%s: has %d rows, the graph of %s has %d vertices: give one row for each",
 				r.path, r.n, a.list.path, vertices)
@@ -159,7 +159,7 @@ func (a *alone) vertices(features *arrays.Matrix, labels *arrays.LabelRows) (int
 			return 0, err
 		}
 	}
-	if most := arrays.MaxVertices(a.list.rows); a.Count == 0 && len(given) == 0 && int64(vertices) > most {
+	if most := arrays.MaxVertices(a.list.rows); a.Count == 0 && len(supplied) == 0 && int64(vertices) > most {
 		return 0, refusal.Errorf("%s: vertex %d (%s) with only %d edges: give --string-ids, or --vertices "+
 			"if ids count from 0", a.list.path, int(a.largest)+a.FirstID, a.largestAt, a.list.rows)
 	}
@@ -222,15 +222,15 @@ func (a *alone) splits(vertices int, labels *graph.Labels) ([]graph.Split, error
 		if path == "" {
 			continue
 		}
-		of, err := arrays.ReadFile(path, a.most())
+		ids, err := arrays.ReadFile(path, a.most())
 		if err != nil {
 			return nil, err
 		}
-		if parts[part], err = arrays.PartsFrom(of, a.FirstID, vertices); err != nil {
+		if parts[part], err = arrays.PartsFrom(ids, a.FirstID, vertices); err != nil {
 			return nil, fmt.Errorf("%s: %w", path, a.perhapsFrom1(err))
 		}
 		if len(parts[part]) == 0 {
-			return nil, refusal.Errorf("%s: has shape %v, no split: give a column for each", path, of.Shape)
+			return nil, refusal.Errorf("%s: has shape %v, no split: give a column for each", path, ids.Shape)
 		}
 	}
 	return arrays.Splits(parts, files, labels)

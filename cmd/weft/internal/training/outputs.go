@@ -125,17 +125,17 @@ func (t *trainCommand) takeEmbeddings(s *session.Session, job *train.Job, o *set
 	if t.embeddings == "" {
 		return func() error { return nil }, nil
 	}
-	var of predictions.Table
+	var table predictions.Table
 	err := s.OnFirst(func() error {
 		g, err := s.Graph()
 		if err == nil {
-			of, err = inference.EmbeddingsOf(o, g, true)
+			table, err = inference.EmbeddingsOf(o, g, true)
 		}
 		return err
 	})
 	var written error
 	job.OnEmbeddings = func(rows train.Rows) error {
-		if written = predictions.Write(t.embeddings, rows, of); written != nil {
+		if written = predictions.Write(t.embeddings, rows, table); written != nil {
 			for range rows.Each { // read the rest
 			}
 		}

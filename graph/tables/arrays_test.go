@@ -80,7 +80,7 @@ func TestManyClassesAreSaid(t *testing.T) {
 	for _, c := range []struct {
 		vertices, classes int
 		point             string
-		said, values      bool
+		noted, values     bool
 	}{
 		{400, 100, "", false, false},
 		{400, 101, "", true, false},
@@ -99,7 +99,7 @@ func TestManyClassesAreSaid(t *testing.T) {
 		want := fmt.Sprintf("whole numbers of %s taken for %d classes of %d vertices; --values takes them "+
 			"for values to predict", o.Labels, c.classes, c.vertices)
 		if got := slices.Contains(g.Notes,
-			want); got != c.said || g.Types[0].Labels.Continuous() != c.values {
+			want); got != c.noted || g.Types[0].Labels.Continuous() != c.values {
 			t.Errorf("%+v: notes %q, values %v", c, g.Notes, g.Types[0].Labels.Continuous())
 		}
 	}

@@ -21,8 +21,8 @@ const (
 // stands for a later moment of its queue.
 const events = 64
 
-// beside is the state of copies beside kernels. It is empty until the first of them.
-type beside struct {
+// copyQueues is the state of the queues of copies. It is empty until the first copy.
+type copyQueues struct {
 	pinned  []unsafe.Pointer
 	streams [queues]unsafe.Pointer
 	events  [queues][events]unsafe.Pointer
@@ -32,18 +32,18 @@ type beside struct {
 // Pinned returns so many bytes of pinned host memory, which Up copies from and Down copies to. Close frees
 // it.
 func (d *Device) Pinned(bytes int64) ([]byte, error) {
-	if err := d.beside.begin(d); err != nil {
+	if err := d.copyQueues.begin(d); err != nil {
 		return nil, err
 	}
 	var p unsafe.Pointer
 	if status := C.weft_pinned(d.driver, &p, C.size_t(bytes)); status != 0 {
 		return nil, d.failure(fmt.Sprintf("allocating %d bytes of the host's memory", bytes), status)
 	}
-	d.beside.pinned = append(d.beside.pinned, p)
+	d.copyQueues.pinned = append(d.copyQueues.pinned, p)
 	return unsafe.Slice((*byte)(p), bytes), nil
 }
 
-func (b *beside) begin(d *Device) error {
+func (b *copyQueues) begin(d *Device) error {
 	if b.streams[ofKernels] != nil {
 		return nil
 	}
@@ -63,7 +63,7 @@ func (b *beside) begin(d *Device) error {
 	return nil
 }
 
-func (b *beside) end(d *Device) (failed error) {
+func (b *copyQueues) end(d *Device) (failed error) {
 	status := C.int(0)
 	for _, p := range b.pinned {
 		status = cmp.Or(status, C.weft_free_pinned(d.driver, p))
@@ -87,7 +87,7 @@ func (b *beside) end(d *Device) (failed error) {
 // Mark returns a mark that is passed when the device has done all it was asked so far, except Up and Down.
 // Only one goroutine at a time may call Pinned, Mark, Up, Down and After. Any number may call Wait.
 func (d *Device) Mark() (mark uint64, err error) {
-	if err := d.beside.begin(d); err != nil {
+	if err := d.copyQueues.begin(d); err != nil {
 		return 0, err
 	}
 	return d.mark(ofKernels)
@@ -95,7 +95,7 @@ func (d *Device) Mark() (mark uint64, err error) {
 
 // mark returns a mark that is passed when a queue has done all it was asked so far.
 func (d *Device) mark(queue int) (mark uint64, err error) {
-	b := &d.beside
+	b := &d.copyQueues
 	b.marks[queue]++
 	mark = b.marks[queue]*queues + uint64(queue)
 	return mark, d.askQueue(queue, "marking a queue", func() C.int {
@@ -111,7 +111,7 @@ func (d *Device) askQueue(queue int, doing string, what func() C.int) error {
 	return d.note(doing, what())
 }
 
-func (b *beside) eventOf(mark uint64) unsafe.Pointer {
+func (b *copyQueues) eventOf(mark uint64) unsafe.Pointer {
 	return b.events[mark%queues][mark/queues%events]
 }
 
@@ -140,7 +140,7 @@ func (d *Device) copyBeside(queue int, after []uint64, copies func(stream unsafe
 			return 0, err
 		}
 	}
-	if err := d.note("copying beside kernels", copies(d.beside.streams[queue])); err != nil {
+	if err := d.note("copying beside kernels", copies(d.copyQueues.streams[queue])); err != nil {
 		return 0, err
 	}
 	return d.mark(queue)
@@ -154,7 +154,7 @@ func (d *Device) follow(queue int, mark uint64) error {
 		return nil
 	}
 	return d.askQueue(queue, "having a queue wait", func() C.int {
-		return C.weft_after(d.driver, d.beside.streams[queue], d.beside.eventOf(mark))
+		return C.weft_after(d.driver, d.copyQueues.streams[queue], d.copyQueues.eventOf(mark))
 	})
 }
 
@@ -168,5 +168,5 @@ func (d *Device) Wait(mark uint64) error {
 	case d.closed:
 		return errClosed
 	}
-	return d.note("waiting for a copy", C.weft_wait_event(d.driver, d.beside.eventOf(mark)))
+	return d.note("waiting for a copy", C.weft_wait_event(d.driver, d.copyQueues.eventOf(mark)))
 }

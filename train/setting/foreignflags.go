@@ -89,7 +89,7 @@ func meant(table [][3]string) map[string]meaning {
 
 // Elsewhere explains a flag of training scripts of DGL, PyG and OGB, or of an earlier version, as in "lr is
 // the learning rate". name is the setting or flag in its place. Both are "" for any other word.
-func Elsewhere(flag string) (says, name string) {
+func Elsewhere(flag string) (explanation, name string) {
 	m := elsewhere[strings.ReplaceAll(flag, "_", "-")]
 	if m.name == "" {
 		return m.is, ""

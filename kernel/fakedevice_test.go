@@ -59,9 +59,9 @@ func (c *asked) Launch(kernel string, blocks, threads int, args unsafe.Pointer, 
 
 // asks returns the function of a kernel's shape that also calls cut: the kernel must then be launched.
 // Attention with features of edges is an exception.
-func asks[T any](c *asked, k routine, of func(unsafe.Pointer, T, int) shape) func(unsafe.Pointer, T, int) shape {
+func asks[T any](c *asked, k routine, f func(unsafe.Pointer, T, int) shape) func(unsafe.Pointer, T, int) shape {
 	return func(args unsafe.Pointer, element T, n int) shape {
-		s, features := of(args, element, n), false
+		s, features := f(args, element, n), false
 		pointers, _ := k.pointers()
 		for _, p := range pointers {
 			if strings.HasPrefix(p.name, "edge_") {
@@ -186,7 +186,7 @@ func (c *elsewhere) Launch(kernel string, _, _ int, args unsafe.Pointer, _ int) 
 	r := &l.links[0].routine
 	name, isFloat := strings.CutSuffix(name, "_float32")
 	if !isFloat {
-		r.of = typeOf(&tensor.Matrix{Element: tensor.BFloat16})
+		r.element = typeOf(&tensor.Matrix{Element: tensor.BFloat16})
 		name, _ = strings.CutSuffix(name, "_bfloat16")
 	}
 	k := slices.Index(names[:], name)
@@ -281,7 +281,7 @@ func TestNoMatrix(t *testing.T) {
 	assert.NoError(t, memory.On(card, 1<<20))
 	team := NewDeviceTeam(everything{card}, 1, memory)
 	m, strange := memory.New(tensor.Buffers, 3, 3), other.New(tensor.Buffers, 3, 3)
-	for said, run := range map[string]func(){
+	for operand, run := range map[string]func(){
 		"gelu: x":      func() { team.GELU(m, strange) },
 		"gelu_back: y": func() { team.GELUBackward(m, m, strange) },
 		"sqrt: z":      func() { team.Sqrt(strange, m, 0) },
@@ -290,7 +290,7 @@ func TestNoMatrix(t *testing.T) {
 	} {
 		func() {
 			defer func() {
-				assert.Equal(t, any("kernel: "+said+" is no matrix of the device's memory"), recover())
+				assert.Equal(t, any("kernel: "+operand+" is no matrix of the device's memory"), recover())
 			}()
 			run()
 		}()

@@ -91,18 +91,18 @@ func (j *Job) appended() (*appended.Graph, error) {
 // Base is the job's graph as one to which vertices and edges can be appended. New vertices have the features
 // of Columns. It refuses a split that cannot be drawn.
 func (j *Job) Base() (*appended.Base, error) {
-	of, err := j.drawn()
+	drawn, err := j.drawn()
 	if err != nil {
 		return nil, err
 	}
-	b := appended.On(of.Graph)
+	b := appended.On(drawn.Graph)
 	b.Arrangements = j.arrangements
 	return b, nil
 }
 
 // reads is the part of a share's graph that the model reads.
-func (j *Job) reads(s *shared, of *partition.Share) (*mfg.Model, error) {
-	blocks, err := s.BlockSpecs(of, s.Outputs, j.Model)
+func (j *Job) reads(s *shared, share *partition.Share) (*mfg.Model, error) {
+	blocks, err := s.BlockSpecs(share, s.Outputs, j.Model)
 	if err != nil {
 		return nil, &Common{Err: err}
 	}
@@ -110,7 +110,7 @@ func (j *Job) reads(s *shared, of *partition.Share) (*mfg.Model, error) {
 	if s.Loaded != nil {
 		reaches = s.Loaded.Reaches
 	} else {
-		reaches = engine.Reaches(blocks, sar.SchemaOf(of))
+		reaches = engine.Reaches(blocks, sar.SchemaOf(share))
 	}
 	kind, known := gnn.KindOf(s.Model)
 	return &mfg.Model{

@@ -17,7 +17,7 @@ func (l *Edges) readSplits(s *partition.Share, add func(relation, [lists]int64))
 		for _, i := range l.learned.Relations {
 			for part := range splits[i].Edges {
 				if l.Negatives == graph.TargetNegatives {
-					l.given[part] = max(l.given[part], splits[i].Given(part))
+					l.storedNegatives[part] = max(l.storedNegatives[part], splits[i].Given(part))
 				}
 			}
 		}
@@ -35,13 +35,13 @@ type listed struct {
 }
 
 // readSplit copies the edges of a relation, and counts them.
-func (l *Edges) readSplit(split *graph.EdgeSplit, of Ends) (r relation, counts [lists]int64) {
+func (l *Edges) readSplit(split *graph.EdgeSplit, between Ends) (r relation, counts [lists]int64) {
 	var edges []listed
 	read := func(part Part, pairs []int32) {
 		for at := range len(pairs) / 2 {
-			if row, own := l.row(of.Targets.Low + pairs[2*at+1]); own {
+			if row, own := l.row(between.Targets.Low + pairs[2*at+1]); own {
 				counts[part]++
-				edges = append(edges, listed{ends(of.Sources.Low+pairs[2*at], int32(row)), part, at})
+				edges = append(edges, listed{ends(between.Sources.Low+pairs[2*at], int32(row)), part, at})
 			}
 		}
 	}
@@ -55,12 +55,12 @@ func (l *Edges) readSplit(split *graph.EdgeSplit, of Ends) (r relation, counts [
 		return cmp.Or(cmp.Compare(a.ends, b.ends), cmp.Compare(a.part, b.part), cmp.Compare(a.at, b.at))
 	})
 	r.sources, r.targets, r.parts = l.int32s(len(edges)), l.int32s(len(edges)), l.int32s(len(edges))
-	for part, each := range l.given {
+	for part, each := range l.storedNegatives {
 		if each > 0 {
 			r.negatives[part] = l.int32s(int(counts[part]) * each)
 		}
 	}
-	l.team.Serial(func() { r.fill(edges, split, of) })
+	l.team.Serial(func() { r.fill(edges, split, between) })
 	for _, list := range r.lists() {
 		list.SetReadOnly()
 	}
@@ -68,7 +68,7 @@ func (l *Edges) readSplit(split *graph.EdgeSplit, of Ends) (r relation, counts [
 }
 
 // fill copies the edges and, in the same order, the negative targets of the edges of each part.
-func (r *relation) fill(edges []listed, split *graph.EdgeSplit, of Ends) {
+func (r *relation) fill(edges []listed, split *graph.EdgeSplit, between Ends) {
 	sources, targets, parted := r.sources.WriteInt32s(), r.targets.WriteInt32s(), r.parts.WriteInt32s()
 	var passed [lists]int
 	for i, e := range edges {
@@ -77,7 +77,7 @@ func (r *relation) fill(edges []listed, split *graph.EdgeSplit, of Ends) {
 			each := split.Given(int(e.part))
 			targets := r.negatives[e.part].WriteInt32s()[passed[e.part]*each:]
 			for k, v := range split.Negative[e.part][e.at*each : (e.at+1)*each] {
-				targets[k] = of.Targets.Low + v
+				targets[k] = between.Targets.Low + v
 			}
 		}
 		passed[e.part]++
@@ -85,13 +85,13 @@ func (r *relation) fill(edges []listed, split *graph.EdgeSplit, of Ends) {
 }
 
 // GivenScores returns the scores of this worker's edges of a part, and of the negative edges in a stored
-// split. Shared negative edges are those with a target of this worker. Other negative edges are given for
-// each edge, edge by edge.
-func (l *Edges) GivenScores(h *tensor.Matrix, d Decoder, part Part) (edges, negatives []float32, given int) {
+// split. Shared negative edges are those with a target of this worker. Other negative edges belong to
+// an edge. They are edge by edge, and each is their number for an edge.
+func (l *Edges) GivenScores(h *tensor.Matrix, d Decoder, part Part) (edges, negatives []float32, each int) {
 	if l.Negatives == graph.SharedNegatives {
 		return l.scoresOf(h, d, part, 0), l.scoresOf(h, d, parts+part, 0), 0
 	}
-	p := l.batchOf(h, d, pass{part, l.given[part], toScore})
+	p := l.batchOf(h, d, pass{part, l.storedNegatives[part], toScore})
 	defer p.release()
 	walked := walk{Edges: l, part: part}
 	for range p.rounds(part, p.edges) {
@@ -111,11 +111,11 @@ func (l *Edges) GivenScores(h *tensor.Matrix, d Decoder, part Part) (edges, nega
 // withGiven returns edges of a part, each followed by its negative edges, and the sorted positions of their
 // ends. numbers are the numbers of the edges in their relations.
 func (l *Edges) withGiven(edges []Edge, numbers []int, part Part) (all []Edge, positions []int32) {
-	each := l.given[part]
+	each := l.storedNegatives[part]
 	for i, e := range edges {
 		all = append(all, e)
-		given := l.relations[e.Relation].negatives[part].ReadInt32s()[numbers[i]*each:][:each]
-		for _, target := range given {
+		targets := l.relations[e.Relation].negatives[part].ReadInt32s()[numbers[i]*each:][:each]
+		for _, target := range targets {
 			all = append(all, Edge{e.Relation, e.Source, target})
 		}
 	}

@@ -155,8 +155,8 @@ func labelsOf(whole *partition.WholeFrame, rows int) graph.Labels {
 func split(sizes graph.SplitSizes, rows int, all int64) (s graph.Split) {
 	row := int64(0)
 	for i, list := range s.Parts() {
-		of := []int{sizes.Train, sizes.Val, sizes.Test}[i]
-		for range min(int(int64(of)*int64(rows)/all), rows-int(row)) {
+		total := []int{sizes.Train, sizes.Val, sizes.Test}[i]
+		for range min(int(int64(total)*int64(rows)/all), rows-int(row)) {
 			*list = append(*list, row)
 			row++
 		}

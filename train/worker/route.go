@@ -14,21 +14,21 @@ type route struct {
 
 // ownersOf says, by vertex of a type, which process has its row.
 func (p *Passes) ownersOf(kind int) ([]int32, error) {
-	if of := p.owners[kind]; of != nil {
-		return of, nil
+	if owners := p.owners[kind]; owners != nil {
+		return owners, nil
 	}
 	all, err := comm.GatherLists(p.Groups.World, comm.Setup, idsOf(p.Rows(kind), p.RowCount(kind)))
 	if err != nil {
 		return nil, err
 	}
-	of := make([]int32, p.Share.Whole.Types[kind].Vertices)
+	owners := make([]int32, p.Share.Whole.Types[kind].Vertices)
 	for process, ids := range all {
 		for _, v := range ids {
-			of[v] = int32(process)
+			owners[v] = int32(process)
 		}
 	}
-	p.owners[kind] = of
-	return of, nil
+	p.owners[kind] = owners
+	return owners, nil
 }
 
 // routeOf is the route of the rows of listed vertices. All processes call it together, each with its own
@@ -38,18 +38,18 @@ func (p *Passes) routeOf(kind int, vertices []int32) (*route, error) {
 	if err != nil {
 		return nil, err
 	}
-	mine := idsOf(p.Rows(kind), p.RowCount(kind))
-	return routeTo(p.Groups.World, vertices, mine, func(k int) int32 { return owners[vertices[k]] })
+	owned := idsOf(p.Rows(kind), p.RowCount(kind))
+	return routeTo(p.Groups.World, vertices, owned, func(k int) int32 { return owners[vertices[k]] })
 }
 
-// routeTo is the route of listed vertices or edges. mine are the ones of this process, ascending. owner gives
+// routeTo is the route of listed vertices or edges. owned are those of this process, ascending. owner gives
 // the process that has the row at a place in the list.
-func routeTo[T int32 | int64](world *comm.Comm, listed, mine []T, owner func(k int) int32) (*route, error) {
+func routeTo[T int32 | int64](world *comm.Comm, listed, owned []T, owner func(k int) int32) (*route, error) {
 	r := &route{make([][]int32, world.Size()), make([][]int32, world.Size())}
 	wanted, counts := make([][]T, world.Size()), make([]int64, world.Size())
-	for k, one := range listed {
+	for k, number := range listed {
 		process := owner(k)
-		r.asks[process], wanted[process] = append(r.asks[process], int32(k)), append(wanted[process], one)
+		r.asks[process], wanted[process] = append(r.asks[process], int32(k)), append(wanted[process], number)
 		counts[process]++
 	}
 	all, err := comm.Gather(world, comm.Setup, counts...)
@@ -63,41 +63,41 @@ func routeTo[T int32 | int64](world *comm.Comm, listed, mine []T, owner func(k i
 	if err := comm.AllToAllOf(world, comm.Setup, wanted, asked); err != nil {
 		return nil, err
 	}
-	for process, those := range asked {
-		for _, one := range those {
-			row, _ := slices.BinarySearch(mine, one)
+	for process, numbers := range asked {
+		for _, number := range numbers {
+			row, _ := slices.BinarySearch(owned, number)
 			r.gives[process] = append(r.gives[process], int32(row))
 		}
 	}
 	return r, nil
 }
 
-// FetchRows copies the rows of listed vertices from the processes that have them. mine are this process's
+// FetchRows copies the rows of listed vertices from the processes that have them. owned are this process's
 // rows. All processes call it together, each with its own list.
-func (p *Passes) FetchRows(kind, columns int, vertices []int32, mine, fetched []float32) error {
+func (p *Passes) FetchRows(kind, columns int, vertices []int32, owned, fetched []float32) error {
 	r, err := p.routeOf(kind, vertices)
 	if err != nil {
 		return err
 	}
-	return r.fetch(p.Groups.World, columns, mine, fetched)
+	return r.fetch(p.Groups.World, columns, owned, fetched)
 }
 
 // ReturnRows adds the gradients of rows that FetchRows has fetched to the rows' gradients in the processes
 // that have them, in the order of the processes and of their lists.
-func (p *Passes) ReturnRows(kind, columns int, vertices []int32, fetched, mine []float32) error {
+func (p *Passes) ReturnRows(kind, columns int, vertices []int32, fetched, owned []float32) error {
 	r, err := p.routeOf(kind, vertices)
 	if err != nil {
 		return err
 	}
-	return r.bring(p.Groups.World, columns, fetched, mine)
+	return r.scatterAdd(p.Groups.World, columns, fetched, owned)
 }
 
 // fetch copies the listed rows from each process.
-func (r *route) fetch(world *comm.Comm, columns int, mine, fetched []float32) error {
+func (r *route) fetch(world *comm.Comm, columns int, owned, fetched []float32) error {
 	sent, came := make([][]float32, len(r.gives)), make([][]float32, len(r.asks))
 	for process, rows := range r.gives {
 		for _, row := range rows {
-			sent[process] = append(sent[process], mine[int(row)*columns:][:columns]...)
+			sent[process] = append(sent[process], owned[int(row)*columns:][:columns]...)
 		}
 		came[process] = make([]float32, len(r.asks[process])*columns)
 	}
@@ -112,8 +112,8 @@ func (r *route) fetch(world *comm.Comm, columns int, mine, fetched []float32) er
 	return nil
 }
 
-// bring adds the listed rows to each process's own.
-func (r *route) bring(world *comm.Comm, columns int, fetched, mine []float32) error {
+// scatterAdd adds the listed rows to each process's own.
+func (r *route) scatterAdd(world *comm.Comm, columns int, fetched, owned []float32) error {
 	sent, came := make([][]float32, len(r.asks)), make([][]float32, len(r.gives))
 	for process, places := range r.asks {
 		for _, place := range places {
@@ -126,7 +126,7 @@ func (r *route) bring(world *comm.Comm, columns int, fetched, mine []float32) er
 	}
 	for process, rows := range r.gives {
 		for k, row := range rows {
-			to := mine[int(row)*columns:][:columns]
+			to := owned[int(row)*columns:][:columns]
 			for j, grad := range came[process][k*columns:][:columns] {
 				to[j] += grad
 			}

@@ -22,11 +22,11 @@ func (w *Worker) infersLater(world *comm.Comm, share *partition.Share) error {
 	}
 	c := w.Config
 	c.Passing, c.Later, c.Standard = w.Later, nil, w.Standard
-	of, err := NewInference(c, w.Team, world, share)
+	inference, err := NewInference(c, w.Team, world, share)
 	if err != nil {
 		return err
 	}
-	w.later = &later{Worker: of}
+	w.later = &later{Worker: inference}
 	relation, err := task.RelationOf(w.Kind, &share.Whole)
 	if err != nil {
 		return err

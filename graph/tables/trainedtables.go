@@ -17,12 +17,12 @@ import (
 type Like struct {
 	// Columns are the columns that became features, by vertex type. A type without a name is
 	// graph.VertexName.
-	Columns columns.ByType
-	ids     map[string]string      // the columns of ids, by vertex type
-	label   string                 // the column that is learned, of the type labelled
-	of      string                 // the labelled type
-	edges   map[string]edgeColumns // by relation
-	values  bool                   // labels are values
+	Columns   columns.ByType
+	ids       map[string]string      // the columns of ids, by vertex type
+	label     string                 // the column that is learned, of labelType
+	labelType string                 // the vertex type with labels
+	edges     map[string]edgeColumns // by relation
+	values    bool                   // labels are values
 	// EdgesUnknown says why the columns of edges are not known; "": they are. EdgeFeatures and EdgeWeights
 	// say that a model reads features or weights.
 	EdgesUnknown              string
@@ -44,7 +44,7 @@ func LikeGraph(g *graph.Graph) *Like {
 		l.Columns[t.Name()] = t.Table.Columns
 		l.ids[t.Name()] = t.Table.ID
 		if i == 0 {
-			l.of, l.label = t.Name(), t.Table.Label
+			l.labelType, l.label = t.Name(), t.Table.Label
 		}
 	}
 	for i := range g.Relations {
@@ -67,13 +67,13 @@ func (l *Like) Know(trained columns.ByType) {
 
 // table says how a table of vertices of a type was read before. If there was one table and there is one now,
 // it is that one, whatever its type. table refuses a type that was not there.
-func (l *Like) table(t *vertexTable, of string, only bool) error {
+func (l *Like) table(t *vertexTable, typ string, only bool) error {
 	if l == nil {
 		return nil
 	}
-	like, there := l.Columns[of]
+	like, there := l.Columns[typ]
 	if only && !there && len(l.Columns) == 1 {
-		for of, like = range l.Columns {
+		for typ, like = range l.Columns {
 			there = true
 		}
 	}
@@ -86,10 +86,10 @@ func (l *Like) table(t *vertexTable, of string, only bool) error {
 			strings.Join(types, "=TABLE --vertices-from "))
 	default:
 		return refusal.Errorf("--vertices-from %s: there was no vertex type %s, whose columns these are to "+
-			"be like; give TYPE=%[1]s, where TYPE is one of %[3]s", t.path, of, strings.Join(types, ", "))
+			"be like; give TYPE=%[1]s, where TYPE is one of %[3]s", t.path, typ, strings.Join(types, ", "))
 	}
-	t.known = l.ids[of]
-	if l.of == of {
+	t.known = l.ids[typ]
+	if l.labelType == typ {
 		t.knownLabel = l.label
 	}
 	return nil
@@ -136,8 +136,8 @@ func (l *edgeList) readLike(o *Options, relation string) error {
 
 // names returns the names of the list's columns.
 func (l *edgeList) names() (names []string, err error) {
-	of := l.table()
-	err = of.Each(func(all []table.Column) ([]int, error) {
+	input := l.table()
+	err = input.Each(func(all []table.Column) ([]int, error) {
 		for _, c := range all {
 			names = append(names, c.Name)
 		}

@@ -72,8 +72,8 @@ func (n *Numbering) Number(source, target int, occurrence int64) int64 {
 // keeps reports whether the pass has an edge.
 func (in *Input) keeps(number int64) bool { return in.Kept == nil || in.Kept[number] != 0 }
 
-// Of returns the pass's edges, in place of the graph's. g keeps them until Release.
-func (g *Given) Of(e *Edges, a gnn.Along) *Edges {
+// PassEdges returns the pass's edges, in place of the graph's edges e. g keeps them until Release.
+func (g *Given) PassEdges(e *Edges, a gnn.Along) *Edges {
 	in := g.Relations[a.Relation]
 	if in == nil && g.Mask == nil {
 		return e
@@ -87,7 +87,7 @@ func (g *Given) Of(e *Edges, a gnn.Along) *Edges {
 	if g.Mask != nil {
 		some = e.masked(*g.Mask)
 	} else {
-		some = e.given(in, a.Reversed)
+		some = e.withInput(in, a.Reversed)
 	}
 	some.others = givenOthers{g, a, e}
 	g.made = append(g.made, &madeEdges{e, some, a})
@@ -110,9 +110,9 @@ func (g *Given) Release() {
 	g.made = nil
 }
 
-// givenOthers gives values of other workers' rows along the edges of a pass.
+// givenOthers implements Others for the edges of a pass. full are the graph's edges.
 type givenOthers struct {
-	given *Given
+	pass  *Given
 	along gnn.Along
 	full  *Edges
 }
@@ -120,12 +120,12 @@ type givenOthers struct {
 // Columns implements Others.
 func (o givenOthers) Columns(_ *Edges, own func(*Edges) *tensor.Matrix) ([]*tensor.Matrix, error) {
 	return o.full.others.Columns(o.full, func(full *Edges) *tensor.Matrix {
-		return own(o.given.Of(full, o.along))
+		return own(o.pass.PassEdges(full, o.along))
 	})
 }
 
-// given makes the edges of a pass. reversed says that e has the stored edges reversed.
-func (e *Edges) given(in *Input, reversed bool) *Edges {
+// withInput makes the edges of a pass with an Input. reversed says that e has the stored edges reversed.
+func (e *Edges) withInput(in *Input, reversed bool) *Edges {
 	some := *e
 	some.reset()
 	some.input = in
@@ -179,9 +179,9 @@ func (e *Edges) numbersOf(n *Numbering, reversed bool) [][]int64 {
 
 // Numbers are the numbers of the entries of the Blocks, followed by those of the LoopBlocks of the stored
 // loops. reversed says that e has the stored edges reversed. A pass has the edges that it keeps.
-func (e *Edges) Numbers(of *Numbering, reversed bool) (all [][]int64) {
+func (e *Edges) Numbers(numbering *Numbering, reversed bool) (all [][]int64) {
 	if e.input == nil {
-		all = slices.Clone(e.numbersOf(of, reversed))
+		all = slices.Clone(e.numbersOf(numbering, reversed))
 	} else {
 		for _, b := range e.Blocks {
 			all = append(all, b.numbers)
@@ -234,35 +234,35 @@ func (e *Edges) giveBlock(b *Block, numbers []int64) *Block {
 }
 
 // giveEntries copies to a block the entries of a matrix that the pass keeps, with their weights.
-func (e *Edges) giveEntries(some *Block, of *kernel.CSR, numbers []int64) {
+func (e *Edges) giveEntries(some *Block, csr *kernel.CSR, numbers []int64) {
 	in := e.input
-	indptr, columns, values := of.Indptr.ReadInt64s(), of.Indices.ReadInt32s(), of.Values.ReadFloats()
-	starts := make([]int64, of.Rows+1)
-	inRows(e.team, of.Rows, func(row int) {
+	indptr, columns, values := csr.Indptr.ReadInt64s(), csr.Indices.ReadInt32s(), csr.Values.ReadFloats()
+	starts := make([]int64, csr.Rows+1)
+	inRows(e.team, csr.Rows, func(row int) {
 		for k := indptr[row]; k < indptr[row+1]; k++ {
 			if in.keeps(numbers[k]) {
 				starts[row+1]++
 			}
 		}
 	})
-	for row := range of.Rows {
+	for row := range csr.Rows {
 		starts[row+1] += starts[row]
 	}
-	entries := of.Entries() // a plan keeps all
+	entries := csr.Entries() // a plan keeps all
 	e.team.Serial(func() {
-		entries = int(starts[of.Rows])
+		entries = int(starts[csr.Rows])
 		some.numbers = make([]int64, entries)
 		owns, v := among(e.own, e.Rows), entriesOf(some.Targets)
 		some.Owned = 0
-		for row := range of.Rows {
+		for row := range csr.Rows {
 			some.Owned += oneIf(owns, v(row)) * int(starts[row+1]-starts[row])
 		}
 	})
 	mem := e.team.Memory
-	a := newCSR(mem, mem.NewElement, of.Rows, of.Cols, entries, in.Weights != nil || of.Values != nil)
+	a := newCSR(mem, mem.NewElement, csr.Rows, csr.Cols, entries, in.Weights != nil || csr.Values != nil)
 	copy(a.Indptr.WriteInt64s(), starts)
 	toColumns, toValues := a.Indices.WriteInt32s(), a.Values.WriteFloats()
-	inRows(e.team, of.Rows, func(row int) {
+	inRows(e.team, csr.Rows, func(row int) {
 		at := starts[row]
 		for k := indptr[row]; k < indptr[row+1]; k++ {
 			if !in.keeps(numbers[k]) {
@@ -279,7 +279,7 @@ func (e *Edges) giveEntries(some *Block, of *kernel.CSR, numbers []int64) {
 		}
 	})
 	a.FindSegments()
-	some.In, some.Out = a, newCSR(mem, mem.NewElement, of.Cols, of.Rows, entries, a.Values != nil)
+	some.In, some.Out = a, newCSR(mem, mem.NewElement, csr.Cols, csr.Rows, entries, a.Values != nil)
 	some.Out.SetTranspose(a)
 	some.Out.FindSegments()
 	for _, m := range []*kernel.CSR{some.In, some.Out} {
@@ -288,7 +288,7 @@ func (e *Edges) giveEntries(some *Block, of *kernel.CSR, numbers []int64) {
 }
 
 // giveFeatures makes the features of a block's entries. The graph's own features are in the matrix all.
-func (e *Edges) giveFeatures(all *tensor.Matrix, of *kernel.CSR, some *Block, numbers []int64,
+func (e *Edges) giveFeatures(all *tensor.Matrix, csr *kernel.CSR, some *Block, numbers []int64,
 ) *tensor.Matrix {
 	in := e.input
 	m := e.team.Memory.NewElement(tensor.Features, all.Element, some.In.Entries(), all.Cols)
@@ -302,7 +302,7 @@ func (e *Edges) giveFeatures(all *tensor.Matrix, of *kernel.CSR, some *Block, nu
 	from, to := all.ReadBytes(), m.WriteBytes()
 	e.team.Serial(func() {
 		at := int64(0)
-		for k, number := range numbers[:of.Entries()] {
+		for k, number := range numbers[:csr.Entries()] {
 			if in.keeps(number) {
 				copy(to[at*width:(at+1)*width], from[int64(k)*width:])
 				at++

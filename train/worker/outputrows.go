@@ -38,9 +38,9 @@ func placesOf(listed []int32, output *autograd.Var) []int32 {
 	return places
 }
 
-// placesIn are the places of this worker's rows of an output in blocks that are not Whole. If through is not
+// placesIn are the places of this worker's rows of an output in blocks that are not Whole. If routed is not
 // nil, the blocks are of the held edges, whose route leads to the callers' blocks.
-func (p *Passes) placesIn(f *Forward, pass engine.Pass, output int) (places []int32, through *held) {
+func (p *Passes) placesIn(f *Forward, pass engine.Pass, output int) (places []int32, routed *heldEdges) {
 	if !f.ofEdges(output) {
 		return p.placesAmong(placesOf(f.rows(p.typeOf(output)), pass.Outputs()[output])), nil
 	}
@@ -51,9 +51,9 @@ func (p *Passes) placesIn(f *Forward, pass engine.Pass, output int) (places []in
 	})
 	h := p.heldOf(number, f.Relations[output])
 	if p.Processes && s.Along.Reversed { // edges into rows of other processes
-		through = h
+		routed = h
 	}
-	return h.places(pass.EdgeNumbers(output, &h.Numbering), through == nil), through
+	return h.places(pass.EdgeNumbers(output, &h.Numbering), routed == nil), routed
 }
 
 // ofEdges reports whether an output has rows of edges.
@@ -158,8 +158,8 @@ func (p *Passes) clearFeatures(live *livePass, to []Given) {
 	}
 	world := p.Groups.World
 	if world.Rank() == 0 {
-		for _, of := range to {
-			clear(of.Values)
+		for _, grad := range to {
+			clear(grad.Values)
 		}
 	}
 	exchange.Must(world.Barrier(comm.Setup))

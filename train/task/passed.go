@@ -40,18 +40,18 @@ func (g *Goal) AsPassed(run *Passed) { g.passed = run }
 
 // PassedOf says which edges pass messages if a kind of task learns labels of edges; nil: it learns none.
 func PassedOf(k Kind, whole *partition.Whole) *Passed {
-	of, learns := k.(ofRows)
-	if !learns || of.kind != graph.EdgeRows {
+	rows, learns := k.(ofRows)
+	if !learns || rows.kind != graph.EdgeRows {
 		return nil
 	}
-	p := &Passed{Messages: of.PassMessages}
-	if l, err := of.labelled(whole); err == nil {
+	p := &Passed{Messages: rows.PassMessages}
+	if l, err := rows.labelled(whole); err == nil {
 		p.Rule = l.Rule
 	}
 	switch {
 	case p.Messages != PassAuto:
-	case of.passed != nil:
-		p.Messages = of.passed.Messages
+	case rows.passed != nil:
+		p.Messages = rows.passed.Messages
 	case p.Rule != "":
 		p.Messages = PassEarlier
 	default:
@@ -148,14 +148,14 @@ type Scoring struct {
 // does not tell.
 func ScoringOf(k Kind, g *graph.Graph) (*Scoring, error) {
 	whole := partition.WholeOf(g)
-	of, learns := k.(ofRows)
+	rows, learns := k.(ofRows)
 	if !learns || !PassesEarlier(k, &whole) {
 		return &Scoring{}, nil
 	}
 	if _, _, err := k.Passing(&whole); err != nil {
 		return nil, err
 	}
-	labelled, err := of.relation(&whole)
+	labelled, err := rows.relation(&whole)
 	if err != nil {
 		return nil, err
 	}

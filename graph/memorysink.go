@@ -26,8 +26,8 @@ func Hold(p *Part) *Held {
 
 // Features is Writer.Features.
 func (h *Held) Features(t, columns, stored int, batches Batches[*Features]) error {
-	of := &h.Graph.Types[t]
-	f, vertices := &of.Features, of.Count
+	vertexType := &h.Graph.Types[t]
+	f, vertices := &vertexType.Features, vertexType.Count
 	f.Columns = columns
 	if stored < 0 {
 		f.Dense = make([]float32, 0, vertices*columns)
