@@ -51,19 +51,6 @@ type VertexType struct {
 	GraphOf []int32 // the graph of each vertex, 0 to Graphs − 1; nil: there is one graph
 }
 
-// Frame is the data of rows: of the vertices of a type, or of the edges of a relation (DGL's ndata and
-// edata).
-type Frame struct {
-	Count    int // how many rows there are
-	Features Features
-	Labels   Labels
-	Splits   []Split        // lists of rows; none, one, or several
-	SplitBy  *SplitBy       // a column by which rules divide the rows; nil: none is kept
-	Names    []string       // of the rows, stored with the arrays; nil: the source has none
-	Table    *columns.Table // of which the features were made; nil: there is none
-	Arrays   []Array        // arrays that no model reads
-}
-
 // VertexName and RelationName are the names of the type and of the relation in a graph that has one of each
 // and gives them no names.
 const (
@@ -208,14 +195,6 @@ func (l *Labels) Continuous() bool { return l.Columns > 0 }
 func (l Labels) Named(column string) Labels {
 	l.Column = column
 	return l
-}
-
-// HasLabels reports whether the rows have labels, also before these are read.
-func (f *Frame) HasLabels() bool { return f.Labels.Column != "" || f.Labels.There() }
-
-// SetLabels gives the rows the labels of another frame of as many, with its splits.
-func (f *Frame) SetLabels(from *Frame) {
-	f.Labels, f.Splits, f.SplitBy = from.Labels, from.Splits, from.SplitBy
 }
 
 // There reports whether rows have labels of any kind.

@@ -1,5 +1,7 @@
 package graph
 
+import "strings"
+
 // Target says which rows of a graph a task learns: those of a frame. Rows are also what is predicted,
 // explained, measured and reported.
 type Target struct {
@@ -57,4 +59,50 @@ func (g *Graph) Rows(t Target) int {
 		return len(g.Relations[t.Number].Sources)
 	}
 	return g.Types[t.Number].Count
+}
+
+// HasLabel reports whether the edges have the labels that asked names: COLUMN or, of one of several
+// relations, RELATION:COLUMN or SOURCE__NAME__TARGET:COLUMN.
+func (r *Relation) HasLabel(asked string) bool {
+	return r.HasLabels() && NamesLabel(asked, r.Labels.Column, r.FullName())
+}
+
+// NamesLabel is HasLabel for labels of that column in a relation, given by its FullName; "": the name is
+// unknown. In a graph without names any name may stand before the column: that of the relation's list is not
+// kept.
+func NamesLabel(asked, column, fullName string) bool {
+	relation, after, qualified := strings.Cut(asked, ":")
+	switch {
+	case asked == column:
+		return true
+	case !qualified || after != column:
+		return false
+	}
+	nameless := fullName == "" || fullName == (&Relation{}).FullName()
+	return nameless || relation == fullName || strings.Contains(fullName, "__"+relation+"__")
+}
+
+// Noun is what texts call a row of a Frame.
+type Noun struct{ One, Many string }
+
+// The rows of vertex types and of relations.
+var (
+	VertexNoun = Noun{"vertex", "vertices"}
+	EdgeNoun   = Noun{"edge", "edges"}
+)
+
+// A is one row, with its article.
+func (n Noun) A() string {
+	if n == EdgeNoun {
+		return "an " + n.One
+	}
+	return "a " + n.One
+}
+
+// Noun is what texts call the rows of the labels: labels of edges have a Column.
+func (l *Labels) Noun() Noun {
+	if l.Column != "" {
+		return EdgeNoun
+	}
+	return VertexNoun
 }

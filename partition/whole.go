@@ -52,7 +52,7 @@ func (l *RelationFrame) Named(asked string) bool {
 	return graph.NamesLabel(asked, l.Column, l.FullName)
 }
 
-// labelsOfEdges are those of a graph.
+// framesOf are the labels of edges of a graph.
 func framesOf(g *graph.Graph) (all []RelationFrame) {
 	for i := range g.Relations {
 		if l := &g.Relations[i].Frame; l.HasLabels() {

@@ -19,7 +19,7 @@ func (c *contents) label(r *relation) string {
 	return labelNames[at]
 }
 
-// edgeLabels gives a relation the labels of its edges, if there are any, with their masks.
+// labelEdges gives a relation the labels of its edges, if there are any, with their masks.
 func (c *contents) labelEdges(r *relation, to *streamed.Relation,
 	divide func(*graph.Frame) error,
 ) error {

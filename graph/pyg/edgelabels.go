@@ -30,7 +30,7 @@ func (s *store) edgeLabelKey() string {
 	return edgeLabelKeys[at]
 }
 
-// edgeLabels gives a relation the labels and masks of its edges, if any. In a graph without types whose
+// labelEdges gives a relation the labels and masks of its edges, if any. In a graph without types whose
 // vertices have labels, the masks are of the vertices.
 func (r *reader) labelEdges(e *store, to *streamed.Relation) error {
 	key := e.edgeLabelKey()
