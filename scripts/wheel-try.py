@@ -64,7 +64,9 @@ def main():
     said = run(bin / "python", "-c", ARRAYS + THREE_LINES).split()
     took = time.monotonic() - start
     need(float(said[0]) > 0.8 and said[1] == "2708", f"three lines of Python printed {said}")
-    print(f"from pip install to a test accuracy of {float(said[0]):.3f} by three lines of Python: {took:.0f} s")
+    print(
+        f"from pip install to a test accuracy of {float(said[0]):.3f} by three lines of Python: {took:.0f} s"
+    )
 
     lines = run(bin / "weft", "version").splitlines()
     need(lines == run(bin / "python", "-m", "weft", "version").splitlines(), "python -m weft is not weft")
@@ -83,7 +85,9 @@ def main():
     ):
         bin = environment(name, *packages)
         launch = (bin / "mpirun", *options, "-n", 4)
-        loads = next(line for line in run(*launch, bin / "weft", "version").splitlines() if line.startswith("MPI"))
+        loads = next(
+            line for line in run(*launch, bin / "weft", "version").splitlines() if line.startswith("MPI")
+        )
         need(str(FOLDER / name) in loads, f"mpirun of {name} loads {loads}")
         run(*launch, bin / "weft", "train", "g", *TRAIN, "--out", f"by-{name}")
         need(losses(f"by-{name}") == losses("one-process"), f"{name}: other losses than in one process")

@@ -25,6 +25,7 @@ shared_weights; of APPNP and SGC rounds, and of APPNP alpha.
 
 ../../optim/testdata/golden.safetensors holds five steps of torch.optim's optimizers and learning rates of its schedules.
 """
+
 import json
 import re
 import types
@@ -86,12 +87,33 @@ def drop_bias_before_batch_norm(model):
             part.bias = None
 
 
-def golden(name, model, layers=2, heads=0, output_heads=0, norm="none", mode="train", act="relu", direction="in", aggr="",
-           weighted=False, loss="ce", bias_before_norm=True, eps=None, decoupled=None, add_input=False, deep=None, jk=None, edge_features=False):
+def golden(
+    name,
+    model,
+    layers=2,
+    heads=0,
+    output_heads=0,
+    norm="none",
+    mode="train",
+    act="relu",
+    direction="in",
+    aggr="",
+    weighted=False,
+    loss="ce",
+    bias_before_norm=True,
+    eps=None,
+    decoupled=None,
+    add_input=False,
+    deep=None,
+    jk=None,
+    edge_features=False,
+):
     """Runs one model forward and backward and writes NAME.safetensors."""
     rng = torch.Generator().manual_seed(zlib.crc32(name.encode()))
     if deep is None:
-        net, built = build(model, layers, heads, output_heads, norm, act, aggr, direction, decoupled, jk, edge_features)
+        net, built = build(
+            model, layers, heads, output_heads, norm, act, aggr, direction, decoupled, jk, edge_features
+        )
     else:
         net, built = build_deep(model, layers, heads, norm, act, direction, **deep)
     if add_input:
@@ -127,23 +149,51 @@ def golden(name, model, layers=2, heads=0, output_heads=0, norm="none", mode="tr
         value = F.binary_cross_entropy_with_logits(logits[TRAIN], SEVERAL[TRAIN])
     value.backward()
 
-    tensors = {"x": features, "edge_index": EDGES, "labels": LABELS if loss == "ce" else SEVERAL, "train": TRAIN,
-               "logits": logits.detach(), "loss": value.detach().reshape(1), "grad.x": x.grad}
+    tensors = {
+        "x": features,
+        "edge_index": EDGES,
+        "labels": LABELS if loss == "ce" else SEVERAL,
+        "train": TRAIN,
+        "logits": logits.detach(),
+        "loss": value.detach().reshape(1),
+        "grad.x": x.grad,
+    }
     if weighted:
         tensors["edge_weight"] = WEIGHT
     if reads_edges:
         tensors["edge_attr"] = EDGE_ATTR
     tensors |= {"param." + k: v for k, v in before.items()}
-    tensors |= {"grad." + k: torch.zeros_like(p) if p.grad is None else p.grad for k, p in net.named_parameters()}
+    tensors |= {
+        "grad." + k: torch.zeros_like(p) if p.grad is None else p.grad for k, p in net.named_parameters()
+    }
     tensors |= {"after." + k: b for k, b in net.named_buffers()}
     tensors = {k: v.float() if v.is_floating_point() else v for k, v in tensors.items()}
-    save(HERE / f"{name}.safetensors", tensors, {
-        "model": model, "layers": str(layers), "hidden": str(HIDDEN), "heads": str(heads), "output_heads": str(output_heads),
-        "norm": norm, "mode": mode, "act": act, "direction": direction, "aggr": aggr, "loss": loss,
-        "bias_before_norm": "yes" if bias_before_norm else "no", "built": built,
-        "torch": torch.__version__, "pyg": torch_geometric.__version__}
-         | ({"decoupled": "yes", "teleport": str(decoupled["teleport"])} if decoupled else {})
-         | ({"residual": "yes"} if add_input else {}) | ({"jk": jk} if jk else {}) | ({"edge_features": "yes"} if edge_features else {}) | {k: str(v) for k, v in (deep or {}).items()})
+    save(
+        HERE / f"{name}.safetensors",
+        tensors,
+        {
+            "model": model,
+            "layers": str(layers),
+            "hidden": str(HIDDEN),
+            "heads": str(heads),
+            "output_heads": str(output_heads),
+            "norm": norm,
+            "mode": mode,
+            "act": act,
+            "direction": direction,
+            "aggr": aggr,
+            "loss": loss,
+            "bias_before_norm": "yes" if bias_before_norm else "no",
+            "built": built,
+            "torch": torch.__version__,
+            "pyg": torch_geometric.__version__,
+        }
+        | ({"decoupled": "yes", "teleport": str(decoupled["teleport"])} if decoupled else {})
+        | ({"residual": "yes"} if add_input else {})
+        | ({"jk": jk} if jk else {})
+        | ({"edge_features": "yes"} if edge_features else {})
+        | {k: str(v) for k, v in (deep or {}).items()},
+    )
     return before
 
 
@@ -204,7 +254,16 @@ def models():
     write("gine-2-jump-max", "gine", act="elu", jk="max")
     for m in ("gat", "gatv2", "transformer"):
         write(f"{m}-2-edges", m, heads=HEADS, output_heads=HEADS, edge_features=True)
-        write(f"{m}-3-edges-layer", m, layers=3, norm="layer", act="elu", heads=HEADS, output_heads=HEADS, edge_features=True)
+        write(
+            f"{m}-3-edges-layer",
+            m,
+            layers=3,
+            norm="layer",
+            act="elu",
+            heads=HEADS,
+            output_heads=HEADS,
+            edge_features=True,
+        )
         write(f"{m}-2-edges-onehead", m, heads=1, output_heads=1, edge_features=True)
     write("transformer-2", "transformer", heads=HEADS, output_heads=HEADS)
     write("transformer-3-batch", "transformer", layers=3, norm="batch", heads=HEADS, output_heads=HEADS)
@@ -226,7 +285,14 @@ def models():
     for m in ("gcn", "sage", "gat", "gin"):
         write(f"{m}-3-decoupled", m, layers=3, decoupled=rounds())
         write(f"{m}-2-decoupled-teleport", m, act="elu", norm="layer", decoupled=rounds(0.1))
-        write(f"{m}-2-decoupled-out", m, norm="batch", bias_before_norm=False, direction="out", decoupled=rounds(0.2))
+        write(
+            f"{m}-2-decoupled-out",
+            m,
+            norm="batch",
+            bias_before_norm=False,
+            direction="out",
+            decoupled=rounds(0.2),
+        )
     write("gcn-2-decoupled-weighted", "gcn", weighted=True, decoupled=rounds(0.1))
     write("gin-2-decoupled-eps", "gin", eps=0.25, decoupled=rounds())
 
@@ -287,8 +353,13 @@ def optimizers():
     settings = {}
     for name, (make, kwargs, decay, clip) in OPTIMIZERS.items():
         params = {k: torch.nn.Parameter(v.clone()) for k, v in start.items()}
-        opt = make([{"params": [params["weight"]], "weight_decay": decay},
-                    {"params": [params["bias"]], "weight_decay": 0}], **kwargs)
+        opt = make(
+            [
+                {"params": [params["weight"]], "weight_decay": decay},
+                {"params": [params["bias"]], "weight_decay": 0},
+            ],
+            **kwargs,
+        )
         norms = []
         for s in range(STEPS):
             for k, p in params.items():
@@ -314,11 +385,18 @@ def optimizers():
     # The rate of epochs 1 to 12, from .1: half a cosine over 10 epochs and what follows it; times .5 every 4 epochs.
     tensors["schedule.cosine"] = rates(lambda o: torch.optim.lr_scheduler.CosineAnnealingLR(o, T_max=10))
     tensors["schedule.step"] = rates(lambda o: torch.optim.lr_scheduler.StepLR(o, step_size=4, gamma=0.5))
-    tensors["schedule.warmup"] = rates(lambda o: torch.optim.lr_scheduler.SequentialLR(o, [
-        torch.optim.lr_scheduler.LinearLR(o, start_factor=1 / 4, total_iters=3),
-        torch.optim.lr_scheduler.CosineAnnealingLR(o, T_max=9)], milestones=[3]))
+    tensors["schedule.warmup"] = rates(
+        lambda o: torch.optim.lr_scheduler.SequentialLR(
+            o,
+            [
+                torch.optim.lr_scheduler.LinearLR(o, start_factor=1 / 4, total_iters=3),
+                torch.optim.lr_scheduler.CosineAnnealingLR(o, T_max=9),
+            ],
+            milestones=[3],
+        )
+    )
     # Rates by a measure, with progress too small to count, and progress after a fall.
-    measures = [.5, .5, .50004, .4, .4, .6, .6, .59, .58, .57, .6, .6]
+    measures = [0.5, 0.5, 0.50004, 0.4, 0.4, 0.6, 0.6, 0.59, 0.58, 0.57, 0.6, 0.6]
     tensors["measures"] = torch.tensor(measures, dtype=torch.float64)
     for mode in "max", "min":
         opt = torch.optim.SGD([torch.nn.Parameter(torch.zeros(1))], lr=0.1)
@@ -327,8 +405,11 @@ def optimizers():
             out.append(opt.param_groups[0]["lr"])
             s.step(m)
         tensors[f"schedule.plateau.{mode}"] = torch.tensor(out, dtype=torch.float64)
-    save(HERE.parent.parent / "optim" / "testdata" / "golden.safetensors", tensors,
-         settings | {"steps": str(STEPS), "torch": torch.__version__})
+    save(
+        HERE.parent.parent / "optim" / "testdata" / "golden.safetensors",
+        tensors,
+        settings | {"steps": str(STEPS), "torch": torch.__version__},
+    )
 
 
 if __name__ == "__main__":

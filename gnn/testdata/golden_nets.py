@@ -154,7 +154,9 @@ class GCNII(torch.nn.Module):
     def __init__(self, layers, alpha, theta, shared_weights, act):
         super().__init__()
         self.lins = torch.nn.ModuleList([torch.nn.Linear(FEATURES, HIDDEN), torch.nn.Linear(HIDDEN, CLASSES)])
-        self.convs = torch.nn.ModuleList(GCN2Conv(HIDDEN, alpha, theta, l + 1, shared_weights) for l in range(layers))
+        self.convs = torch.nn.ModuleList(
+            GCN2Conv(HIDDEN, alpha, theta, l + 1, shared_weights) for l in range(layers)
+        )
         self.act = act
 
     def forward(self, x, edges, edge_weight=None):
@@ -165,8 +167,13 @@ class GCNII(torch.nn.Module):
 
 
 def normed(norm):
-    return {"layer": lambda: LayerNorm(HIDDEN, mode="node"), "batch": lambda: BatchNorm(HIDDEN), "none": lambda: None,
-            "graph": lambda: GraphNorm(HIDDEN), "pair": PairNorm}[norm]()
+    return {
+        "layer": lambda: LayerNorm(HIDDEN, mode="node"),
+        "batch": lambda: BatchNorm(HIDDEN),
+        "none": lambda: None,
+        "graph": lambda: GraphNorm(HIDDEN),
+        "pair": PairNorm,
+    }[norm]()
 
 
 class ResGCN(torch.nn.Module):
@@ -175,7 +182,9 @@ class ResGCN(torch.nn.Module):
     def __init__(self, convs, norm, act):
         super().__init__()
         self.node_encoder, self.lin = torch.nn.Linear(FEATURES, HIDDEN), torch.nn.Linear(HIDDEN, CLASSES)
-        self.layers = torch.nn.ModuleList(DeepGCNLayer(conv, normed(norm), act, block="res+") for conv in convs)
+        self.layers = torch.nn.ModuleList(
+            DeepGCNLayer(conv, normed(norm), act, block="res+") for conv in convs
+        )
 
     def forward(self, x, edges):
         x = self.layers[0].conv(self.node_encoder(x), edges)
@@ -190,8 +199,13 @@ class Blocks(torch.nn.Module):
     def __init__(self, convs, maps, norm, act):
         super().__init__()
         self.encoder, self.decoder = torch.nn.Linear(FEATURES, HIDDEN), torch.nn.Linear(HIDDEN, CLASSES)
-        self.convs, self.norms = torch.nn.ModuleList(convs), torch.nn.ModuleList(normed(norm) for _ in range(len(convs) + 1))
-        lins = lambda: torch.nn.ModuleDict({str(i): torch.nn.Linear(HIDDEN, HIDDEN) for i in range(2 - maps, 2)})
+        self.convs, self.norms = (
+            torch.nn.ModuleList(convs),
+            torch.nn.ModuleList(normed(norm) for _ in range(len(convs) + 1)),
+        )
+        lins = lambda: torch.nn.ModuleDict(
+            {str(i): torch.nn.Linear(HIDDEN, HIDDEN) for i in range(2 - maps, 2)}
+        )
         self.feed_forwards = torch.nn.ModuleList(torch.nn.ModuleDict({"lins": lins()}) for _ in convs)
         self.act = act
 
@@ -225,19 +239,27 @@ def hidden_conv(model, heads, direction):
     return DirGNNConv(conv, alpha=0.5) if direction == "both" else conv
 
 
-def build_deep(model, layers, heads, norm, act, direction, blocks="", alpha=0, theta=0, shared_weights=True, rounds=0):
+def build_deep(
+    model, layers, heads, norm, act, direction, blocks="", alpha=0, theta=0, shared_weights=True, rounds=0
+):
     """A model with an encoder and a decoder or with rounds of its own number, and one line that says how it was made."""
     if model == "sgc":
         return SGC(rounds), "torch_geometric.nn.SGConv"
     if model == "appnp":
         widths = [FEATURES] + [HIDDEN] * (layers - 1) + [CLASSES]
-        return Decoupled(widths, APPNP(K=rounds, alpha=alpha), act=act, norm=None), "torch_geometric.nn.models.MLP, then torch_geometric.nn.APPNP"
+        return Decoupled(
+            widths, APPNP(K=rounds, alpha=alpha), act=act, norm=None
+        ), "torch_geometric.nn.models.MLP, then torch_geometric.nn.APPNP"
     act = {"relu": torch.nn.ReLU(), "elu": torch.nn.ELU(), "gelu": torch.nn.GELU()}[act]
     if model == "gcnii":
-        return GCNII(layers, alpha, theta, shared_weights, act), "torch_geometric.nn.GCN2Conv, as in examples/gcn2_cora.py"
+        return GCNII(
+            layers, alpha, theta, shared_weights, act
+        ), "torch_geometric.nn.GCN2Conv, as in examples/gcn2_cora.py"
     convs = [hidden_conv(model, heads, direction) for _ in range(layers)]
     if model == "resgcn":
-        return ResGCN(convs, norm, act), "torch_geometric.nn.DeepGCNLayer of SAGEConv, as in examples/ogbn_proteins_deepgcn.py"
+        return ResGCN(
+            convs, norm, act
+        ), "torch_geometric.nn.DeepGCNLayer of SAGEConv, as in examples/ogbn_proteins_deepgcn.py"
     return Blocks(convs, 2 if model == "gat" else 1, norm, act), "residual blocks around PyG's convolutions"
 
 
@@ -257,11 +279,27 @@ class Transformer(GIN):
     supports_edge_attr = True
 
     def init_conv(self, in_channels, out_channels, heads=1, concat=True, edge_dim=None, **kwargs):
-        return TransformerConv(in_channels, out_channels // heads if concat else out_channels, heads=heads, concat=concat, edge_dim=edge_dim)
+        return TransformerConv(
+            in_channels,
+            out_channels // heads if concat else out_channels,
+            heads=heads,
+            concat=concat,
+            edge_dim=edge_dim,
+        )
 
 
 # Where PyG has convolutions but no model of them, a subclass of torch_geometric.nn.models.basic_gnn.BasicGNN makes one.
-PYG = {"mlp": MLP, "gcn": GCN, "sage": GraphSAGE, "gin": GIN, "gine": GINE, "gat": GAT, "gatv2": GAT, "transformer": Transformer, "pna": PNA}
+PYG = {
+    "mlp": MLP,
+    "gcn": GCN,
+    "sage": GraphSAGE,
+    "gin": GIN,
+    "gine": GINE,
+    "gat": GAT,
+    "gatv2": GAT,
+    "transformer": Transformer,
+    "pna": PNA,
+}
 EDGE_MODELS = {"gine"}  # those of them that use the features of edges in all files
 
 
@@ -272,13 +310,24 @@ def build(model, layers, heads, output_heads, norm, act, aggr, direction, decoup
         if model in ("gat", "gatv2", "transformer") and heads > 1:
             line += "; its lin replaced by Linear(in, heads*out), as PyG's has the width of one head"
         return both(model, layers, heads, aggr), line
-    kwargs = {"act": act, "norm": {"none": None, "batch": "batch_norm", "layer": "layer_norm", "graph": "graph_norm", "pair": PairNorm()}[norm]}
+    kwargs = {
+        "act": act,
+        "norm": {
+            "none": None,
+            "batch": "batch_norm",
+            "layer": "layer_norm",
+            "graph": "graph_norm",
+            "pair": PairNorm(),
+        }[norm],
+    }
     if norm == "layer":
         kwargs["norm_kwargs"] = {"mode": "node"}
     if decoupled:
         return decouple(model, layers, **decoupled, **kwargs)
     if model == "mlp":
-        return MLP([FEATURES] + [HIDDEN] * (layers - 1) + [CLASSES], **kwargs), "torch_geometric.nn.models.MLP"
+        return MLP(
+            [FEATURES] + [HIDDEN] * (layers - 1) + [CLASSES], **kwargs
+        ), "torch_geometric.nn.models.MLP"
     if model in ("gat", "gatv2"):
         kwargs |= {"heads": heads, "v2": model == "gatv2"}
     if model == "transformer":
@@ -289,7 +338,11 @@ def build(model, layers, heads, output_heads, norm, act, aggr, direction, decoup
         kwargs["aggr"] = aggr
     if model == "pna":
         degrees = torch.bincount(degree(EDGES[0 if direction == "out" else 1], V, dtype=torch.long))
-        kwargs |= {"aggregators": ["mean", "min", "max", "std"], "scalers": ["identity", "amplification", "attenuation"], "deg": degrees}
+        kwargs |= {
+            "aggregators": ["mean", "min", "max", "std"],
+            "scalers": ["identity", "amplification", "attenuation"],
+            "deg": degrees,
+        }
     m = PYG[model](FEATURES, HIDDEN, layers, CLASSES, jk=jk, **kwargs)
     line = "torch_geometric.nn.models." + getattr(PYG[model], "made_of", PYG[model].__name__)
     if model == "gin" and norm == "pair":
@@ -297,7 +350,9 @@ def build(model, layers, heads, output_heads, norm, act, aggr, direction, decoup
             conv.nn.norms[0] = PairNorm()
         line += ", with PairNorm in its convolutions, to which PyG gives norms by name alone"
     if model == "transformer":
-        m.convs[-1] = m.init_conv(HIDDEN, CLASSES, heads=output_heads, concat=False, edge_dim=kwargs.get("edge_dim"))
+        m.convs[-1] = m.init_conv(
+            HIDDEN, CLASSES, heads=output_heads, concat=False, edge_dim=kwargs.get("edge_dim")
+        )
         line = f"torch_geometric.nn.TransformerConv in a BasicGNN, the last one with {output_heads} averaged head(s)"
     elif heads and output_heads != heads:
         conv = GATv2Conv if model == "gatv2" else GATConv

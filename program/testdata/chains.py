@@ -5,6 +5,7 @@ A step is drawn, computed in float64, and kept if its values are neither large, 
 jump of the function. A chain is kept if PyTorch's own float32 gives its logits and gradients to 3e-6: what is off by
 more in weft is a mistake.
 """
+
 import pathlib
 import random
 import sys
@@ -16,7 +17,14 @@ from torch import nn
 from torch.utils.checkpoint import checkpoint
 from torch_geometric import nn as pyg
 from torch_geometric.nn import aggr
-from torch_geometric.utils import add_remaining_self_loops, add_self_loops, degree, remove_self_loops, scatter, softmax
+from torch_geometric.utils import (
+    add_remaining_self_loops,
+    add_self_loops,
+    degree,
+    remove_self_loops,
+    scatter,
+    softmax,
+)
 
 from weft._errors import Refused
 
@@ -125,7 +133,16 @@ CONVS = [
     lambda d, out: pyg.GatedGraphConv(d, 2), lambda d, out: pyg.DirGNNConv(pyg.SAGEConv(d, out)), lambda d, out: pyg.APPNP(2, 0.1), pyg.AGNNConv,
     lambda d, out: pyg.EGConv(d, 4 * out, ["symnorm", "max", "std"], num_heads=2, num_bases=2), lambda d, out: pyg.PNAConv(d, out, ["mean", "std"], ["identity", "linear"], torch.tensor([1, 3, 2])),
 ]  # fmt: skip
-WEIGHTED = [pyg.GCNConv, pyg.GraphConv, pyg.TAGConv, pyg.LEConv, lambda d, out: pyg.ChebConv(d, out, 2), pyg.ARMAConv, pyg.SGConv, lambda d, out: pyg.GatedGraphConv(d, 1)]
+WEIGHTED = [
+    pyg.GCNConv,
+    pyg.GraphConv,
+    pyg.TAGConv,
+    pyg.LEConv,
+    lambda d, out: pyg.ChebConv(d, out, 2),
+    pyg.ARMAConv,
+    pyg.SGConv,
+    lambda d, out: pyg.GatedGraphConv(d, 1),
+]
 FEATURED = [
     *(lambda d, out, k, conv=conv: conv(d, out, edge_dim=k) for conv in (pyg.GATConv, pyg.GATv2Conv, pyg.TransformerConv, pyg.GENConv, pyg.ResGatedGraphConv)),
     lambda d, out, k: pyg.GINEConv(mlp(d, out), edge_dim=k), lambda d, out, k: pyg.CGConv(d, k), lambda d, out, k: pyg.NNConv(d, out, nn.Linear(k, d * out)),
@@ -150,20 +167,31 @@ class Drawn:
         self.rows = ["v"] + ["stored"] * len(self.more)
         self.sets = {"stored": self.e, "n": len(self.x)}
         self.layers = []  # steps of modules
-        self.featured = {1} if "edge_attr" in self.more else set()  # values that depend on them, and have their rows
+        self.featured = (
+            {1} if "edge_attr" in self.more else set()
+        )  # values that depend on them, and have their rows
 
     def add(self, f, of, rows):
         """Appends a step, unless its values are no good."""
         inputs = [self.values[k] for k in of]
         try:
-            nearby = f(self.chain, self.sets, *(x + 1e-6 * x.abs().max() * torch.randn_like(x) for x in inputs)).detach()
+            nearby = f(
+                self.chain, self.sets, *(x + 1e-6 * x.abs().max() * torch.randn_like(x) for x in inputs)
+            ).detach()
             value = f(self.chain, self.sets, *inputs).detach()
             jump = (value - nearby).abs().max() > 1e-3
         except (RuntimeError, IndexError, ValueError):
             return False
         if rows == "v" and len(value) != len(self.x):
             return False
-        if value.dim() > 3 or not 1 <= value[0].numel() <= 24 or not value.isfinite().all() or value.abs().max() > 12 or value.std() < 0.05 or jump:
+        if (
+            value.dim() > 3
+            or not 1 <= value[0].numel() <= 24
+            or not value.isfinite().all()
+            or value.abs().max() > 12
+            or value.std() < 0.05
+            or jump
+        ):
             return False
         self.chain.steps.append((f, of))
         if rows != "v" and self.featured.intersection(of):
@@ -178,9 +206,14 @@ class Drawn:
 
     def layer(self, m, of, rows, f=None):
         """A step that calls a module, perhaps below a checkpoint, which later ones may call again."""
-        k, kept = self.module(m), self.r.random() < 0.1 and not any(isinstance(n, nn.BatchNorm1d) for n in m.modules())
+        k, kept = (
+            self.module(m),
+            self.r.random() < 0.1 and not any(isinstance(n, nn.BatchNorm1d) for n in m.modules()),
+        )
         call = f or (lambda m, s, *xs: m(*xs))
-        step = lambda c, s, *xs: checkpoint(call, c.m[k], s, *xs, use_reentrant=False) if kept else call(c.m[k], s, *xs)
+        step = lambda c, s, *xs: (
+            checkpoint(call, c.m[k], s, *xs, use_reentrant=False) if kept else call(c.m[k], s, *xs)
+        )
         if not self.add(step, of, rows):
             self.chain.m = self.chain.m[:k]
             return False
@@ -215,36 +248,71 @@ class Drawn:
             return self.layer(nn.Linear(d, out, bias=self.r.random() < 0.6), [i], rows)
         if draw < 0.4 and x.dim() == 3:
             k = self.parameter(x.size(1), d, out)
-            f = self.r.choice([lambda x, w: torch.einsum("nhd,hdk->nhk", x, w), lambda x, w: (x.unsqueeze(2) @ w).squeeze(2)])
+            f = self.r.choice(
+                [
+                    lambda x, w: torch.einsum("nhd,hdk->nhk", x, w),
+                    lambda x, w: (x.unsqueeze(2) @ w).squeeze(2),
+                ]
+            )
             return self.add(lambda c, s, x: f(x, c.p[k]), [i], rows)
         if draw < 0.5:
             k = self.parameter(d, out)
-            f = self.r.choice([lambda x, w: x @ w, lambda x, w: x @ w.tanh(), lambda x, w: F.linear(x, F.normalize(w.t(), dim=1)), lambda x, w: x @ w.softmax(0)])
+            f = self.r.choice(
+                [
+                    lambda x, w: x @ w,
+                    lambda x, w: x @ w.tanh(),
+                    lambda x, w: F.linear(x, F.normalize(w.t(), dim=1)),
+                    lambda x, w: x @ w.softmax(0),
+                ]
+            )
             return self.add(lambda c, s, x: f(x, c.p[k]), [i], rows)
         if draw < 0.65:
             k = self.parameter(*self.r.choice([x.shape[1:], x.shape[-1:], (1, *x.shape[1:]), (1,), ()]))
-            f = self.r.choice([torch.mul, torch.add, lambda x, w: x * w.sigmoid() + x, lambda x, w: torch.where(x > w, x, w), lambda x, w: x * (1 + w) - w.exp()])
+            f = self.r.choice(
+                [
+                    torch.mul,
+                    torch.add,
+                    lambda x, w: x * w.sigmoid() + x,
+                    lambda x, w: torch.where(x > w, x, w),
+                    lambda x, w: x * (1 + w) - w.exp(),
+                ]
+            )
             return self.add(lambda c, s, x: f(x, c.p[k]), [i], rows)
         if draw < 0.7:
-            return self.layer(nn.LayerNorm(list(x.shape[self.r.choice([1, -1]):]), elementwise_affine=self.r.random() < 0.7), [i], rows)
+            return self.layer(
+                nn.LayerNorm(
+                    list(x.shape[self.r.choice([1, -1]) :]), elementwise_affine=self.r.random() < 0.7
+                ),
+                [i],
+                rows,
+            )
         if draw < 0.74:
             return self.layer(nn.PReLU(x.size(1) if self.r.random() < 0.5 else 1), [i], rows)
         if draw < 0.78 and x.dim() == 2 and self.values[(met := self.like(x, rows))[0]].shape == x.shape:
             if self.r.random() < 0.5:
-                return self.layer(nn.LSTMCell(d, d), [i, met[0]], rows, lambda m, s, x, h: torch.cat(m(x, (h, h.tanh())), -1))
+                return self.layer(
+                    nn.LSTMCell(d, d),
+                    [i, met[0]],
+                    rows,
+                    lambda m, s, x, h: torch.cat(m(x, (h, h.tanh())), -1),
+                )
             return self.layer(self.r.choice([nn.GRUCell, nn.RNNCell])(d, d), [i, met[0]], rows)
         if draw < 0.82:
             return self.layer(mlp(d, out), [i], rows)
         if x.dim() != 2 or rows != "v":
             return False
         if draw < 0.88:
-            norm = lambda d: nn.BatchNorm1d(d, affine=self.r.random() < 0.7, track_running_stats=self.r.random() < 0.7)
+            norm = lambda d: nn.BatchNorm1d(
+                d, affine=self.r.random() < 0.7, track_running_stats=self.r.random() < 0.7
+            )
             return self.layer(self.r.choice([norm, norm, norm, *NORMS])(d), [i], rows)
         if draw < 0.9:
             same = [k for k, y in enumerate(self.values) if self.rows[k] == rows and y.shape == x.shape][-3:]
             return self.layer(self.r.choice(JUMPS)(d), [i, *same], rows, lambda m, s, *xs: m([*xs]))
         if draw < 0.92:
-            return self.layer(nn.Embedding(3, out), [0], rows, lambda m, s, x: m((x[:, :2] > 0).long().sum(1)))
+            return self.layer(
+                nn.Embedding(3, out), [0], rows, lambda m, s, x: m((x[:, :2] > 0).long().sum(1))
+            )
         return self.convolution(i, d, out)
 
     def convolution(self, i, d, out):
@@ -252,9 +320,15 @@ class Drawn:
         s = self.r.choice([lambda e: e, lambda e: e, lambda e: e.flip(0)])
         of_edges = [k for k, rows in enumerate(self.rows) if rows == "stored" and self.values[k].dim() < 3]
         if not of_edges or self.r.random() < 0.4:
-            return self.layer(self.r.choice(CONVS)(d, out), [i], "v", lambda m, sets, x: m(x, s(sets["stored"])))
+            return self.layer(
+                self.r.choice(CONVS)(d, out), [i], "v", lambda m, sets, x: m(x, s(sets["stored"]))
+            )
         k = self.r.choice(of_edges)
-        conv = self.r.choice(WEIGHTED)(d, out) if self.values[k].dim() == 1 else self.r.choice(FEATURED)(d, out, self.values[k].size(1))
+        conv = (
+            self.r.choice(WEIGHTED)(d, out)
+            if self.values[k].dim() == 1
+            else self.r.choice(FEATURED)(d, out, self.values[k].size(1))
+        )
         return self.layer(conv, [i, k], "v", lambda m, sets, x, e: m(x, sets["stored"], e))
 
     def moved(self, i):
@@ -264,14 +338,18 @@ class Drawn:
         index = lambda s, of: (s[of].flip(0) if flip else s[of])[end]
         if rows == "v":
             of = r.choice([k for k in self.sets if k != "n"])
-            return self.add(lambda c, s, x: x[index(s, of)] if flip else x.index_select(0, index(s, of)), [i], of)
+            return self.add(
+                lambda c, s, x: x[index(s, of)] if flip else x.index_select(0, index(s, of)), [i], of
+            )
         if i in self.featured and end == flip and draw < 0.8:  # at the edges' sources: refused
             end = 1 - end
         if draw < 0.45:
             f = r.choice(SUMS)
             return self.add(lambda c, s, x: f(x, index(s, rows), s["n"]), [i], "v")
         if draw < 0.6:
-            return x.dim() == 2 and self.layer(r.choice(AGGREGATIONS)(), [i], "v", lambda m, s, x: m(x, index(s, rows), dim_size=s["n"]))
+            return x.dim() == 2 and self.layer(
+                r.choice(AGGREGATIONS)(), [i], "v", lambda m, s, x: m(x, index(s, rows), dim_size=s["n"])
+            )
         if draw < 0.8:
             return self.add(lambda c, s, x: softmax(x, index(s, rows), num_nodes=s["n"]), [i], rows)
         if rows == "stored" and draw < 0.9:
@@ -292,7 +370,10 @@ class Drawn:
 
     def step(self, i):
         x, rows, r = self.values[i], self.rows[i], self.r
-        kind = r.choices(["any", "last", "heads", "rows", "pairs", "weighed", "moved"], [3, 2, 2, 1, 3, 3, 3 if rows == "v" else 6])[0]
+        kind = r.choices(
+            ["any", "last", "heads", "rows", "pairs", "weighed", "moved"],
+            [3, 2, 2, 1, 3, 3, 3 if rows == "v" else 6],
+        )[0]
         if kind == "moved":
             return self.moved(i)
         if x.dim() == 1 and kind in ("last", "weighed"):
@@ -318,7 +399,9 @@ class Drawn:
                     break
         ends = [k for k, rows in enumerate(self.rows) if rows == "v"][-3:]
         heads = [self.module(nn.Linear(self.values[k][0].numel(), C)) for k in ends]
-        self.chain.steps.append((lambda c, s, *xs: sum(c.m[k](x.reshape(x.size(0), -1)) for k, x in zip(heads, xs)), ends))
+        self.chain.steps.append(
+            (lambda c, s, *xs: sum(c.m[k](x.reshape(x.size(0), -1)) for k, x in zip(heads, xs)), ends)
+        )
         for m in self.chain.modules():
             if isinstance(m, nn.BatchNorm1d):
                 m.reset_running_stats()
@@ -327,7 +410,11 @@ class Drawn:
 
 def off(tensors, exact):
     """By how much tensors are off, each relative to its largest number."""
-    far = lambda a, b: float((a.double() - b).abs().max() / b.abs().max().clamp(1e-3)) if b.is_floating_point() and b.numel() else 0
+    far = lambda a, b: (
+        float((a.double() - b).abs().max() / b.abs().max().clamp(1e-3))
+        if b.is_floating_point() and b.numel()
+        else 0
+    )
     return max(far(tensors[k], exact[k]) for k in exact)
 
 
@@ -338,7 +425,10 @@ def main(folder, first, count):
             chain = drawn.draw()
             given = (chain, drawn.x, drawn.e, drawn.more)
             exact = computed(*given)
-            if exact["grad.x"] is None or not off(computed(*given, exact["cotangent"], torch.float32), exact) < 3e-6:
+            if (
+                exact["grad.x"] is None
+                or not off(computed(*given, exact["cotangent"], torch.float32), exact) < 3e-6
+            ):
                 continue
             try:
                 write(pathlib.Path(folder) / f"{seed:04}.safetensors", *given, exact)

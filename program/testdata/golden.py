@@ -8,6 +8,7 @@ a graph of several types each followed by the type or relation, as "x paper";
 param.NAME of the state_dict before the step; cotangent, from which gradients are taken; logits; grad.NAME, and grad.x;
 after.NAME the buffers after it. The metadata has the program.
 """
+
 import copy
 import pathlib
 
@@ -15,9 +16,28 @@ import torch
 import torch.nn.functional as F
 from safetensors.torch import save_file
 from torch import nn
-from torch_geometric.nn import (ARMAConv, ChebConv, EdgeConv, FiLMConv, GATConv, GATv2Conv, GCN2Conv, GCNConv, GENConv, GINConv, GraphConv,
-                                HeteroConv, JumpingKnowledge, MessagePassing, PDNConv, PNAConv, ResGatedGraphConv, SAGEConv, TransformerConv,
-                                to_hetero)
+from torch_geometric.nn import (
+    ARMAConv,
+    ChebConv,
+    EdgeConv,
+    FiLMConv,
+    GATConv,
+    GATv2Conv,
+    GCN2Conv,
+    GCNConv,
+    GENConv,
+    GINConv,
+    GraphConv,
+    HeteroConv,
+    JumpingKnowledge,
+    MessagePassing,
+    PDNConv,
+    PNAConv,
+    ResGatedGraphConv,
+    SAGEConv,
+    TransformerConv,
+    to_hetero,
+)
 from torch_geometric.nn.aggr import SoftmaxAggregation
 from torch_geometric.utils import add_remaining_self_loops, scatter, softmax
 
@@ -62,7 +82,9 @@ class Own(MessagePassing):
 
 
 def perceptron(inputs, outputs):
-    return nn.Sequential(nn.Linear(inputs, outputs), nn.SiLU(), nn.Linear(outputs, outputs), nn.LayerNorm(outputs))
+    return nn.Sequential(
+        nn.Linear(inputs, outputs), nn.SiLU(), nn.Linear(outputs, outputs), nn.LayerNorm(outputs)
+    )
 
 
 class Mesh(nn.Module):
@@ -89,7 +111,9 @@ class Attentive(MessagePassing):
         self.vector = nn.Parameter(torch.randn(1, heads, out) / 3)
 
     def forward(self, x, edge_index, edge_attr):
-        return self.propagate(edge_index, x=self.lin(x).view(-1, self.heads, self.out), edge_attr=edge_attr).mean(1)
+        return self.propagate(
+            edge_index, x=self.lin(x).view(-1, self.heads, self.out), edge_attr=edge_attr
+        ).mean(1)
 
     def message(self, x_i, x_j, edge_attr, index, ptr, size_i):
         e = self.edge(edge_attr).view(-1, self.heads, self.out)
@@ -104,7 +128,11 @@ class Deep(nn.Module):
         super().__init__()
         self.into, self.out = nn.Linear(X, 8), nn.Linear(8, C)
         self.layers = nn.ModuleList(GCN2Conv(8, alpha=0.2, theta=0.5, layer=k + 1) for k in range(2))
-        self.norm, self.share, self.jump = nn.LayerNorm(8), nn.Parameter(torch.rand(8)), JumpingKnowledge("max")
+        self.norm, self.share, self.jump = (
+            nn.LayerNorm(8),
+            nn.Parameter(torch.rand(8)),
+            JumpingKnowledge("max"),
+        )
 
     def forward(self, x, edge_index):
         h = h0 = self.into(x).relu()
@@ -118,7 +146,11 @@ class Deep(nn.Module):
 class Normed(nn.Module):
     def __init__(self):
         super().__init__()
-        self.first, self.last, self.norm = SAGEConv(X, 8), GCNConv(8, C, add_self_loops=False), nn.BatchNorm1d(8)
+        self.first, self.last, self.norm = (
+            SAGEConv(X, 8),
+            GCNConv(8, C, add_self_loops=False),
+            nn.BatchNorm1d(8),
+        )
 
     def forward(self, x, edge_index):
         return self.last(F.gelu(self.norm(self.first(x, edge_index))), edge_index).log_softmax(-1)
@@ -149,8 +181,15 @@ class Extremes(nn.Module):
 
     def __init__(self):
         super().__init__()
-        self.first, self.last, self.edges = nn.Linear(X, 8), PDNConv(8, C, A, 5, add_self_loops=False), nn.Linear(A, 4)
-        self.heads, self.mixes = nn.Parameter(torch.randn(2, 4, 3) / 2), nn.Parameter(torch.randn(2, 6, 4) / 2)
+        self.first, self.last, self.edges = (
+            nn.Linear(X, 8),
+            PDNConv(8, C, A, 5, add_self_loops=False),
+            nn.Linear(A, 4),
+        )
+        self.heads, self.mixes = (
+            nn.Parameter(torch.randn(2, 4, 3) / 2),
+            nn.Parameter(torch.randn(2, 6, 4) / 2),
+        )
 
     def forward(self, x, edge_index, edge_attr):
         h = self.first(x)
@@ -160,7 +199,11 @@ class Extremes(nn.Module):
         per_head = torch.einsum("nhc,hcd->nhd", h.view(-1, 2, 4), self.heads).flatten(1)
         each = (h.view(-1, 1, 2, 4) @ self.heads).view(-1, 2, 1, 6) @ self.mixes
         own = h.view(-1, 1, 2, 4) @ torch.stack([h.view(-1, 4, 2), -h.view(-1, 4, 2).abs()], 1)
-        return self.last(torch.cat([sums + per_head[:, :4], each.flatten(1)[:, :4] + own.flatten(1)[:, :4]], 1), edge_index, edge_attr)
+        return self.last(
+            torch.cat([sums + per_head[:, :4], each.flatten(1)[:, :4] + own.flatten(1)[:, :4]], 1),
+            edge_index,
+            edge_attr,
+        )
 
 
 class Corners(nn.Module):
@@ -178,11 +221,17 @@ class Corners(nn.Module):
         of = F.normalize(of, dim=-1) + of / (of.std(-1, keepdim=True) + 1)
         soft = scatter(h[target] * softmax(h[source], source, num_nodes=x.size(0)), source, 0, x.size(0))
         heads = self.heads(h.view(-1, 2, 4))
-        squares = scatter(self.heads(h[:, :4])[target].square(), source, 0, x.size(0))  # 0 for isolated vertices alone
+        squares = scatter(
+            self.heads(h[:, :4])[target].square(), source, 0, x.size(0)
+        )  # 0 for isolated vertices alone
         logs = scatter((squares * self.heads.weight[0].exp())[source].log(), target, 0, x.size(0)) / 10
         other, w = add_remaining_self_loops(edge_index, self.edges(edge_attr), 0.5, x.size(0))
-        looped = scatter(w * x[other[0]][:, :2], other[1], 0, x.size(0))  # of several loops of a vertex the last one counts
-        return self.out(torch.cat([F.relu6(4 * h), of, soft, (heads - heads.mean(0)).flatten(1), looped, logs], 1))
+        looped = scatter(
+            w * x[other[0]][:, :2], other[1], 0, x.size(0)
+        )  # of several loops of a vertex the last one counts
+        return self.out(
+            torch.cat([F.relu6(4 * h), of, soft, (heads - heads.mean(0)).flatten(1), looped, logs], 1)
+        )
 
 
 class Regrouped(nn.Module):
@@ -239,7 +288,10 @@ class Softmaxes(nn.Module):
 
     def __init__(self):
         super().__init__()
-        self.first, self.columns = GENConv(X, 8, t=3.0, learn_t=True, norm="layer"), SoftmaxAggregation(t=-2.0, learn=True, channels=8)
+        self.first, self.columns = (
+            GENConv(X, 8, t=3.0, learn_t=True, norm="layer"),
+            SoftmaxAggregation(t=-2.0, learn=True, channels=8),
+        )
         self.t, self.out = nn.Parameter(torch.tensor([[0.5], [4.0]])), nn.Linear(33, C)
 
     def forward(self, x, edge_index):
@@ -247,7 +299,9 @@ class Softmaxes(nn.Module):
         (source, target), heads, one = edge_index, h.view(-1, 2, 4), h[:, 0]
         columns = self.columns(h[source], target, dim_size=n)
         scores = heads / self.t
-        several = scatter(heads[source] * softmax(scores[source], target, num_nodes=n) * heads[target], target, 0, n)
+        several = scatter(
+            heads[source] * softmax(scores[source], target, num_nodes=n) * heads[target], target, 0, n
+        )
         numbers = scatter(one[source] * softmax(-one[source] / 0.3, target, num_nodes=n), target, 0, n)
         (source, target), _ = add_remaining_self_loops(edge_index, num_nodes=n)
         looped = scatter(h[source] * softmax(h[source], target, num_nodes=n), target, 0, n)
@@ -255,14 +309,23 @@ class Softmaxes(nn.Module):
 
 
 RELATIONS = {
-    ("author", "writes", "paper"): 70, ("paper", "rev_writes", "author"): 60, ("paper", "cites", "paper"): 90,
-    ("venue", "prints", "paper"): 40, ("paper", "appears", "venue"): 30, ("author", "knows", "author"): 25,
+    ("author", "writes", "paper"): 70,
+    ("paper", "rev_writes", "author"): 60,
+    ("paper", "cites", "paper"): 90,
+    ("venue", "prints", "paper"): 40,
+    ("paper", "appears", "venue"): 30,
+    ("author", "knows", "author"): 25,
 }
 NAMES = {"__".join(key): key for key in RELATIONS}
 COUNTS, COLUMNS = {"paper": V, "author": 13, "venue": 6}, {"paper": X, "author": 5, "venue": 0}
-TYPES = Schema(COLUMNS, COUNTS, {
-    name: Relation(key[0], key[2], key, A if "appears" in key else 0, "prints" in key) for name, key in NAMES.items()
-})
+TYPES = Schema(
+    COLUMNS,
+    COUNTS,
+    {
+        name: Relation(key[0], key[2], key, A if "appears" in key else 0, "prints" in key)
+        for name, key in NAMES.items()
+    },
+)
 
 
 class Several(nn.Module):
@@ -272,14 +335,30 @@ class Several(nn.Module):
         super().__init__()
         writes, back, cites, prints, appears, knows = RELATIONS
         self.table = nn.Embedding(COUNTS["venue"], 4)
-        self.first = HeteroConv({writes: SAGEConv((5, X), 8), back: GATConv((X, 5), 4, heads=2, add_self_loops=False),
-                                 cites: GCNConv(X, 8), knows: EdgeConv(nn.Linear(10, 8)), appears: TransformerConv((X, 4), 8, edge_dim=A)})
-        self.last = HeteroConv({writes: GATv2Conv((8, 8), 8, add_self_loops=False), cites: GATConv(8, 8), prints: GraphConv((8, 8), 8)}, "max")
+        self.first = HeteroConv(
+            {
+                writes: SAGEConv((5, X), 8),
+                back: GATConv((X, 5), 4, heads=2, add_self_loops=False),
+                cites: GCNConv(X, 8),
+                knows: EdgeConv(nn.Linear(10, 8)),
+                appears: TransformerConv((X, 4), 8, edge_dim=A),
+            }
+        )
+        self.last = HeteroConv(
+            {
+                writes: GATv2Conv((8, 8), 8, add_self_loops=False),
+                cites: GATConv(8, 8),
+                prints: GraphConv((8, 8), 8),
+            },
+            "max",
+        )
         self.norm, self.out = nn.BatchNorm1d(8), nn.Linear(16, C)
 
     def forward(self, x_dict, edge_index_dict, edge_attr_dict, edge_weight_dict):
         x = {**x_dict, "venue": self.table.weight}
-        x = {key: h.tanh() for key, h in self.first(x, edge_index_dict, edge_attr_dict=edge_attr_dict).items()}
+        x = {
+            key: h.tanh() for key, h in self.first(x, edge_index_dict, edge_attr_dict=edge_attr_dict).items()
+        }
         x["venue"] = x["venue"] * x["author"].mean(0) + x["paper"].size(0) / COUNTS["paper"]
         h = self.last(x, edge_index_dict, edge_weight_dict=edge_weight_dict)["paper"]
         return self.out(torch.cat([self.norm(h), x["paper"]], 1))
@@ -314,12 +393,19 @@ def write_typed(path, module, given):
     with torch.no_grad():
         Called(module, TYPES, given)(Called(module, TYPES, given).tensors)  # lazy layers take their sizes
     program, exact = trace(module, schema=TYPES), copy.deepcopy(module).double().train()
-    inputs = {of: t.double().requires_grad_(of.what == "x") if t.is_floating_point() else t for of, t in given.items()}
+    inputs = {
+        of: t.double().requires_grad_(of.what == "x") if t.is_floating_point() else t
+        for of, t in given.items()
+    }
     own = Called(exact, TYPES, inputs)
     logits = own(own.tensors)
     cotangent = torch.randn(logits.shape)
     logits.backward(cotangent.double())
-    tensors = {"cotangent": cotangent, "logits": logits, **{f"{of.what} {of.of}": t for of, t in given.items()}}
+    tensors = {
+        "cotangent": cotangent,
+        "logits": logits,
+        **{f"{of.what} {of.of}": t for of, t in given.items()},
+    }
     tensors |= {f"grad.x {of.of}": t.grad for of, t in inputs.items() if t.grad is not None}
     tensors |= {"grad." + k: v.grad for k, v in exact.named_parameters() if v.grad is not None}
     save(path, program, tensors | {"after." + k: v for k, v in exact.named_buffers()}, module)
@@ -333,10 +419,24 @@ def modules():
     yield "gat", Two(GATConv(X, 4, heads=2), GATConv(8, C, heads=2, concat=False), F.elu)
     yield "gatv2", Two(GATv2Conv(X, 4, heads=2), GATv2Conv(8, C))
     yield "transformer", Two(TransformerConv(X, 4, heads=2), TransformerConv(8, C, heads=2, concat=False))
-    yield "edge", Two(EdgeConv(nn.Sequential(nn.Linear(2 * X, 8), nn.ReLU(), nn.Linear(8, 8))), EdgeConv(nn.Linear(16, C), aggr="mean"))
+    yield (
+        "edge",
+        Two(
+            EdgeConv(nn.Sequential(nn.Linear(2 * X, 8), nn.ReLU(), nn.Linear(8, 8))),
+            EdgeConv(nn.Linear(16, C), aggr="mean"),
+        ),
+    )
     yield "gated", Two(ResGatedGraphConv(X, 8), FiLMConv(8, C))
     yield "gen", Two(GENConv(X, 8), GINConv(nn.Linear(8, C)))
-    yield "pna", Two(PNAConv(X, 8, ["mean", "min", "max", "std"], ["identity", "amplification"], torch.tensor([1, 2, 5, 3])), Own(8, C, "min"))
+    yield (
+        "pna",
+        Two(
+            PNAConv(
+                X, 8, ["mean", "min", "max", "std"], ["identity", "amplification"], torch.tensor([1, 2, 5, 3])
+            ),
+            Own(8, C, "min"),
+        ),
+    )
     yield "own", Two(Own(X, 8, "max"), Own(8, C, "add", "target_to_source"))
     yield "attentive", TwoFeatures(Attentive(X, 5, A), Attentive(5, C, A))
     yield "deep", Deep()
@@ -378,7 +478,13 @@ def computed(module, x, e, more, cotangent=None, dtype=torch.float64):
 
 
 def write(path, module, x, e, more, tensors):
-    program = trace(module, features=X, edge_features=A if "edge_attr" in more else None, edge_weight="edge_weight" in more, vertices=V)
+    program = trace(
+        module,
+        features=X,
+        edge_features=A if "edge_attr" in more else None,
+        edge_weight="edge_weight" in more,
+        vertices=V,
+    )
     save(path, program, {"x": x, "edge_index": e, **more, **tensors}, module)
 
 

@@ -1,6 +1,7 @@
 # Writes losses.json: losses of PyTorch in float64 with their gradients, and as programs. How to run:
 #   PYTHONPATH=python/src:python/tests/peers $(scripts/peers/environment pyg ~/.cache/weft-peers)/bin/python program/testdata/losses.py
 """Golden losses: those of python/tests/peers/test_loss.py, of random logits and labels."""
+
 import copy
 import json
 import pathlib
@@ -16,7 +17,11 @@ ROWS = 30
 def main():
     torch.manual_seed(1)
     golden = []
-    labels = {"class": torch.arange(ROWS) % CLASSES, "several": torch.randint(2, (ROWS, CLASSES)).float(), "values": torch.randn(ROWS, 2)}
+    labels = {
+        "class": torch.arange(ROWS) % CLASSES,
+        "several": torch.randint(2, (ROWS, CLASSES)).float(),
+        "values": torch.randn(ROWS, 2),
+    }
     for (kind, y), losses in zip(labels.items(), (CLASSIFY, SEVERAL, VALUES)):
         columns = 2 if kind == "values" else CLASSES
         for name, loss in losses.items():
@@ -24,9 +29,19 @@ def main():
             exact = copy.deepcopy(loss).double() if isinstance(loss, torch.nn.Module) else loss
             value = exact(z.float().double(), y if kind == "class" else y.double()).mean()
             value.backward()
-            text = _traced(loss, torch.zeros(10007, columns), torch.zeros(10007, *y.shape[1:], dtype=y.dtype), columns)
-            golden.append({"name": f"{kind}: {name}", "loss": json.loads(text), "logits": z.detach().flatten().tolist(),
-                           kind: y.flatten().tolist(), "value": value.item(), "gradient": z.grad.flatten().tolist()})
+            text = _traced(
+                loss, torch.zeros(10007, columns), torch.zeros(10007, *y.shape[1:], dtype=y.dtype), columns
+            )
+            golden.append(
+                {
+                    "name": f"{kind}: {name}",
+                    "loss": json.loads(text),
+                    "logits": z.detach().flatten().tolist(),
+                    kind: y.flatten().tolist(),
+                    "value": value.item(),
+                    "gradient": z.grad.flatten().tolist(),
+                }
+            )
     (pathlib.Path(__file__).parent / "losses.json").write_text(rounded(golden) + "\n")
 
 

@@ -6,6 +6,7 @@ Tensors: x, edge_index; param.NAME; logits and grad.x in float64, as float32 has
 The gradient is that of the sum of all logits times 1, 2, 3, … from the first column. The metadata has the program, the names of the
 operations by column, and PyTorch's version.
 """
+
 import json
 import pathlib
 import sys
@@ -20,7 +21,9 @@ from weft._trace import trace
 def short(text):
     """A program without the lines of its source."""
     program = json.loads(text)
-    program["operations"] = [{k: v for k, v in o.items() if k not in ("line", "path")} for o in program["operations"]]
+    program["operations"] = [
+        {k: v for k, v in o.items() if k not in ("line", "path")} for o in program["operations"]
+    ]
     return json.dumps(program)
 
 
@@ -34,7 +37,11 @@ def main(names=None):
     version = torch.__version__.split("+")[0]
     folder = pathlib.Path(__file__).parent / "special"
     folder.mkdir(exist_ok=True)
-    meta = {"program": short(program.text), "names": json.dumps(module.columns()), "inputs": json.dumps(module.columns(True))}
+    meta = {
+        "program": short(program.text),
+        "names": json.dumps(module.columns()),
+        "inputs": json.dumps(module.columns(True)),
+    }
     save_file({k: v.contiguous() for k, v in tensors.items()}, folder / f"{version}.safetensors", meta)
 
 

@@ -18,10 +18,16 @@ os.environ.setdefault("WEFT_PROGRAM", str(Path(__file__).parents[2] / "bin" / "w
 def pytest_sessionfinish(session):
     """Where the environment has WEFT_MAY_SKIP, a test or a file that is skipped fails unless a line of that is a part of what is
     said about it, as in scripts/gotest."""
-    may, reporter = os.environ.get("WEFT_MAY_SKIP"), session.config.pluginmanager.get_plugin("terminalreporter")
+    may, reporter = (
+        os.environ.get("WEFT_MAY_SKIP"),
+        session.config.pluginmanager.get_plugin("terminalreporter"),
+    )
     if may is None or reporter is None:
         return
-    skipped = [f"skipped: {r.nodeid}: {r.longrepr[2].removeprefix('Skipped: ')}" for r in reporter.stats.get("skipped", [])]
+    skipped = [
+        f"skipped: {r.nodeid}: {r.longrepr[2].removeprefix('Skipped: ')}"
+        for r in reporter.stats.get("skipped", [])
+    ]
     refused = [line for line in skipped if not any(part in line for part in may.splitlines() if part)]
     if refused:
         reporter.write_line("\nno line of WEFT_MAY_SKIP is a part of\n" + "\n".join(refused))

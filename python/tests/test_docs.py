@@ -22,7 +22,9 @@ OWN = "torch_geometric" in HERE and importlib.util.find_spec("torch.export") is 
 
 def words(text):
     """The text without what differs between machines: metrics, and folders."""
-    return re.sub(r"\d+\.\d{4}|would need \d+ MB|best \d+|\[\d[\d, ]+\]|run-\d+|\d{8}-\d{6}|/\S+(?=/runs)", "…", text).split()
+    return re.sub(
+        r"\d+\.\d{4}|would need \d+ MB|best \d+|\[\d[\d, ]+\]|run-\d+|\d{8}-\d{6}|/\S+(?=/runs)", "…", text
+    ).split()
 
 
 # All recipes are of tables of pandas: `make test-python-torch` runs them.
@@ -31,7 +33,16 @@ RECIPES = [("recipes.md", 9), ("tutorials/fraud.md", 3)] if "pandas" in HERE els
 OF_MODULES = pytest.mark.skipif(not OWN, reason="there is no torch_geometric with torch.export")
 
 
-@pytest.mark.parametrize(("document", "prints"), [("python.md", 9), *RECIPES, pytest.param("own-model.md", 7, marks=OF_MODULES), pytest.param("loop.md", 8, marks=OF_MODULES), pytest.param("tutorials/larger-than-memory.md", 3, marks=OF_MODULES)])
+@pytest.mark.parametrize(
+    ("document", "prints"),
+    [
+        ("python.md", 9),
+        *RECIPES,
+        pytest.param("own-model.md", 7, marks=OF_MODULES),
+        pytest.param("loop.md", 8, marks=OF_MODULES),
+        pytest.param("tutorials/larger-than-memory.md", 3, marks=OF_MODULES),
+    ],
+)
 def test_snippets(document, prints):
     """Snippets whose modules are missing are left out, and with them what they print."""
     blocks = re.findall(r"^```(\w*)\n(.*?)^```", (DOCUMENTS / document).read_text(), re.M | re.S)
@@ -61,7 +72,9 @@ def test_fraud_command():
     command = re.search(r"weft train ((.*\\\n)*.*)", text)[1]
     flags = dict(re.findall(r"--(\S+) (\S+)", command))
     assert command.split()[0] == re.search(r'"(.*?)"', call)[1]
-    assert flags == {name.replace("_", "-"): value.strip('"') for name, value in re.findall(r"(\w+)=(.+),", call)}
+    assert flags == {
+        name.replace("_", "-"): value.strip('"') for name, value in re.findall(r"(\w+)=(.+),", call)
+    }
 
 
 @OF_MODULES
@@ -83,7 +96,9 @@ def test_readme():
 
 def test_picture():
     """The picture of the README has the figures of performance.md: `make picture` draws it."""
-    spec = importlib.util.spec_from_file_location("picture", DOCUMENTS.parent / "scripts" / "peers" / "picture.py")
+    spec = importlib.util.spec_from_file_location(
+        "picture", DOCUMENTS.parent / "scripts" / "peers" / "picture.py"
+    )
     picture = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(picture)
     groups = picture.figures((DOCUMENTS / "performance.md").read_text())

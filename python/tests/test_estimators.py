@@ -109,7 +109,9 @@ def test_names_on_another_graph(arrays):
     assert model.score(only) == pytest.approx(model.score())
     right, test = model.predict() == names, np.flatnonzero(arrays["test_mask"])
     names[test[0]] = "pink"
-    with pytest.warns(UserWarning, match='^class "pink" is none of the 3 classes that were learned; such vertices'):
+    with pytest.warns(
+        UserWarning, match='^class "pink" is none of the 3 classes that were learned; such vertices'
+    ):
         assert model.score(weft.Graph(**arrays | {"y": names})) == pytest.approx(right[test[1:]].mean())
 
 

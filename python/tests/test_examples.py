@@ -22,9 +22,13 @@ def test_ppi():
         np.testing.assert_array_equal(got[name], np.array(want[name], got[name].dtype))
     edges = sorted(got["edge_index"].T.tolist(), key=lambda edge: (edge[1], edge[0]))
     assert edges == want["edges"]
-    assert [np.flatnonzero(got[f"{part}_mask"]).tolist() for part in ("train", "val", "test")] == want["splits"]
+    assert [np.flatnonzero(got[f"{part}_mask"]).tolist() for part in ("train", "val", "test")] == want[
+        "splits"
+    ]
 
     said = weft("import", "npz", "ppi.npz", "ppi")
     assert "ppi: 20 vertices of 5 graphs, 42 edges, 4 features, 3 classes, split 9/4/7, in " in said
-    assert "micro-f1" in weft("train", "ppi", "--model", "gat", "--epochs", "2", "--hidden", "8", "--out", "run")
+    assert "micro-f1" in weft(
+        "train", "ppi", "--model", "gat", "--epochs", "2", "--hidden", "8", "--out", "run"
+    )
     assert '"several_labels":true' in Path("run/run.json").read_text()

@@ -271,7 +271,10 @@ def test_masked(arrays):
 @pytest.mark.parametrize(
     ("change", "warning"),
     [
-        (lambda y: (y + 1) * 10, "the largest class id is 30, .* the 31 classes from 0 on, and only 3 of them"),
+        (
+            lambda y: (y + 1) * 10,
+            "the largest class id is 30, .* the 31 classes from 0 on, and only 3 of them",
+        ),
         (lambda y: y + 1, "the largest class id is 3, .*; number these from 0 to 2, as numpy.unique"),
         (lambda y: np.eye(3, dtype=int)[y], "each vertex has just one of the 3 labels"),
     ],
@@ -442,7 +445,17 @@ def test_objects():
 
 
 def test_tensors():
-    tensor = type("Tensor", (), {"__module__": "torch", "dtype": "torch.float32", "layout": "torch.strided", "is_meta": False, "is_quantized": False})
+    tensor = type(
+        "Tensor",
+        (),
+        {
+            "__module__": "torch",
+            "dtype": "torch.float32",
+            "layout": "torch.strided",
+            "is_meta": False,
+            "is_quantized": False,
+        },
+    )
     tensor.detach = tensor.cpu = tensor.resolve_conj = tensor.resolve_neg = lambda self: self
     tensor.numpy = lambda self: np.array([1.5])
     assert _arrays.array(tensor(), "x").tolist() == [1.5]
@@ -452,5 +465,7 @@ def test_tensors():
     )
     assert _arrays.array(tensor(), "x").tolist() == [2.5]
     tensor.is_quantized = True
-    with pytest.raises(weft.Refused, match=r"^x: a tensor of torch.bfloat16 is quantized; give tensor.dequantize\(\)$"):
+    with pytest.raises(
+        weft.Refused, match=r"^x: a tensor of torch.bfloat16 is quantized; give tensor.dequantize\(\)$"
+    ):
         _arrays.array(tensor(), "x")

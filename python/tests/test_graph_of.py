@@ -34,24 +34,38 @@ def test_data(arrays):
     masked = Data(edge_index=arrays["edge_index"], num_nodes=60, train_idx=mask, train_y=[2])
     assert (_convert.fields(masked)["train_mask"] == mask).all()
     for listed, why in (
-        ({"train_idx": mask.astype(np.uint8)}, "train_idx: holds uint8, a mask or numbers of vertices: give booleans, or"),
+        (
+            {"train_idx": mask.astype(np.uint8)},
+            "train_idx: holds uint8, a mask or numbers of vertices: give booleans, or",
+        ),
         ({"train_idx": [3, 60]}, "train_idx: 60 is no number of 60 vertices, from 0"),
         ({"train_idx": [-1]}, "train_idx: -1 is no number of 60 vertices, from 0"),
-        ({"train_idx": [0.5]}, r"train_idx: has the shape \(1,\) of float64: give numbers of vertices, or 60 booleans"),
-        ({"train_idx": [1, 2], "train_y": [1]}, r"train_y: has the shape \(1,\): give a label for each of the 2 of train_idx"),
+        (
+            {"train_idx": [0.5]},
+            r"train_idx: has the shape \(1,\) of float64: give numbers of vertices, or 60 booleans",
+        ),
+        (
+            {"train_idx": [1, 2], "train_y": [1]},
+            r"train_y: has the shape \(1,\): give a label for each of the 2 of train_idx",
+        ),
     ):
         with pytest.raises(weft.Refused, match=f"^{why}"):
             _convert.fields(Data(edge_index=arrays["edge_index"], num_nodes=60, **listed))
     for odd, why in (
         ({"num_nodes": [60, 1]}, r"num_nodes: is of int64 \(2,\): give the number of vertices"),
         ({"num_nodes": "a"}, r"num_nodes: is of <U1 \(\): give the number of vertices"),
-        ({"edge_label": [1], "edge_label_index": 3}, r"edge_label_index: is of int64 \(\): give 2 × N numbers of vertices"),
+        (
+            {"edge_label": [1], "edge_label_index": 3},
+            r"edge_label_index: is of int64 \(\): give 2 × N numbers of vertices",
+        ),
         ({"edge_label": [1], "edge_label_index": [1, 2]}, r"edge_label_index: is of int64 \(2,\)"),
         ({"edge_label": [1], "edge_label_index": [["a"], ["b"]]}, r"edge_label_index: is of <U1 \(2, 1\)"),
     ):
         with pytest.raises(weft.Refused, match=f"^{why}"):
             _convert.fields(Data(edge_index=arrays["edge_index"], **odd))
-    assert _convert.fields(Data(edge_index=arrays["edge_index"], x=arrays["x"], batch=0))["batch"] == 0  # the import refuses it
+    assert (
+        _convert.fields(Data(edge_index=arrays["edge_index"], x=arrays["x"], batch=0))["batch"] == 0
+    )  # the import refuses it
     by_type = _convert.fields(
         Data(
             edge_index=np.array([[0, 1, 2], [2, 1, 0]]),

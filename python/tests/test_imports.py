@@ -43,7 +43,9 @@ def test_no_cycles():
 def test_order_of_the_document():
     """A module imports modules of its own line of the table in docs/architecture.md, and of lines above."""
     text = (Path(__file__).parents[2] / "docs" / "architecture.md").read_text(encoding="utf-8")
-    lines = [re.findall("`(.*?)`", line) for line in re.findall(r"^\| (`(?:_|pyg).*?) \|", text, re.MULTILINE)]
+    lines = [
+        re.findall("`(.*?)`", line) for line in re.findall(r"^\| (`(?:_|pyg).*?) \|", text, re.MULTILINE)
+    ]
     line_of = {f"weft.{name}": number for number, line in enumerate(lines) for name in line}
     graph = imports(Path(weft.__file__).parent)
     top = {name for name in graph if name.count(".") == 1} - {"weft.__main__"}
@@ -65,7 +67,13 @@ def test_order_of_the_document():
 def test_cycles_are_seen(tmp_path, a, b):
     package = tmp_path / "package"
     (package / "inner").mkdir(parents=True)
-    files = {"__init__": "", "a": a, "b": b, "inner/__init__": "from .one import One", "inner/one": "from ..a import One"}
+    files = {
+        "__init__": "",
+        "a": a,
+        "b": b,
+        "inner/__init__": "from .one import One",
+        "inner/one": "from ..a import One",
+    }
     for name, text in files.items():
         (package / f"{name}.py").write_text(text)
     with pytest.raises(CycleError):

@@ -79,7 +79,9 @@ def test_other_graphs(graph, arrays):
         run.predict(vertices=[])
     assert run.embeddings(there).shape == (60, 8)
     assert run.evaluate(there, device="cpu")["test"]["accuracy"] == run.evaluate()["test"]["accuracy"]
-    with pytest.raises(weft.Refused, match="^device cuda: the predictions of .* are there, and none is computed"):
+    with pytest.raises(
+        weft.Refused, match="^device cuda: the predictions of .* are there, and none is computed"
+    ):
         run.evaluate(device="cuda")
     with pytest.raises(
         weft.Refused,
@@ -127,7 +129,9 @@ def test_changed(graph, folder):
 
 def test_evaluated_on_another_split(arrays):
     """The split of the run is measured, unless another is asked for: also the first, whose number is 0."""
-    parts = {name: np.stack([arrays[name], arrays[other]], 1) for name, other in zip(MASKS, MASKS[1:] + MASKS[:1])}
+    parts = {
+        name: np.stack([arrays[name], arrays[other]], 1) for name, other in zip(MASKS, MASKS[1:] + MASKS[:1])
+    }
     run = train(weft.Graph(**arrays | parts), split=1)
     right = run.predictions == arrays["y"]
     for split, own in ((None, 1), (0, 0), (1, 1)):
@@ -188,12 +192,20 @@ def test_damaged(graph, arrays):
             (Path("flat.npy").read_bytes(), r"an array of float32 with the shape \(60,\)"),
         ],
         "model.safetensors": [
-            ((60).to_bytes(8, "little") + b'{"a":{"dtype":"F32"}}'.ljust(60) + bytes(8), "lacks 'data_offsets'")
+            (
+                (60).to_bytes(8, "little") + b'{"a":{"dtype":"F32"}}'.ljust(60) + bytes(8),
+                "lacks 'data_offsets'",
+            )
         ],
     }
     for name, read in reads.items():
         whole = Path("whole", name).read_bytes()
-        for content, why in [(b"[" * 10**5, ".*"), (b"[7", ".*"), (whole[: len(whole) // 2], ".*"), *of.get(name, [])]:
+        for content, why in [
+            (b"[" * 10**5, ".*"),
+            (b"[7", ".*"),
+            (whole[: len(whole) // 2], ".*"),
+            *of.get(name, []),
+        ]:
             shutil.rmtree("run", ignore_errors=True)
             shutil.copytree("whole", "run")
             Path("run", name).write_bytes(content)
@@ -201,7 +213,9 @@ def test_damaged(graph, arrays):
                 weft.Refused, match=f"^(/.*/)?run/{name}: damaged: {why}; restore it, or train again$"
             ):
                 read(weft.load("run"))
-    with pytest.warns(UserWarning, match=r"^run/state\.json: damaged: .*; restore it, or begin a new run") as said:
+    with pytest.warns(
+        UserWarning, match=r"^run/state\.json: damaged: .*; restore it, or begin a new run"
+    ) as said:
         assert [run.directory.name for run in weft.runs(".")] == ["whole"]
     assert said[-1].filename == __file__
     shutil.copy("whole/state.json", "run")
@@ -239,7 +253,9 @@ def test_several_labels(arrays):
     run = train(weft.Graph(**arrays | {"y": y}))
     assert (run.predictions == (run.logits > 0)).all() and run.predictions.shape == (60, 2)
     assert run.probabilities == pytest.approx(1 / (1 + np.exp(-run.logits.astype(np.float64))), abs=1e-6)
-    one = np.flatnonzero(run.predictions.sum(1) == 1)  # whose classes are one label each, and text all the same
+    one = np.flatnonzero(
+        run.predictions.sum(1) == 1
+    )  # whose classes are one label each, and text all the same
     assert 0 < len(one) < 60
     for vertices in (one, range(60)):
         found = run.predict(vertices=list(vertices), columns=["class"])["class"]
@@ -303,7 +319,8 @@ def test_tables(graph, arrays):
     assert [run.directory for run in listed] == [run.directory for run in best] and len(listed[:1]) == 1
     assert both.best is best[0]
     values = [
-        train(weft.Graph(**arrays | {"y": arrays["x"][:, k] * 2, "x": arrays["x"][:, :k]}), epochs=9) for k in (4, 2)
+        train(weft.Graph(**arrays | {"y": arrays["x"][:, k] * 2, "x": arrays["x"][:, :k]}), epochs=9)
+        for k in (4, 2)
     ]
     smallest = min(values, key=lambda run: run.summary["val"])
     assert values[0].summary["metric"] == "rmse" and weft.compare(*values).best is smallest
@@ -362,9 +379,15 @@ def test_sweep(graph, arrays):
 
 def test_names_of_tables(folder):
     """A table has the names that the graph has, whatever a spreadsheet or a terminal would make of them."""
-    kinds, names = ["=SUM(A1)", "new\nline", r"new\nline"], [f"'{sign}{v}" for v in range(10) for sign in "=+a"]
+    kinds, names = (
+        ["=SUM(A1)", "new\nline", r"new\nline"],
+        [f"'{sign}{v}" for v in range(10) for sign in "=+a"],
+    )
     rows = [[name, str(k), kinds[k % 3]] for k, name in enumerate(names)]
-    for file, lines in {"c.csv": [["id", "age", "kind"], *rows], "p.csv": [["source", "target"], *zip(names, names[1:])]}.items():
+    for file, lines in {
+        "c.csv": [["id", "age", "kind"], *rows],
+        "p.csv": [["source", "target"], *zip(names, names[1:])],
+    }.items():
         with open(file, "w", newline="", encoding="utf-8") as to:
             csv.writer(to).writerows(lines)
     run = weft.train("p.csv", vertices_from="c.csv", label="kind", epochs=40, lr=0.1, progress=False)
@@ -383,10 +406,23 @@ def test_sweep_of_tables(arrays):
     settings = {"model": "gcn", "epochs": 2, "progress": False} | tables
     found = weft.sweep("p.csv", grid={"lr": [0.1, 0.01]}, out="sweep", **settings)
     again = weft.sweep("p.csv", grid={"lr": [0.1, 0.01]}, out="sweep", **settings)
-    assert [run.summary for run in again] == [run.summary for run in found] and len(list(Path().glob("*.weft"))) == 1
+    assert [run.summary for run in again] == [run.summary for run in found] and len(
+        list(Path().glob("*.weft"))
+    ) == 1
     alone = weft.train("p.csv", lr=0.1, **settings)
-    assert [run.summary["losses"] for run in found if run.settings["lr"] == "0.1"] == [alone.summary["losses"]]
-    typed = weft.inspect("p.csv", **tables | {"vertices_from": ["person:c.csv", "shop:c.csv"], "source": "person:payer", "target": "shop:payee", "label": "person:kind"})
+    assert [run.summary["losses"] for run in found if run.settings["lr"] == "0.1"] == [
+        alone.summary["losses"]
+    ]
+    typed = weft.inspect(
+        "p.csv",
+        **tables
+        | {
+            "vertices_from": ["person:c.csv", "shop:c.csv"],
+            "source": "person:payer",
+            "target": "shop:payee",
+            "label": "person:kind",
+        },
+    )
     assert [of["type"] for of in typed["types"]] == ["person", "shop"]
 
 
@@ -400,7 +436,9 @@ def test_sweep_of_edges_of_tables(arrays):
     found = weft.sweep("p.csv", grid={"hidden": [8, 16]}, **settings)
     assert {run.settings["edge_label"] for run in found} == {"fraud"}
     alone = weft.train("p.csv", hidden=8, **settings)
-    assert [run.summary["losses"] for run in found if run.settings["hidden"] == "8"] == [alone.summary["losses"]]
+    assert [run.summary["losses"] for run in found if run.settings["hidden"] == "8"] == [
+        alone.summary["losses"]
+    ]
     assert weft.inspect("p.csv", **tables)["edge_labels"][0]["class_names"] == ["no", "yes"]
 
 
@@ -447,8 +485,13 @@ def test_callbacks_of_a_sweep(graph):
 
     found = weft.sweep(graph, grid={"lr": [0.1, 0.01]}, model="mlp", epochs=4, out="a sweep", callbacks=end)
     runs = {run.directory.name: run.summary for run in found}
-    assert told == [(name, k) for name, last in (("run-0000", 3), ("run-0001", 4)) for k in range(1, last + 1)]
-    assert {name: one["ended"] for name, one in runs.items()} == {"run-0000": "interrupted", "run-0001": "epochs"}
+    assert told == [
+        (name, k) for name, last in (("run-0000", 3), ("run-0001", 4)) for k in range(1, last + 1)
+    ]
+    assert {name: one["ended"] for name, one in runs.items()} == {
+        "run-0000": "interrupted",
+        "run-0001": "epochs",
+    }
 
     def fail(epoch):
         raise ZeroDivisionError
@@ -523,4 +566,7 @@ def test_until_a_layer():
     for of in ("conv", "conv1.pool", "conv10.message", "conv3"):
         with pytest.raises(weft.Refused) as said:
             until(program, of)
-        assert str(said.value) == f"of={of!r}: the module has no such layer with rows of vertices: it has {names}"
+        assert (
+            str(said.value)
+            == f"of={of!r}: the module has no such layer with rows of vertices: it has {names}"
+        )

@@ -158,7 +158,10 @@ def test_left_elsewhere(monkeypatch, tmp_path, memory):
     shutil.copytree(mine.path, left)  # as the sweep of that Python would have it
     made = _scratch.Scratch()
     assert os.listdir(used) == [mine.path.name] and os.listdir(other) == [made.path.name]
-    assert {link.readlink() for link in memory.iterdir()} == {used, other}  # the one that is gone is forgotten
+    assert {link.readlink() for link in memory.iterdir()} == {
+        used,
+        other,
+    }  # the one that is gone is forgotten
     monkeypatch.setenv("XDG_CACHE_HOME", "/dev/null")  # without a memory folders are made, too
     assert _scratch.Scratch().path.parent == other
 

@@ -71,7 +71,9 @@ def test_inspect(arrays):
     assert weft.inspect(weft.Graph(**arrays))["features"] == 5
     rows = ["payer,payee", *(f"{a},{b}" for a, b in arrays["edge_index"].T)]
     Path("p.csv").write_text("\n".join(rows) + "\n")
-    Path("c.csv").write_text("id,age,kind\n" + "".join(f"{v},{v / 7},{'good' if v % 3 else 'bad'}\n" for v in range(60)))
+    Path("c.csv").write_text(
+        "id,age,kind\n" + "".join(f"{v},{v / 7},{'good' if v % 3 else 'bad'}\n" for v in range(60))
+    )
     of = weft.inspect("p.csv", source="payer", target="payee", vertices_from="c.csv", label="kind")
     assert (of["vertices"], of["edges"], of["features"], of["classes"]) == (60, 300, 1, 2)
     assert of["class_names"] == ["bad", "good"]
@@ -142,7 +144,7 @@ def test_ways_out(arrays, graph):
         train(graph, target="8")
     with pytest.raises(
         weft.Refused,
-        match="^the graph has no labels to learn; give y, or edge_y of edges, to weft.Graph, or labels to weft import; or learn edges with task=\"link\"$",
+        match='^the graph has no labels to learn; give y, or edge_y of edges, to weft.Graph, or labels to weft import; or learn edges with task="link"$',
     ):
         train(weft.Graph(edge_index=arrays["edge_index"], x=arrays["x"]))
     with pytest.raises(
@@ -184,7 +186,8 @@ def test_ways_out(arrays, graph):
     ):
         run.predict(vertices=[0, 333])
     with pytest.raises(
-        weft.Refused, match='^the run in run is of another graph; give that, or leave it out; init="run" begins a new run with its weights$'
+        weft.Refused,
+        match='^the run in run is of another graph; give that, or leave it out; init="run" begins a new run with its weights$',
     ):
         train(weft.Graph(**arrays | {"y": 2 - arrays["y"]}), resume="run")
 
@@ -300,7 +303,9 @@ def test_paths_that_begin_with_a_dash(graph):
     """A path is no flag of the program."""
     shutil.copytree(graph.store, "-x")
     run = train("-x", epochs=1, out="-runs/-run")
-    assert run.summary["dataset"] == "./-x" and [one.directory for one in weft.runs("-runs")] == [run.directory]
+    assert run.summary["dataset"] == "./-x" and [one.directory for one in weft.runs("-runs")] == [
+        run.directory
+    ]
     run = weft.load("-runs/-run")
     assert (run.predict() == run.predictions).all() and run.evaluate("-x") == run.evaluate()
     for call in (train, weft.plan, weft.show_plan):

@@ -67,7 +67,8 @@ def test_run_goes_on_with_its_settings(graph, arrays, bars):
     )
     assert again.summary["losses"] == whole.summary["losses"] and (again.logits == whole.logits).all()
     with pytest.raises(
-        weft.Refused, match='^the run in moved is of another graph; give that, or leave it out; init="moved" begins a new run with its weights$'
+        weft.Refused,
+        match='^the run in moved is of another graph; give that, or leave it out; init="moved" begins a new run with its weights$',
     ):
         weft.train(weft.Graph(**arrays | {"y": 2 - arrays["y"]}), resume="moved")  # which has ended
     with pytest.raises(weft.Refused, match="^model sage: the run to continue has gcn; "):
@@ -173,7 +174,10 @@ def test_failed(graph):
     ):
         train(graph, epochs=100_000, callbacks=kill(signal.SIGKILL))
 
-    for number, says in ((signal.SIGSEGV, "SIGSEGV: segmentation violation"), (signal.SIGABRT, "SIGABRT: abort")):
+    for number, says in (
+        (signal.SIGSEGV, "SIGSEGV: segmentation violation"),
+        (signal.SIGABRT, "SIGABRT: abort"),
+    ):
         with pytest.raises(weft.Failed, match=f"^the program weft crashed: {says}$"):  # not the registers
             train(graph, epochs=100_000, callbacks=kill(number))
 
@@ -189,9 +193,7 @@ def test_failed(graph):
             kill(signal.SIGTERM)(epoch)
 
     with pytest.raises(weft.Interrupted):
-        weft.sweep(
-            graph, grid={"lr": [0.1]}, epochs=100_000, progress=False, callbacks=once, out="swept"
-        )
+        weft.sweep(graph, grid={"lr": [0.1]}, epochs=100_000, progress=False, callbacks=once, out="swept")
 
 
 def children():
@@ -249,7 +251,8 @@ def alive(pid):
 
 
 @pytest.mark.parametrize(
-    ("launched", "failed", "asked"), [(True, False, ["leave"]), (True, True, []), (False, False, []), (False, True, [])]
+    ("launched", "failed", "asked"),
+    [(True, False, ["leave"]), (True, True, []), (False, False, []), (False, True, [])],
 )
 def test_leave(monkeypatch, launched, failed, asked):
     """One of several processes takes leave of the others where Python ends without an error, and nobody else does."""

@@ -106,7 +106,10 @@ def test_in_words_of_python():
     assert say("--quiet leaves out progress, and there is no more").startswith("progress=False leaves")
     assert say("vertex -1: leave empty lines out, and give ids below") == "vertex -1: give ids below"
     assert say("--weight-decay -1: must be 0 or more") == "weight_decay -1: must be 0 or more"
-    assert say("--init 'my runs/a' begins a new run with its weights") == 'init="my runs/a" begins a new run with its weights'
+    assert (
+        say("--init 'my runs/a' begins a new run with its weights")
+        == 'init="my runs/a" begins a new run with its weights'
+    )
     assert (
         say("interrupted; continue with weft train --resume runs/x")
         == 'interrupted; continue with weft.train(data, resume="runs/x")'
@@ -168,7 +171,12 @@ def test_program(monkeypatch, tmp_path):
         ("/etc/passwd", "Permission denied"),
     ):
         monkeypatch.setenv("WEFT_PROGRAM", other)
-        for call in (lambda: weft.runs("."), lambda: weft.train("graph"), _calls.Program, lambda: weft.plan("graph")):
+        for call in (
+            lambda: weft.runs("."),
+            lambda: weft.train("graph"),
+            _calls.Program,
+            lambda: weft.plan("graph"),
+        ):
             with pytest.raises(weft.Failed, match=f"^{other}: {why}; WEFT_PROGRAM names the program weft$"):
                 call()
     tells = "#!/bin/sh\nif [ $1 = version ]; then echo '{}'; exit; fi\n"
@@ -177,7 +185,9 @@ def test_program(monkeypatch, tmp_path):
     monkeypatch.setenv("WEFT_PROGRAM", str(own))
     for told in ('{"weft": "0.0.9"}', f'{{"weft": "0.0.9", "protocol": {_program.PROTOCOL - 1}}}'):
         own.write_text(tells.format(told))
-        with pytest.raises(weft.Failed, match=f"^{own}: is weft 0.0.9, of another version than this package: install both"):
+        with pytest.raises(
+            weft.Failed, match=f"^{own}: is weft 0.0.9, of another version than this package: install both"
+        ):
             weft.runs(".")
     for told in ('{"version": 1}', "[1]", "1"):
         own.write_text(tells.format(told))
@@ -185,10 +195,15 @@ def test_program(monkeypatch, tmp_path):
             weft.runs(".")
     for status in (2, 130):  # without a line
         own.write_text(f"#!/bin/sh\nexit {status}\n")
-        with pytest.raises(weft.Failed, match=f"^{own}: does not answer .*: the program weft ended with status {status}; WEFT"):
+        with pytest.raises(
+            weft.Failed,
+            match=f"^{own}: does not answer .*: the program weft ended with status {status}; WEFT",
+        ):
             weft.runs(".")
     own.write_text(tells.format(f'{{"weft": "unknown", "protocol": {_program.PROTOCOL}}}'))
-    with pytest.raises(weft.Failed, match="^the program weft was ended by SIGKILL, .*; it said last: last words$"):
+    with pytest.raises(
+        weft.Failed, match="^the program weft was ended by SIGKILL, .*; it said last: last words$"
+    ):
         weft.runs(".")
     with pytest.raises(weft.Failed, match="^the program weft ended with status 3$"):
         weft.show_plan("graph")

@@ -30,7 +30,9 @@ def main() -> None:
         beside, without = seconds[3:-1:2], seconds[4:-1:2]
         ratio = statistics.median(beside) / statistics.median(without)
         print(f"epoch without a checkpoint {statistics.median(without):8.3f} s   (median of {len(without)})")
-        print(f"epoch with one beside it   {statistics.median(beside):8.3f} s   {100 * (ratio - 1):+.1f} % (median of {len(beside)})")
+        print(
+            f"epoch with one beside it   {statistics.median(beside):8.3f} s   {100 * (ratio - 1):+.1f} % (median of {len(beside)})"
+        )
         print(f"size of a checkpoint       {written['bytes'] / 1e6:8.2f} MB")
         print(f"seconds until it is on disk{written['write_seconds']:8.3f}")
         print(f"seconds to read it         {resumed['checkpoints']['read_seconds']:8.3f}")
@@ -40,8 +42,16 @@ def main() -> None:
 def train(options: argparse.Namespace, run: Path) -> tuple[list[float], dict]:
     """Returns the seconds from one epoch's line of metrics to the next, by epoch, and the run's summary."""
     process = start(
-        options.store, *(options.flags or SAGE), "--epochs", str(options.epochs), "--eval-every", str(options.epochs),
-        "--checkpoint-every", "2", "--out", str(run),
+        options.store,
+        *(options.flags or SAGE),
+        "--epochs",
+        str(options.epochs),
+        "--eval-every",
+        str(options.epochs),
+        "--checkpoint-every",
+        "2",
+        "--out",
+        str(run),
     )
     at = [time.monotonic()]
     metrics = run / "metrics.jsonl"
@@ -58,7 +68,9 @@ def resume(run: Path, epochs: int) -> subprocess.Popen:
 
 
 def start(*arguments: str) -> subprocess.Popen:
-    return subprocess.Popen([WEFT, "train", *arguments, "--json"], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    return subprocess.Popen(
+        [WEFT, "train", *arguments, "--json"], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+    )
 
 
 def finish(process: subprocess.Popen) -> dict:
@@ -79,7 +91,9 @@ def disk(folder: Path, size: int) -> float:
 
 
 def parse() -> argparse.Namespace:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("store", help="the graph")
     parser.add_argument("--epochs", type=int, default=30)
     parser.add_argument("--dir", default=".", help="folder on the disk to measure")

@@ -51,8 +51,22 @@ EIGHT = {
 DRIVER = "libcuda.so.1"
 FEW = "^TestConformance$/^(head scale|cross-entropy)$"
 # The kinds of kernels that compute-sanitizer goes through, as far as the time reaches.
-SANITIZED = ("cross-entropy", "spmm", "attention", "product", "batch norm", "groups", "sums of rows", "head scale", "layer norm", "rows")
-CLOSE, ALIKE = 1e-5, 1e-3  # relative differences of losses in float32: from the CPU's, and from PyG's of three epochs
+SANITIZED = (
+    "cross-entropy",
+    "spmm",
+    "attention",
+    "product",
+    "batch norm",
+    "groups",
+    "sums of rows",
+    "head scale",
+    "layer norm",
+    "rows",
+)
+CLOSE, ALIKE = (
+    1e-5,
+    1e-3,
+)  # relative differences of losses in float32: from the CPU's, and from PyG's of three epochs
 
 
 class Check:
@@ -94,8 +108,16 @@ class Check:
 
         return {
             "sbm": ("generate", "sbm", ("--vertices", sized(40, 4000), "--degree", sized(5, 15), *NOISE)),
-            "uniform-15": ("generate", "uniform", ("--vertices", sized(40, 200_000), "--degree", "15", *NOISE)),
-            "github": ("import", "npz", ("--symmetrize", "--random-features", FEATURES, "--split", "random:60/20/20")),
+            "uniform-15": (
+                "generate",
+                "uniform",
+                ("--vertices", sized(40, 200_000), "--degree", "15", *NOISE),
+            ),
+            "github": (
+                "import",
+                "npz",
+                ("--symmetrize", "--random-features", FEATURES, "--split", "random:60/20/20"),
+            ),
             "rmat-20": ("generate", "rmat", ("--scale", sized(5, 20), *NOISE)),
             "rmat-22": ("generate", "rmat", ("--scale", sized(9, 22), *NOISE)),
             **{name: ("generate", "uniform", graph.flags(self.quick)) for name, graph in card.GRAPHS.items()},
@@ -110,7 +132,10 @@ class Check:
             if self.quick or not self.edges.exists():
                 raise Skipped("the kit has no edges.npz, or --quick")
             archive = self.work / "github.npz"
-            self.call([sys.executable, HERE.parent / "peers" / "prepare.py", "github", self.edges, archive], until=self.end)
+            self.call(
+                [sys.executable, HERE.parent / "peers" / "prepare.py", "github", self.edges, archive],
+                until=self.end,
+            )
             kind = (*kind, archive)
         self.call([self.weft, *kind, store, *flags], until=self.end)
         return store
@@ -132,8 +157,13 @@ class Check:
         """The standard output of a command, which ends with the step. A failure has it as said."""
         errors, left = tempfile.TemporaryFile(), self.left(until)
         process = subprocess.Popen(
-            [str(part) for part in command], stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=errors,
-            env=self.environment | environment, cwd=self.work, start_new_session=True,
+            [str(part) for part in command],
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=errors,
+            env=self.environment | environment,
+            cwd=self.work,
+            start_new_session=True,
         )
         try:
             said, stopped = process.communicate(timeout=left)[0], ""
@@ -199,7 +229,9 @@ class Check:
         def torch():
             figures = json.loads(self.pytorch("rates"))
             rate = {key: value / 1e9 for key, value in figures.items() if isinstance(value, float)}
-            return ", ".join(f"{key} {value:.0f}" for key, value in rate.items()) + " (GB/s, GFLOP/s)", figures
+            return ", ".join(
+                f"{key} {value:.0f}" for key, value in rate.items()
+            ) + " (GB/s, GFLOP/s)", figures
 
         return [("card", card), ("PyTorch", torch)]
 
@@ -212,11 +244,15 @@ class Check:
 
     def first(self):
         """What a first use takes, by the kernels' code of the kit and by NVRTC, which a copy of weft without that code needs."""
+
         def used(program, **environment):
             store, took = self.store("sbm"), []
             for run in range(2):
                 start, out = time.monotonic(), program.parents[1] / f"run-{run}"
-                self.call([program, "train", store, "--epochs", "1", "--device", "cuda", "--out", out], **environment)
+                self.call(
+                    [program, "train", store, "--epochs", "1", "--device", "cuda", "--out", out],
+                    **environment,
+                )
                 took.append(time.monotonic() - start)
             return f"first {took[0]:.2f} s, then {took[1]:.2f} s", {"seconds": took}
 
@@ -224,7 +260,9 @@ class Check:
             if "WEFT_CUDA" in os.environ:
                 raise Skipped("WEFT_CUDA's library has kernels of its own")
             bare = self.work / "bare" / "bin" / "weft"
-            shutil.copytree(self.tree / "lib", bare.parents[1] / "lib", ignore=shutil.ignore_patterns("*.cubin"))
+            shutil.copytree(
+                self.tree / "lib", bare.parents[1] / "lib", ignore=shutil.ignore_patterns("*.cubin")
+            )
             bare.parent.mkdir()
             shutil.copy(self.weft, bare)
             found = [file for path in sys.path for file in Path(path).glob("nvidia/*/lib/libnvrtc.so.*")]
@@ -234,18 +272,28 @@ class Check:
 
         def doctor():
             cards = self.doctor["cards"]
-            return "; ".join(f"{of['name']}, CUDA {of['driver']}, sm {of['capability']}" for of in cards), self.doctor
+            return "; ".join(
+                f"{of['name']}, CUDA {of['driver']}, sm {of['capability']}" for of in cards
+            ), self.doctor
 
         return [("the kit's code", lambda: used(self.weft)), ("NVRTC", nvrtc), ("weft doctor", doctor)]
 
     def conformance(self):
         program = self.tree / "bin" / "kernel.test"
         # Named, the library is not made where it stands in for a card.
-        device = {"WEFT_DEVICE": "cuda", "WEFT_DEVICE_SYNC": "1", "WEFT_CUDA": os.environ.get("WEFT_CUDA", DRIVER)}
+        device = {
+            "WEFT_DEVICE": "cuda",
+            "WEFT_DEVICE_SYNC": "1",
+            "WEFT_CUDA": os.environ.get("WEFT_CUDA", DRIVER),
+        }
 
         def tests(pattern, *before, until=0):
-            said = self.call([*before, program, "-test.v", "-test.run", pattern], (0, 1, 2, 9), until, **device)
-            failed = re.findall(r"^    --- FAIL: (\S+)", said, re.M) or re.findall(r"^--- FAIL: (\S+)", said, re.M)
+            said = self.call(
+                [*before, program, "-test.v", "-test.run", pattern], (0, 1, 2, 9), until, **device
+            )
+            failed = re.findall(r"^    --- FAIL: (\S+)", said, re.M) or re.findall(
+                r"^--- FAIL: (\S+)", said, re.M
+            )
             return said, len(re.findall(r"^ *--- PASS", said, re.M)), failed
 
         def whole():
@@ -261,7 +309,10 @@ class Check:
             if texts:
                 self.figures["conformance"]["texts"] = texts
                 raise Failed(f"{passed} pass, these fail alone: {', '.join(texts)}")
-            return f"{passed} pass" + (f", {len(failed)} only alone" if failed else ""), {"passed": passed, "alone": failed}
+            return f"{passed} pass" + (f", {len(failed)} only alone" if failed else ""), {
+                "passed": passed,
+                "alone": failed,
+            }
 
         def sanitized(tool):
             """A part, in a quarter of the step's time: these tools take many times as long. One that is stopped has found nothing,
@@ -275,8 +326,14 @@ class Check:
                 start = time.monotonic()
                 if tried and start + 2 * longest > until:
                     break
-                said, good, failed = tests(f"^TestConformance$/^{kind}$", *sanitizer, "--tool", tool, until=until)
-                found = [line for line in said.splitlines() if re.match(r"=+ .*(Invalid|Race|hazard|Error|error)", line)]
+                said, good, failed = tests(
+                    f"^TestConformance$/^{kind}$", *sanitizer, "--tool", tool, until=until
+                )
+                found = [
+                    line
+                    for line in said.splitlines()
+                    if re.match(r"=+ .*(Invalid|Race|hazard|Error|error)", line)
+                ]
                 if failed or any(not re.search(r"\b0 (errors|hazards)", line) for line in found):
                     self.figures["conformance"][tool + " says"] = said[:20000]
                     raise Failed("; ".join([*failed, *found])[:300])
@@ -285,9 +342,15 @@ class Check:
                     ends = said.strip().splitlines() or ["it says nothing"]
                     raise Failed(f"it ended early: {ends[-1][:200]}")
                 longest, tried, passed = max(longest, time.monotonic() - start), tried + 1, passed + good
-            return f"{passed} pass, of {tried} of {len(SANITIZED)} kinds of kernels", {"passed": passed, "kinds": SANITIZED[:tried]}
+            return f"{passed} pass, of {tried} of {len(SANITIZED)} kinds of kernels", {
+                "passed": passed,
+                "kinds": SANITIZED[:tried],
+            }
 
-        return [("whole", whole), *((tool, lambda tool=tool: sanitized(tool)) for tool in ("memcheck", "racecheck"))]
+        return [
+            ("whole", whole),
+            *((tool, lambda tool=tool: sanitized(tool)) for tool in ("memcheck", "racecheck")),
+        ]
 
     def bits(self):
         """The same bits again, and the CPU's curves."""
@@ -316,7 +379,10 @@ class Check:
         def curve(name):
             here, there = train(name, "cpu"), train(name)
             off, on_cpu = apart(here["losses"], there["losses"]), there["device"]["on_cpu"]
-            line, figures = f"{off:.1e} from the CPU's{said(on_cpu)}", {"apart": off, "device": there["device"]}
+            line, figures = (
+                f"{off:.1e} from the CPU's{said(on_cpu)}",
+                {"apart": off, "device": there["device"]},
+            )
             if off > CLOSE:
                 raise Failed(line)
             return line, figures
@@ -335,14 +401,21 @@ class Check:
 
         return [
             *((f"graphs, {name}", lambda name=name: graphs(name)) for name in ("gcn", "sage", "gat")),
-            ("two runs", lambda: again("sage")), ("two runs, graph=4", lambda: again("sage, graph=4")), ("a resume", resumed),
+            ("two runs", lambda: again("sage")),
+            ("two runs, graph=4", lambda: again("sage, graph=4")),
+            ("a resume", resumed),
             *((name, lambda name=name: curve(name)) for name in EIGHT),
         ]
 
     def kernels(self):
         """Each kernel ÷ its bound. Products are held against PyTorch's, too."""
+
         def bench(graph, only):
-            flags = ("--quick", "--only", f"^gcn.*f32 {graph}") if self.quick else ("--only", f"^({only}).*{graph}")
+            flags = (
+                ("--quick", "--only", f"^gcn.*f32 {graph}")
+                if self.quick
+                else ("--only", f"^({only}).*{graph}")
+            )
             report = json.loads(self.call([self.weft, "bench", "--device", "cuda", "--json", *flags]))
             worst = {}
             for k in report["kernels"]:
@@ -358,7 +431,10 @@ class Check:
             for m in report["models"]:
                 epoch = f"{1e3 * m['epoch_seconds']:.1f} ms, {m['times_bound']:.2f} × its bound"
                 lines.append(f"{m['model']} {m['precision']} {epoch}")
-            lines += [f"{k['fraction']:6.3f} of its bound: {name} {k['shape']}, {1e3 * k['seconds']:.3f} ms" for name, k in slow]
+            lines += [
+                f"{k['fraction']:6.3f} of its bound: {name} {k['shape']}, {1e3 * k['seconds']:.3f} ms"
+                for name, k in slow
+            ]
             return ("\n" + " " * 42).join(lines), report
 
         only = "sage 3×256|gcn|gat "
@@ -374,6 +450,7 @@ class Check:
     def papers(self):
         """Random graphs of published sizes, in the card's memory and from the host's, beside PyG on the same stores and what was
         published of the real graphs. PyG's models do without a plain edge_index, whose messages of 256 floats take 117 GB or more."""
+
         def ours(graph):
             of = {"sage": "SAGE 3×256", "gcn": "GCN 3×256"}
 
@@ -384,7 +461,9 @@ class Check:
             return found
 
         def part(graph, share):
-            return f"{card.like(graph)} PyG", lambda: self.peers(graph, str(card.EPOCHS), "EdgeIndex,csr", "sage,gcn", ours(graph), share)
+            return f"{card.like(graph)} PyG", lambda: self.peers(
+                graph, str(card.EPOCHS), "EdgeIndex,csr", "sage,gcn", ours(graph), share
+            )
 
         return [*card.parts(self, STEPS["papers"][1]), part("products", 0.6), part("Reddit", 1)]
 
@@ -413,16 +492,23 @@ class Check:
             report = self.train(self.store(graph), *flags)
             figures = {key: report[key] for key in ("losses", "epoch_seconds", "device", "graph")}
             median, peak = card.steady(report["epoch_seconds"]), report["device"]["peak_bytes"] / 1e6
-            return f"{1e3 * median:.1f} ms, {peak:.0f} MB{said(report['device']['on_cpu'])}", figures | {"median": median}
+            return f"{1e3 * median:.1f} ms, {peak:.0f} MB{said(report['device']['on_cpu'])}", figures | {
+                "median": median
+            }
 
         every = [(graph, model, of) for graph in graphs for model in MODELS.values() for of in precisions]
-        return [(f"{graph} {model.name} {of}", lambda of=(graph, model, of): run(*of)) for graph, model, of in every]
+        return [
+            (f"{graph} {model.name} {of}", lambda of=(graph, model, of): run(*of))
+            for graph, model, of in every
+        ]
 
     def peers(self, graph, epochs, forms, models, ours, share=1.0):
         """PyG's models on a store, in each form and precision, beside weft's epochs of that precision. The peer is the fastest."""
         lines, until = [], time.monotonic() + share * self.left()
         try:
-            text = self.pytorch("train", self.store(graph), self.work, epochs, "cuda", forms, models, until=until)
+            text = self.pytorch(
+                "train", self.store(graph), self.work, epochs, "cuda", forms, models, until=until
+            )
         except Failed as failed:
             text = failed.said
             lines.append(str(failed))
@@ -437,8 +523,14 @@ class Check:
             if weft := ours(row["model"], "bf16" if row["precision"] == "bf16" else "f32"):
                 row["times_weft"] = row["median"] / weft["median"]
                 row["times_weft_memory"] = row["peak_bytes"] / weft["device"]["peak_bytes"]
-                line += f": {row['times_weft']:.2f} × weft's time, {row['times_weft_memory']:.2f} × its memory"
-                if row["precision"] == "f32" and (self.work / f"{row['model']}.safetensors").exists() and "losses" in weft:
+                line += (
+                    f": {row['times_weft']:.2f} × weft's time, {row['times_weft_memory']:.2f} × its memory"
+                )
+                if (
+                    row["precision"] == "f32"
+                    and (self.work / f"{row['model']}.safetensors").exists()
+                    and "losses" in weft
+                ):
                     row["apart"] = apart(row["losses"][:3], weft["losses"][:3])
                     line += f", losses {row['apart']:.1e} apart"
                     if row["apart"] > ALIKE:
@@ -451,18 +543,23 @@ class Check:
             if of:
                 best = min(of, key=lambda row: row["median"])
                 best["fastest"] = True
-                lines.append(f"{name}: the fastest of PyG's is {best['form']}, {best['precision']}: {1e3 * best['median']:.1f} ms")
+                lines.append(
+                    f"{name}: the fastest of PyG's is {best['form']}, {best['precision']}: {1e3 * best['median']:.1f} ms"
+                )
         return ("\n" + " " * 42).join(lines), {"rows": rows}
 
     def pyg(self):
         def ours(graph):
             epochs = self.figures.get("epochs", {})
             return lambda model, precision: next(
-                (found for found in [epochs.get(f"{graph} {model} {precision}", {})] if "median" in found), None
+                (found for found in [epochs.get(f"{graph} {model} {precision}", {})] if "median" in found),
+                None,
             )
 
         def part(graph, share):
-            return graph, lambda: self.peers(graph, "20", "EdgeIndex,csr,edge_index,compiled", "sage,gcn,gat", ours(graph), share)
+            return graph, lambda: self.peers(
+                graph, "20", "EdgeIndex,csr,edge_index,compiled", "sage,gcn,gat", ours(graph), share
+            )
 
         return [part("uniform-15", 0.5), part("github", 1)]
 
@@ -508,7 +605,9 @@ def hold() -> str:
         driver = ctypes.CDLL(os.environ.get("WEFT_CUDA", DRIVER))
         count, context = ctypes.c_int(), ctypes.c_void_p()
         statuses = [driver.cuInit(0), driver.cuDeviceGetCount(ctypes.byref(count))]
-        statuses += [driver.cuDevicePrimaryCtxRetain(ctypes.byref(context), card) for card in range(count.value)]
+        statuses += [
+            driver.cuDevicePrimaryCtxRetain(ctypes.byref(context), card) for card in range(count.value)
+        ]
     except (OSError, AttributeError) as why:
         return f"none: {why}"
     return f"on {count.value} of the cards" if not any(statuses) else f"none: CUDA's statuses {statuses}"
@@ -520,15 +619,25 @@ def main() -> int:
     parser.add_argument("--out", required=True, type=Path, help="where device.json is written")
     parser.add_argument("--quick", action="store_true", help="the same steps on tiny graphs")
     calls = "; ".join(f"{call}: {', '.join(steps)}" for call, steps in CALLS.items())
-    parser.add_argument("--call", choices=CALLS, help=f"the steps of one of two calls within {A_CALL} seconds: {calls}")
-    parser.add_argument("--only", help=f"some of the steps, of {', '.join(STEPS)} (default: those of the call, or of both)")
-    parser.add_argument("--limit", type=float, help=f"seconds of all steps together (default {A_CALL} of a call, else those of the steps)")
+    parser.add_argument(
+        "--call", choices=CALLS, help=f"the steps of one of two calls within {A_CALL} seconds: {calls}"
+    )
+    parser.add_argument(
+        "--only", help=f"some of the steps, of {', '.join(STEPS)} (default: those of the call, or of both)"
+    )
+    parser.add_argument(
+        "--limit",
+        type=float,
+        help=f"seconds of all steps together (default {A_CALL} of a call, else those of the steps)",
+    )
     options = parser.parse_args()
     options.only = options.only.split(",") if options.only else CALLS.get(options.call, USUAL)
     if unknown := [step for step in options.only if step not in STEPS]:
         parser.error(f"--only {unknown[0]}: there is no such step; there are {', '.join(STEPS)}")
     if options.limit is None:
-        options.limit = slack(options) * (A_CALL if options.call else sum(STEPS[step][0] for step in options.only))
+        options.limit = slack(options) * (
+            A_CALL if options.call else sum(STEPS[step][0] for step in options.only)
+        )
     options.out = options.out.resolve()
     options.out.mkdir(parents=True, exist_ok=True)
     print(f"an idle context: {hold()}", file=sys.stderr)

@@ -53,15 +53,25 @@ MODULES = {
 def operations() -> list[str]:
     text = (ROOT / "kernel/native/expression_args.h").read_text()
     table = text[text.index("#define WEFT_OPERATIONS") : text.index("enum weft_operation")]
-    return [name.removeprefix("logical_") for name in re.findall(r"^\t(?:VECTOR|SINGLE)\((\w+),", table, re.M)]
+    return [
+        name.removeprefix("logical_") for name in re.findall(r"^\t(?:VECTOR|SINGLE)\((\w+),", table, re.M)
+    ]
 
 
 def narrow(text: str) -> list[str]:
     """The kernels of vectors (kernel/shapes.go) that store words and no vector of 16 or 8 bytes: they need up to four times as many
     stores. attend_back_target has one number for each head."""
     body = re.split(r"^\.text\.([\w$]+):$", text, flags=re.M)
-    kernels = {name: set(re.findall(r"\bSTG\.E\S*", code)) for name, code in zip(body[1::2], body[2::2]) if "_vector" in name}
-    words = [name for name, stores in kernels.items() if "STG.E" in stores and not stores & {"STG.E.128", "STG.E.64"}]
+    kernels = {
+        name: set(re.findall(r"\bSTG\.E\S*", code))
+        for name, code in zip(body[1::2], body[2::2])
+        if "_vector" in name
+    }
+    words = [
+        name
+        for name, stores in kernels.items()
+        if "STG.E" in stores and not stores & {"STG.E.128", "STG.E.64"}
+    ]
     return [name for name in words if not re.match("attend_back_target_(float32|bfloat16)", name)]
 
 
@@ -89,7 +99,9 @@ class Code:
         name = self.name(k)
         if name not in ("BRA", "BRX"):
             return []
-        return [self.labels[label] for label in re.findall(r"\.L_x_\d+", self.lines[k]) if label in self.labels]
+        return [
+            self.labels[label] for label in re.findall(r"\.L_x_\d+", self.lines[k]) if label in self.labels
+        ]
 
     def name(self, k: int) -> str:
         """The instruction's name, without its condition and its kind."""
@@ -98,7 +110,11 @@ class Code:
     def longest(self, first: int, last: int, operation: int | None = None, vectors: str = "") -> int | None:
         """The most instructions from one to another. operation: which one the dispatch is of; vectors: the instruction that
         moves vectors alone on the way."""
-        register = re.match(r"ISETP\S+ P\d, PT, (R\d+), 0x", self.lines[self.dispatch(first)])[1] if operation is not None else ""
+        register = (
+            re.match(r"ISETP\S+ P\d, PT, (R\d+), 0x", self.lines[self.dispatch(first)])[1]
+            if operation is not None
+            else ""
+        )
 
         @functools.cache
         def way(k: int, known: frozenset) -> int | None:
@@ -107,7 +123,11 @@ class Code:
                 line, name = self.lines[k], self.name(k)
                 if name in ("CALL", "EXIT", "RET") and not line.startswith("@"):
                     return None
-                if vectors and re.match(rf"{vectors}\.E(?!\.128)", re.sub(r"^@!?P\d\s+", "", line)) and not line.startswith("@"):
+                if (
+                    vectors
+                    and re.match(rf"{vectors}\.E(?!\.128)", re.sub(r"^@!?P\d\s+", "", line))
+                    and not line.startswith("@")
+                ):
                     return None
                 count += 1
                 if vectors and f"{vectors}.E.128" in line:
@@ -117,7 +137,13 @@ class Code:
                 if name == "BRX":
                     base = int(self.base(k, register), 16)
                     listed = self.targets(k)
-                    return plus(count, way(listed[min((operation - base) % 2**32, len(listed) - 1)], frozenset(values.items())))
+                    return plus(
+                        count,
+                        way(
+                            listed[min((operation - base) % 2**32, len(listed) - 1)],
+                            frozenset(values.items()),
+                        ),
+                    )
                 if name == "BRA":
                     (target,) = self.targets(k)
                     condition = re.match(r"@(!?)(P\d)\s", line)
@@ -134,14 +160,23 @@ class Code:
                     return count + max(found) if found else None
                 changed = re.match(r"(?:@!?P\d\s+)?\S+\s+([^;]*)", line)
                 of = re.findall(r"U?[PR]\d+", changed[1].split(",")[0]) if changed else []
-                compares = re.match(r"ISETP\.(GT|NE|GE|LE|LT|EQ)(\.U32)?\.AND (P\d), PT, (R\d+), (-?0x[0-9a-f]+), PT", line)
+                compares = re.match(
+                    r"ISETP\.(GT|NE|GE|LE|LT|EQ)(\.U32)?\.AND (P\d), PT, (R\d+), (-?0x[0-9a-f]+), PT", line
+                )
                 for one in of:
                     values.pop(one, None)
                 if register in of and name != "LDG":
                     values["gone"] = True
                 if compares and compares[4] == register and "gone" not in values:
                     x, y = operation, int(compares[5], 16)
-                    values[compares[3]] = {"GT": x > y, "NE": x != y, "GE": x >= y, "LE": x <= y, "LT": x < y, "EQ": x == y}[compares[1]]
+                    values[compares[3]] = {
+                        "GT": x > y,
+                        "NE": x != y,
+                        "GE": x >= y,
+                        "LE": x <= y,
+                        "LT": x < y,
+                        "EQ": x == y,
+                    }[compares[1]]
                 k += 1
 
         sys.setrecursionlimit(100_000)
@@ -179,7 +214,9 @@ class Code:
 
     def dispatch(self, first: int) -> int:
         """The first comparison of the operation with a number behind the head of the loop."""
-        return next(k for k in range(first, len(self.lines)) if re.match(r"ISETP\S+ P\d, PT, R\d+, 0x", self.lines[k]))
+        return next(
+            k for k in range(first, len(self.lines)) if re.match(r"ISETP\S+ P\d, PT, R\d+, 0x", self.lines[k])
+        )
 
     def base(self, k: int, register: str) -> str:
         """The first operation of a table of branches: what is subtracted from the operation."""
@@ -210,11 +247,19 @@ class Counts:
 
     def __init__(self, text: str):
         code = Code(text)
-        dispatched = next((head, back) for head, back in code.loops if any(code.name(k) == "BRX" for k in range(head, back)))
+        dispatched = next(
+            (head, back) for head, back in code.loops if any(code.name(k) == "BRX" for k in range(head, back))
+        )
         inputs = next(of for of in code.loops if of[1] < dispatched[0])
-        stores = [of for of in code.loops if of[0] > dispatched[1] and any("STG.E.128" in code.lines[k] for k in range(*of))]
+        stores = [
+            of
+            for of in code.loops
+            if of[0] > dispatched[1] and any("STG.E.128" in code.lines[k] for k in range(*of))
+        ]
         results, again = stores  # of each result one stores it, and the other goes past
-        self.begin = (code.longest(0, inputs[0] - 1) or 0) + dispatched[0] - inputs[1] + results[0] - dispatched[1]
+        self.begin = (
+            (code.longest(0, inputs[0] - 1) or 0) + dispatched[0] - inputs[1] + results[0] - dispatched[1]
+        )
         self.input = code.longest(*inputs, vectors="LDG") or 0
         self.result = (code.longest(*results, vectors="STG") or 0) + code.past(*again)
         self.operation = {name: code.longest(*dispatched, operation=k) for k, name in enumerate(operations())}
@@ -222,7 +267,12 @@ class Counts:
     def of(self, inputs: int, results: int, words: str) -> tuple[int, int]:
         """Instructions of a thread, and its accesses of 16 bytes to shared memory."""
         names = words.split()
-        issued = self.begin + inputs * self.input + results * self.result + sum(self.operation[name] for name in names)
+        issued = (
+            self.begin
+            + inputs * self.input
+            + results * self.result
+            + sum(self.operation[name] for name in names)
+        )
         return issued, inputs + results + 4 * len(names)
 
 
@@ -258,33 +308,53 @@ def print_gathered(text: str) -> None:
 
 
 def print_products(text: str) -> None:
-    print("\n| kernel | layer | instructions an mma | tensor cores ÷ bytes | instructions ÷ bytes | shared memory ÷ bytes |")
+    print(
+        "\n| kernel | layer | instructions an mma | tensor cores ÷ bytes | instructions ÷ bytes | shared memory ÷ bytes |"
+    )
     print("|---|---|---|---|---|---|")
     for kernel in PRODUCTS:
         issued, multiplied, accesses = products(text, kernel)
         columns = re.search(r"_(\d+)$", kernel)
         width = int(columns[1]) if columns else 128
-        size, depth, times = (4, 8, 3) if "tf32" in kernel else (2, 16, 1)  # a number's bytes, an mma's depth, and how often
-        memory = 2 * size * width / MEMORY / (times * width * width / (16 * 8 * depth))  # seconds of an mma's part of a row
-        parts = 1 / TENSOR / memory, issued / multiplied / ISSUED / memory, accesses / multiplied / SHARED / memory
-        print(f"| {kernel} | {width} to {width} | {issued / multiplied:.1f} | {parts[0]:.2f} | {parts[1]:.2f} | {parts[2]:.2f} |")
+        size, depth, times = (
+            (4, 8, 3) if "tf32" in kernel else (2, 16, 1)
+        )  # a number's bytes, an mma's depth, and how often
+        memory = (
+            2 * size * width / MEMORY / (times * width * width / (16 * 8 * depth))
+        )  # seconds of an mma's part of a row
+        parts = (
+            1 / TENSOR / memory,
+            issued / multiplied / ISSUED / memory,
+            accesses / multiplied / SHARED / memory,
+        )
+        print(
+            f"| {kernel} | {width} to {width} | {issued / multiplied:.1f} | {parts[0]:.2f} | {parts[1]:.2f} | {parts[2]:.2f} |"
+        )
 
 
 def main() -> None:
     disassembler = os.environ.get("NVDISASM", "nvdisasm")
-    text = subprocess.run([disassembler, "-c", sys.argv[1]], check=True, capture_output=True, text=True).stdout
+    text = subprocess.run(
+        [disassembler, "-c", sys.argv[1]], check=True, capture_output=True, text=True
+    ).stdout
     if kernels := narrow(text):
         sys.exit(f"instructions: {', '.join(kernels)}: vectors are stored word by word")
     counts = Counts(text)
-    print(f"{KERNEL}, instructions of a thread with {VECTOR} numbers: {counts.begin} of its own, {counts.input} an input, {counts.result} a result")
+    print(
+        f"{KERNEL}, instructions of a thread with {VECTOR} numbers: {counts.begin} of its own, {counts.input} an input, {counts.result} a result"
+    )
     print("an operation:", ", ".join(f"{name} {n}" for name, n in counts.operation.items()))
-    print("\n| module | expression | instructions an element | time of instructions ÷ bytes | of shared memory ÷ bytes |\n|---|---|---|---|---|")
+    print(
+        "\n| module | expression | instructions an element | time of instructions ÷ bytes | of shared memory ÷ bytes |\n|---|---|---|---|---|"
+    )
     for module, expressions in MODULES.items():
         for inputs, results, words in expressions:
             issued, accesses = counts.of(inputs, results, words)
             memory = 4 * (inputs + results) * 32 * VECTOR / MEMORY  # seconds of a warp's numbers
             parts = issued / VECTOR, issued / ISSUED / memory, accesses / SHARED / memory
-            print(f"| {module} | {words.replace(' ', ', ')} | {parts[0]:.0f} | {parts[1]:.2f} | {parts[2]:.2f} |")
+            print(
+                f"| {module} | {words.replace(' ', ', ')} | {parts[0]:.0f} | {parts[1]:.2f} | {parts[2]:.2f} |"
+            )
     print_gathered(text)
     print_products(text)
 

@@ -109,7 +109,9 @@ def train(store: str, folder: str, epochs: str, device: str, forms: str, models:
     """A model that fails is a line that says why, unless the card is lost with it. The form that is fastest in float32 is trained in
     other precisions, too, or the next one that can be."""
     graph = graphs.read(Path(store))
-    features, labels, chosen = (torch.from_numpy(a).to(device) for a in (graph.features, graph.labels, graph.train))
+    features, labels, chosen = (
+        torch.from_numpy(a).to(device) for a in (graph.features, graph.labels, graph.train)
+    )
     curves: dict[str, list[float]] = {}  # of the first form
     ranks: dict[str, list[tuple[float, str]]] = {name: [] for name in models.split(",")}
 

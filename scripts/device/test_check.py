@@ -12,13 +12,24 @@ import pytest
 
 ROOT = Path(__file__).parents[2]
 LIBRARY = ROOT / "bin" / "libcuda-on-cpu.so"
-HAS_NO_CARD = {"card", "PyTorch", "PyG", "NVRTC", "memcheck", "racecheck", "like products PyG", "like Reddit PyG"}
+HAS_NO_CARD = {
+    "card",
+    "PyTorch",
+    "PyG",
+    "NVRTC",
+    "memcheck",
+    "racecheck",
+    "like products PyG",
+    "like Reddit PyG",
+}
 CALLS = {
     "1": ["rates", "first", "conformance", "bits", "kernels"],
     "2": ["weights", "epochs", "pyg", "rmat", "papers"],
 }
 
-pytestmark = pytest.mark.skipif(not shutil.which("g++"), reason="there is no g++, which compiles libcuda-on-cpu.so")
+pytestmark = pytest.mark.skipif(
+    not shutil.which("g++"), reason="there is no g++, which compiles libcuda-on-cpu.so"
+)
 
 
 @pytest.fixture
@@ -33,7 +44,9 @@ def check(tmp_path):
             (tmp_path / "kit" / "bin" / name).symlink_to(program)
         command = [sys.executable, "-B", ROOT / "scripts/device/check.py", "--quick", *flags]
         command += ["--kit", tmp_path / "kit", "--out", tmp_path / "out"]
-        done = subprocess.run(command, env=os.environ | {"WEFT_CUDA": str(LIBRARY)}, capture_output=True, text=True)
+        done = subprocess.run(
+            command, env=os.environ | {"WEFT_CUDA": str(LIBRARY)}, capture_output=True, text=True
+        )
         figures = json.loads((tmp_path / "out" / "device.json").read_text())
         return done.returncode, figures, done.stdout
 
@@ -55,10 +68,17 @@ def machine(tmp_path, monkeypatch):
     def have(name, capability, memory, driver=13000, cards=1):
         smi = tmp_path / "smi" / "nvidia-smi"
         smi.parent.mkdir()
-        smi.write_text(SMI.format(line=f"{name}, 580.65.06, {memory >> 20} MiB, 345 MHz, 2619 MHz, 1980 MHz, 700.00 W"))
+        smi.write_text(
+            SMI.format(line=f"{name}, 580.65.06, {memory >> 20} MiB, 345 MHz, 2619 MHz, 1980 MHz, 700.00 W")
+        )
         smi.chmod(0o755)
         monkeypatch.setenv("PATH", f"{smi.parent}:{os.environ['PATH']}")
-        for setting, value in {"MEMORY": memory, "CAPABILITY": capability, "DRIVER": driver, "CARDS": cards}.items():
+        for setting, value in {
+            "MEMORY": memory,
+            "CAPABILITY": capability,
+            "DRIVER": driver,
+            "CARDS": cards,
+        }.items():
             monkeypatch.setenv(f"ON_CPU_{setting}", str(value))
 
     return have
@@ -102,7 +122,11 @@ def test_other_machines(check, machine, name, capability, memory, driver, said):
                 if part == "whole":
                     continue
                 why = found.get("failed", found.get("skipped", ""))
-                assert said in why or part in HAS_NO_CARD or step == "pyg" or part.startswith("github"), (step, part, found)
+                assert said in why or part in HAS_NO_CARD or step == "pyg" or part.startswith("github"), (
+                    step,
+                    part,
+                    found,
+                )
 
 
 def test_quick(check, machine):
@@ -111,24 +135,32 @@ def test_quick(check, machine):
     status, figures, table = check(programs(), "--only", ",".join(steps))
     assert status == 0, table
     parts = {step: set(of) for step, of in figures.items()}
-    skipped = {(step, part) for step, of in figures.items() for part, found in of.items() if "skipped" in found}
+    skipped = {
+        (step, part) for step, of in figures.items() for part, found in of.items() if "skipped" in found
+    }
     assert all(step == "pyg" or part in HAS_NO_CARD or part.startswith("github") for step, part in skipped)
     assert list(parts) == steps
     assert figures["conformance"]["whole"]["passed"] == 3 and not figures["conformance"]["whole"]["alone"]
-    assert all(figures["bits"][f"graphs, {name}"]["device"]["graphs"]["launches"] for name in ("gcn", "sage", "gat"))
+    assert all(
+        figures["bits"][f"graphs, {name}"]["device"]["graphs"]["launches"] for name in ("gcn", "sage", "gat")
+    )
     assert {"two runs", "a resume", "gcn", "rgcn", "sage, graph=4"} < parts["bits"]
     assert all(found["apart"] < 1e-5 for found in figures["bits"].values() if "apart" in found)
     for precision in ("f32", "bf16"):
         found = figures["epochs"][f"uniform-15 sage {precision}"]
         assert len(found["losses"]) == 3 and found["device"]["peak_bytes"] > 0 and found["median"] > 0
-    rests = {name: found for step in ("papers", "larger") for name, found in figures[step].items() if "RAM" in name}
+    rests = {
+        name: found for step in ("papers", "larger") for name, found in figures[step].items() if "RAM" in name
+    }
     assert len(rests) == 4
     for found in rests.values():
         assert found["memory_limit"] < found["in_memory_bytes"] and found["device"]["ram"]["read"] > 0
         assert 0 <= found["beside_kernels"] <= 1 and found["times_bound"] > 0 and found["copies_seconds"] > 0
     assert figures["kernels"]["rmat"]["machine"]["card"] == "CPU in place of a GPU"
     assert {kernel["graph"] for kernel in figures["kernels"]["rmat"]["kernels"]} == {"rmat V=64 E=1024"}
-    assert [line.split()[0] for line in table.splitlines() if line[0] != " "] == [step for step in parts for _ in parts[step]]
+    assert [line.split()[0] for line in table.splitlines() if line[0] != " "] == [
+        step for step in parts for _ in parts[step]
+    ]
 
 
 OFF = """#!{python}
@@ -160,11 +192,17 @@ def test_small_card(check, monkeypatch):
     monkeypatch.setenv("ON_CPU_MEMORY", "400000")
     status, figures, table = check({"weft": os.environ["WEFT_PROGRAM"]}, "--only", "papers")
     assert status == 0, table
-    assert all("of the card" in found["skipped"] for part, found in figures["papers"].items() if part not in HAS_NO_CARD)
+    assert all(
+        "of the card" in found["skipped"]
+        for part, found in figures["papers"].items()
+        if part not in HAS_NO_CARD
+    )
 
 
 def test_time(check):
-    status, figures, table = check({"weft": os.environ["WEFT_PROGRAM"]}, "--only", "rmat,papers", "--limit", "0")
+    status, figures, table = check(
+        {"weft": os.environ["WEFT_PROGRAM"]}, "--only", "rmat,papers", "--limit", "0"
+    )
     assert status == 0
     assert {found["skipped"] for of in figures.values() for found in of.values()} == {"no time is left"}
 

@@ -128,7 +128,10 @@ def test_counts(monkeypatch):
 def test_narrow():
     """Kernels of vectors store some."""
     stores = {"sum_vector": "STG.E.128", "half_vector": "STG.E.64", "words_vector": "STG.E", "words": "STG.E"}
-    text = "".join(f".text.{name}:\n        /*0000*/                   {store} desc[UR8][R4.64], R12 ;\n" for name, store in stores.items())
+    text = "".join(
+        f".text.{name}:\n        /*0000*/                   {store} desc[UR8][R4.64], R12 ;\n"
+        for name, store in stores.items()
+    )
     assert instructions.narrow(text) == ["words_vector"]
 
 

@@ -1,4 +1,5 @@
 """Appends to a store that a signal ends at a random moment, or that lack room, and that are run again."""
+
 import hashlib
 import random
 import re
@@ -19,7 +20,10 @@ def tables(folder, chance):
     """A table and a list of edges, and those that are appended to them."""
     old = VERTICES - VERTICES // SHARE
     for name, first, last in (("old", 0, old), ("new", old, VERTICES)):
-        rows = (f"C{v},{chance.random():.4f},{chance.choice('xyz')},{chance.choice('ab')}\n" for v in range(first, last))
+        rows = (
+            f"C{v},{chance.random():.4f},{chance.choice('xyz')},{chance.choice('ab')}\n"
+            for v in range(first, last)
+        )
         (folder / f"{name}.csv").write_text("id,size,city,kind\n" + "".join(rows))
     for name, count, most in (("old-edges", EDGES, old), ("new-edges", EDGES // SHARE, VERTICES)):
         edges = (f"C{chance.randrange(most)},C{chance.randrange(most)}\n" for _ in range(count))
@@ -28,14 +32,24 @@ def tables(folder, chance):
 
 def contents(store):
     """The bytes of a store's files but for checked.json, which has their times."""
-    return {path.name: hashlib.sha256(path.read_bytes()).digest() for path in store.iterdir() if path.name != "checked.json"}
+    return {
+        path.name: hashlib.sha256(path.read_bytes()).digest()
+        for path in store.iterdir()
+        if path.name != "checked.json"
+    }
 
 
 class Append:
     """One append, and the rules for what becomes of it."""
 
     def __init__(self, setting, folder, chance, old, new, takes):
-        self.setting, self.folder, self.store, self.old, self.new = setting, folder, folder / "store", old, new
+        self.setting, self.folder, self.store, self.old, self.new = (
+            setting,
+            folder,
+            folder / "store",
+            old,
+            new,
+        )
         self.fault, self.complete = chance.choice(FAULTS), chance.random() < 0.5
         # Some come while the new version is written, others when it is complete and about to be exchanged.
         self.moment = chance.uniform(0, 0.01 if self.complete else 1.1 * takes)
@@ -44,8 +58,21 @@ class Append:
 
     def start(self, before=None):
         tables = [self.folder.parent / f"{name}.csv" for name in ("new", "new-edges")]
-        return subprocess.Popen([self.setting.weft, "append", str(self.store), "--add-vertices", tables[0], "--add-edges", tables[1]],
-                                stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, preexec_fn=before)
+        return subprocess.Popen(
+            [
+                self.setting.weft,
+                "append",
+                str(self.store),
+                "--add-vertices",
+                tables[0],
+                "--add-edges",
+                tables[1],
+            ],
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+            preexec_fn=before,
+        )
 
     def hold(self, rule, holds):
         if not holds:
@@ -69,37 +96,69 @@ class Append:
         checked = self.setting.run("inspect", self.store)
         self.hold("weft inspect accepts the store", checked.returncode == 0 and "passed" in checked.stdout)
         if self.fault == "limit":
-            self.hold(f"status 1 and one line that says the store stays: {said!r}",
-                      process.returncode == 1 and said.count("\n") == 1 and "stays as it was" in said and self.became == "old")
+            self.hold(
+                f"status 1 and one line that says the store stays: {said!r}",
+                process.returncode == 1
+                and said.count("\n") == 1
+                and "stays as it was" in said
+                and self.became == "old",
+            )
         elif process.returncode > 0:
-            self.hold(f"status 130 of a signal, and the old version: {said!r}", process.returncode == 130 and self.became == "old")
+            self.hold(
+                f"status 130 of a signal, and the old version: {said!r}",
+                process.returncode == 130 and self.became == "old",
+            )
         if process.returncode >= 0:
             self.hold(f"nothing is left beside the store: {left}", left == ["store"])
         again = self.start()
         _, said = again.communicate(timeout=LONG)
-        self.hold(f"the same command completes it, or says that it is done: {said!r}",
-                  again.returncode == 0 if self.became == "old" else again.returncode == 2 and "the graph has a vertex" in said)
+        self.hold(
+            f"the same command completes it, or says that it is done: {said!r}",
+            again.returncode == 0
+            if self.became == "old"
+            else again.returncode == 2 and "the graph has a vertex" in said,
+        )
         left = [p.name for p in self.folder.iterdir()]
-        self.hold(f"the store is the new version then, and alone: {left}", contents(self.store) == self.new and left == ["store"])
+        self.hold(
+            f"the store is the new version then, and alone: {left}",
+            contents(self.store) == self.new and left == ["store"],
+        )
         return self.complaints
 
 
 def main(setting, options, folder):
     """Runs the trials, and returns the exit status."""
     tables(folder, random.Random(options.seed))
-    old, new, columns = folder / "old", folder / "new", ["--vertices-from", folder / "old.csv", "--label", "kind"]
+    old, new, columns = (
+        folder / "old",
+        folder / "new",
+        ["--vertices-from", folder / "old.csv", "--label", "kind"],
+    )
     setting.quiet("import", "edges", folder / "old-edges.csv", old, *columns)
     begun = time.monotonic()
-    setting.quiet("append", old, "--add-vertices", folder / "new.csv", "--add-edges", folder / "new-edges.csv", "--out", new)
+    setting.quiet(
+        "append",
+        old,
+        "--add-vertices",
+        folder / "new.csv",
+        "--add-edges",
+        folder / "new-edges.csv",
+        "--out",
+        new,
+    )
     takes, became, broken = time.monotonic() - begun, {"old": 0, "new": 0, "neither": 0}, 0
     for number in range(options.first, options.first + options.trials):
         at = folder / str(number)
         shutil.copytree(old, at / "store")
-        trial = Append(setting, at, random.Random(f"{options.seed} {number}"), contents(old), contents(new), takes)
+        trial = Append(
+            setting, at, random.Random(f"{options.seed} {number}"), contents(old), contents(new), takes
+        )
         complaints = trial.run()
         became[trial.became] += 1
         when = "complete" if trial.complete else "writing"
-        print(f"{number:<6}append  {trial.fault!s:<8}{when:<10}{trial.moment:6.3f}s  {trial.became}", flush=True)
+        print(
+            f"{number:<6}append  {trial.fault!s:<8}{when:<10}{trial.moment:6.3f}s  {trial.became}", flush=True
+        )
         for rule in complaints:
             print(f"      BROKEN: {rule}; see {at}", flush=True)
         broken += bool(complaints)

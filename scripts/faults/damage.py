@@ -1,4 +1,5 @@
 """Runs whose folder somebody damages while they go on, while they are resumed, and between the two."""
+
 import itertools
 import json
 import os
@@ -10,16 +11,34 @@ import subprocess
 EPOCHS, DAMAGED_AFTER = 24, 6  # a checkpoint after each second epoch
 LONG = 60  # seconds
 FILES = (
-    "state.json", "run.yaml", "metrics.jsonl", "program.json", "unread.safetensors", "run.json", "profile.json", "model.safetensors",
-    "predictions.npy", "checkpoints", "checkpoints/*", "checkpoints/*/manifest.json", "checkpoints/*/worker-0.safetensors",
+    "state.json",
+    "run.yaml",
+    "metrics.jsonl",
+    "program.json",
+    "unread.safetensors",
+    "run.json",
+    "profile.json",
+    "model.safetensors",
+    "predictions.npy",
+    "checkpoints",
+    "checkpoints/*",
+    "checkpoints/*/manifest.json",
+    "checkpoints/*/worker-0.safetensors",
 )
 PHASES = ("new", "resumed", "between")
 WAYS = ("missing", "empty", "cut", "rubbish", "folder", "unreadable")
 PROGRAM = {
-    "version": 1, "class": "Linear", "output": 3,
-    "parameters": [{"name": "weight", "shape": [3, 8], "trained": True}, {"name": "bias", "shape": [3], "trained": True}],
+    "version": 1,
+    "class": "Linear",
+    "output": 3,
+    "parameters": [
+        {"name": "weight", "shape": [3, 8], "trained": True},
+        {"name": "bias", "shape": [3], "trained": True},
+    ],
     "operations": [
-        {"op": "features", "shape": [8]}, {"op": "parameter", "name": "weight"}, {"op": "parameter", "name": "bias"},
+        {"op": "features", "shape": [8]},
+        {"op": "parameter", "name": "weight"},
+        {"op": "parameter", "name": "bias"},
         {"op": "linear", "in": [0, 1, 2], "line": "model.py:3: return self.lin(x)"},
     ],
 }
@@ -33,7 +52,11 @@ def weights(path):
     for name, shape in (("weight", (3, 8)), ("bias", (3,)), ("unread", (4,))):
         count = shape[0] * (shape[1] if len(shape) > 1 else 1)
         more = struct.pack(f"<{count}f", *(((7 * i) % 11 - 5) / 10 for i in range(count)))
-        tensors[name] = {"dtype": "F32", "shape": list(shape), "data_offsets": [len(data), len(data) + len(more)]}
+        tensors[name] = {
+            "dtype": "F32",
+            "shape": list(shape),
+            "data_offsets": [len(data), len(data) + len(more)],
+        }
         data += more
     header = json.dumps(tensors).encode()
     path.write_bytes(struct.pack("<Q", len(header)) + header + data)
@@ -57,7 +80,7 @@ def damage(path, way):
         path.mkdir()
         (path / "file").write_text("")
     elif way != "missing":
-        path.write_bytes({"empty": b"", "cut": whole[:len(whole) // 2], "rubbish": b"\xff{" * 20}[way])
+        path.write_bytes({"empty": b"", "cut": whole[: len(whole) // 2], "rubbish": b"\xff{" * 20}[way])
     return True
 
 
@@ -73,8 +96,15 @@ class Damaged:
 
     def weft(self, *arguments, after=None):
         """Runs weft, and calls strike after so many epochs and the first checkpoint."""
-        command = [*DENIED, self.setting.weft, *map(str, arguments), *(["--json", "--follow"] if after else [])]
-        process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+        command = [
+            *DENIED,
+            self.setting.weft,
+            *map(str, arguments),
+            *(["--json", "--follow"] if after else []),
+        ]
+        process = subprocess.Popen(
+            command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+        )
         for epoch in range(1, EPOCHS if after else 0):
             if not process.stdout.readline():
                 break
@@ -84,11 +114,29 @@ class Damaged:
             process.stdin.write("\n")
             process.stdin.flush()
         out, err = process.communicate(timeout=LONG)
-        return process.returncode, out, (err.strip().splitlines() or [""])[-1]  # the lines before it are progress
+        return (
+            process.returncode,
+            out,
+            (err.strip().splitlines() or [""])[-1],
+        )  # the lines before it are progress
 
     def begin(self, *more, after=None):
-        return self.weft("train", self.setting.stores, "--program", self.given / "program.json", "--init", self.given / "init.safetensors",
-                         "--epochs", EPOCHS, "--checkpoint-every", 2, "--out", self.out, *more, after=after)
+        return self.weft(
+            "train",
+            self.setting.stores,
+            "--program",
+            self.given / "program.json",
+            "--init",
+            self.given / "init.safetensors",
+            "--epochs",
+            EPOCHS,
+            "--checkpoint-every",
+            2,
+            "--out",
+            self.out,
+            *more,
+            after=after,
+        )
 
     def resume(self, after=None):
         graph = [] if (self.out / "state.json").exists() else [self.setting.stores]
@@ -96,7 +144,9 @@ class Damaged:
 
     def victim(self):
         last = sorted((self.out / "checkpoints").glob("epoch-*"))[-1:]
-        return self.out / self.name.replace("checkpoints/*", str(last[0].relative_to(self.out)) if last else "checkpoints/none")
+        return self.out / self.name.replace(
+            "checkpoints/*", str(last[0].relative_to(self.out)) if last else "checkpoints/none"
+        )
 
     def strike(self):
         self.path = self.victim()
@@ -125,8 +175,20 @@ class Damaged:
         if self.phase == "new":
             status, _, err = self.begin(after=DAMAGED_AFTER)
         else:
-            self.weft("train", self.setting.stores, "--program", self.given / "program.json", "--init", self.given / "init.safetensors",
-                      "--epochs", 4, "--checkpoint-every", 2, "--out", self.out)
+            self.weft(
+                "train",
+                self.setting.stores,
+                "--program",
+                self.given / "program.json",
+                "--init",
+                self.given / "init.safetensors",
+                "--epochs",
+                4,
+                "--checkpoint-every",
+                2,
+                "--out",
+                self.out,
+            )
             if self.phase == "between":
                 self.strike()
             status, _, err = self.resume(after=DAMAGED_AFTER - 4 if self.phase == "resumed" else None)
@@ -158,12 +220,17 @@ class Damaged:
                 yield f"{name} is not there"
             elif path.read_bytes() != (like / name).read_bytes():
                 yield f"{name} is another"
-        if json.loads((self.out / "run.json").read_text())["summary"]["losses"] != json.loads((like / "run.json").read_text())["summary"]["losses"]:
+        if (
+            json.loads((self.out / "run.json").read_text())["summary"]["losses"]
+            != json.loads((like / "run.json").read_text())["summary"]["losses"]
+        ):
             yield "the losses are others"
 
 
 def main(setting, options, folder):
-    setting.quiet("generate", "sbm", setting.stores, "--vertices", 200, "--degree", 4, "--features", 8, "--classes", 3)
+    setting.quiet(
+        "generate", "sbm", setting.stores, "--vertices", 200, "--degree", 4, "--features", 8, "--classes", 3
+    )
     whole = Damaged(setting, folder / "whole", "", "", "")
     whole.given.mkdir(parents=True)
     (whole.given / "program.json").write_text(json.dumps(PROGRAM))
@@ -172,7 +239,9 @@ def main(setting, options, folder):
     setting.uninterrupted["damage"] = whole.out
     all_ways = itertools.cycle(itertools.product(PHASES, FILES, WAYS))
     broken = untouched = 0
-    for number, (phase, name, way) in enumerate(itertools.islice(all_ways, options.first, options.first + options.trials), options.first):
+    for number, (phase, name, way) in enumerate(
+        itertools.islice(all_ways, options.first, options.first + options.trials), options.first
+    ):
         if options.only and options.only not in (phase, name, way):
             continue
         trial = Damaged(setting, folder / str(number), name, way, phase)

@@ -1,4 +1,5 @@
 """A disk of a small size."""
+
 import os
 import shutil
 import subprocess

@@ -63,6 +63,7 @@ The exit status is 1 if a rule was broken; the trial's folder is then kept and n
 number, so that --first N --trials 1 repeats it, as far as the machine is as fast. What this machine does not allow (a disk of a
 small size is a mount) is left out, and counted so. Standard library only. Open MPI's mpirun.
 """
+
 import argparse
 import itertools
 import pathlib
@@ -88,16 +89,24 @@ def main():
     parser.add_argument("--first", type=int, default=0, help="number of the first trial")
     parser.add_argument("--resume", action="store_true", help="runs that are broken off and resumed")
     parser.add_argument("--seed", type=int, default=1, help="of the random moments and ranks")
-    parser.add_argument("--only", default="", help="only trials of this kind, such as disk, or with this word, such as KILL")
-    parser.add_argument("--axis", choices=list(AXES), default="graph", help="along which four workers divide the work")
-    parser.add_argument("--transport", choices=["default", "tcp"], default="default", help="tcp: as between machines")
+    parser.add_argument(
+        "--only", default="", help="only trials of this kind, such as disk, or with this word, such as KILL"
+    )
+    parser.add_argument(
+        "--axis", choices=list(AXES), default="graph", help="along which four workers divide the work"
+    )
+    parser.add_argument(
+        "--transport", choices=["default", "tcp"], default="default", help="tcp: as between machines"
+    )
     parser.add_argument("--append", action="store_true", help="appends that are broken off and run again")
     parser.add_argument("--damage", action="store_true", help="runs whose folder is damaged")
     options = parser.parse_args()
     if options.resume and options.axis != "graph":
         parser.error("--resume takes runs along all axes: leave out --axis")
     folder = pathlib.Path(tempfile.mkdtemp(prefix="weft-faults-"))
-    setting = Setting(str(pathlib.Path(options.weft).resolve()), folder / "stores", options.transport, options.axis)
+    setting = Setting(
+        str(pathlib.Path(options.weft).resolve()), folder / "stores", options.transport, options.axis
+    )
     if options.append:
         return appends.main(setting, options, folder)
     if options.damage:
@@ -142,13 +151,27 @@ def main():
 
 def plan(options):
     """The trials: every second one a signal, the other kinds in turn, each kind's variants in turn, until there are enough."""
-    kinds = [Resumed] if options.resume else [kind for other in (Disk, Folder, Reader, Metis, Limit) for kind in (Signal, other)]
-    left_out = {"graph": (), "tensor": (Metis.kind, "partition"), "pipeline": ("partition",)}[options.axis]  # where METIS does not run
-    variants = {kind: [v for v in kind.VARIANTS if options.only in ("", kind.kind, *" ".join(v).split())
-                       and not {kind.kind, *v} & set(left_out)] for kind in kinds}
+    kinds = (
+        [Resumed]
+        if options.resume
+        else [kind for other in (Disk, Folder, Reader, Metis, Limit) for kind in (Signal, other)]
+    )
+    left_out = {"graph": (), "tensor": (Metis.kind, "partition"), "pipeline": ("partition",)}[
+        options.axis
+    ]  # where METIS does not run
+    variants = {
+        kind: [
+            v
+            for v in kind.VARIANTS
+            if options.only in ("", kind.kind, *" ".join(v).split()) and not {kind.kind, *v} & set(left_out)
+        ]
+        for kind in kinds
+    }
     endless = {kind: itertools.cycle(chosen) for kind, chosen in variants.items() if chosen}
     turns = itertools.cycle([kind for kind in kinds if kind in endless])
-    return [(kind, next(endless[kind])) for kind in itertools.islice(turns, options.first + options.trials)][options.first:]
+    return [(kind, next(endless[kind])) for kind in itertools.islice(turns, options.first + options.trials)][
+        options.first :
+    ]
 
 
 def make_stores(setting):
@@ -156,13 +179,39 @@ def make_stores(setting):
     commands that lack room, which say how large their weights are."""
     stores, quiet = setting.stores, setting.quiet
     for name in ("whole", "parted"):
-        quiet("generate", "sbm", stores / name, "--vertices", 40000, "--degree", 20, "--features", 32, "--classes", 64)
+        quiet(
+            "generate",
+            "sbm",
+            stores / name,
+            "--vertices",
+            40000,
+            "--degree",
+            20,
+            "--features",
+            32,
+            "--classes",
+            64,
+        )
     quiet("partition", stores / "parted", "-k", RANKS)
-    quiet("generate", "sbm", stores / "wide", "--vertices", 100000, "--degree", 2, "--features", 4, "--classes", WIDE)
+    quiet(
+        "generate",
+        "sbm",
+        stores / "wide",
+        "--vertices",
+        100000,
+        "--degree",
+        2,
+        "--features",
+        4,
+        "--classes",
+        WIDE,
+    )
     quiet("partition", stores / "wide", "-k", RANKS, "--method", "random")
     quiet("train", stores / "parted", *GAT, *AXES[setting.axis], "--epochs", 1, "--out", stores / "trained")
     for name, command in (("wrote", WRITE), ("lines", LINES)):
-        quiet(*(a.format(stores=stores, out=stores / name) for a in command), *AXES[setting.axis], "--epochs", 1)
+        quiet(
+            *(a.format(stores=stores, out=stores / name) for a in command), *AXES[setting.axis], "--epochs", 1
+        )
         (stores / name / "predictions.npy").unlink()
 
 

@@ -5,6 +5,7 @@
 
 A standard stream goes to the file (or the pipe) of that name and the rank's number in FOLDER, such as stderr.0, where there is one.
 """
+
 import os
 import pathlib
 import signal
@@ -17,7 +18,11 @@ def main():
     number = os.environ.get("OMPI_COMM_WORLD_RANK", "0")
     for s in (signal.SIGTERM, signal.SIGINT, signal.SIGUSR1, signal.SIGCONT):
         signal.signal(s, lambda *_: None)  # not SIG_IGN, which weft would inherit
-    streams = {name: open(path, "wb") for name in ("stdout", "stderr") if (path := folder / f"{name}.{number}").exists()}
+    streams = {
+        name: open(path, "wb")
+        for name in ("stdout", "stderr")
+        if (path := folder / f"{name}.{number}").exists()
+    }
     child = subprocess.Popen(command, **streams)
     note(folder / f"pid.{number}", child.pid)
     status = child.wait()

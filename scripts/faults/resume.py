@@ -1,4 +1,5 @@
 """Runs that faults break off, and that are resumed until they end."""
+
 import contextlib
 import itertools
 import json
@@ -15,10 +16,35 @@ from disk import PAGE, SmallDisk
 from trial import Trial
 
 EPOCHS = 16
-TRAIN = ["--layers", "2", "--hidden", "256", "--dropout", "0.3", "--lr", "0.0003", "--threads", "1", "--epochs", str(EPOCHS),
-         "--checkpoint-every", "1"]
+TRAIN = [
+    "--layers",
+    "2",
+    "--hidden",
+    "256",
+    "--dropout",
+    "0.3",
+    "--lr",
+    "0.0003",
+    "--threads",
+    "1",
+    "--epochs",
+    str(EPOCHS),
+    "--checkpoint-every",
+    "1",
+]
 SAGE, GCN = ["--model", "sage"], ["--model", "gcn"]
-MODEL = ("epochs_run", "best_epoch", "losses", "train", "val", "test", "val_loss", "links", "peak_tensor_bytes", "graph_bytes")  # in run.json
+MODEL = (
+    "epochs_run",
+    "best_epoch",
+    "losses",
+    "train",
+    "val",
+    "test",
+    "val_loss",
+    "links",
+    "peak_tensor_bytes",
+    "graph_bytes",
+)  # in run.json
 UNINTERRUPTED = "nothing"
 MOMENTS = ("before the first", "inside the writing of a checkpoint", "beside it")  # of kills
 LARGE = 1 << 28  # bytes, of a disk that does not fill up
@@ -30,8 +56,24 @@ RUNS = {
     "one": (0, SAGE),
     "graph=2": (0, SAGE + ["--parallel", "graph=2"]),
     "graph=3": (0, SAGE + ["--parallel", "graph=3"]),
-    "batch norm": (0, GCN + ["--norm", "batch", "--lr", "0.03", "--schedule", "cosine", "--eval-every", "2", "--patience", "4",
-                        "--parallel", "graph=2"]),  # ends before the last epoch
+    "batch norm": (
+        0,
+        GCN
+        + [
+            "--norm",
+            "batch",
+            "--lr",
+            "0.03",
+            "--schedule",
+            "cosine",
+            "--eval-every",
+            "2",
+            "--patience",
+            "4",
+            "--parallel",
+            "graph=2",
+        ],
+    ),  # ends before the last epoch
     "links": (0, SAGE + ["--task", "link", "--eval-every", "3", "--parallel", "graph=2"]),
     "turns": (0, SAGE + ["--parallel", "graph=2", "--partitions", "5"]),
     "offload": (0, SAGE + ["--norm", "batch", "--partitions", "4", "--offload", REST]),
@@ -47,7 +89,14 @@ class Attempt(Trial):
 
     def __init__(self, whole, number):
         processes, arguments = RUNS[whole.name]
-        super().__init__(whole.setting, whole.folder / str(number), whole.chance, (), arguments, "mpirun" if processes else "one")
+        super().__init__(
+            whole.setting,
+            whole.folder / str(number),
+            whole.chance,
+            (),
+            arguments,
+            "mpirun" if processes else "one",
+        )
         self.whole, self.number, self.chance = whole, number, random.Random(whole.chance.random())
         self.processes, self.out, self.store = processes or 1, whole.out, whole.store
         self.auto, moment = self.chance.random() < 0.5, self.chance.random()
@@ -59,7 +108,10 @@ class Attempt(Trial):
     def arguments(self):
         if (self.out / "state.json").exists() and not self.auto:
             return ["train", "--resume", str(self.out)]
-        return ["train", str(self.store), *TRAIN, *self.template, "--out", str(self.out)] + ["--resume", "auto"] * self.auto
+        return ["train", str(self.store), *TRAIN, *self.template, "--out", str(self.out)] + [
+            "--resume",
+            "auto",
+        ] * self.auto
 
     def prepare(self):
         super().prepare()
@@ -71,7 +123,14 @@ class Attempt(Trial):
 
     def launch(self):
         # Open MPI leaves files behind where mpirun is killed.
-        super().launch("--mca", "orte_tmpdir_base", str(self.folder), "--mca", "btl_vader_backing_directory", str(self.folder))
+        super().launch(
+            "--mca",
+            "orte_tmpdir_base",
+            str(self.folder),
+            "--mca",
+            "btl_vader_backing_directory",
+            str(self.folder),
+        )
 
     def await_moment(self):
         return super().await_moment() or self.launcher.poll() is not None
@@ -113,7 +172,9 @@ class Kill(Attempt):
     def unfinished(self):
         """The checkpoints that are being written, or removed."""
         folder = self.out / "checkpoints"
-        return {(p.name, p.stat().st_mtime_ns) for p in [*folder.glob(".epoch-*"), *checkpoints(self.out)[:-2]]}
+        return {
+            (p.name, p.stat().st_mtime_ns) for p in [*folder.glob(".epoch-*"), *checkpoints(self.out)[:-2]]
+        }
 
     def strike(self):
         ranks = list(self.pids().values())
@@ -169,7 +230,12 @@ class Term(Attempt):
         if 2 in statuses or self.place == "one" and not statuses <= {0, 130, -signal.SIGTERM}:
             yield f"status {self.launcher_status} and {self.statuses}: {self.said()}"
         done = self.lines(self.out / "metrics.jsonl")
-        if statuses == {130} and self.recorded() and self.record()["interrupted"] and epoch_of(checkpoints(self.out)[-1]) != done:
+        if (
+            statuses == {130}
+            and self.recorded()
+            and self.record()["interrupted"]
+            and epoch_of(checkpoints(self.out)[-1]) != done
+        ):
             yield f"no checkpoint of epoch {done}: {checkpoints(self.out)}"
 
 
@@ -205,7 +271,9 @@ class Limited(Room):
     def strike(self):
         size = self.chance.randint(PAGE, max(sizes(self.whole.like.out)))
         try:
-            resource.prlimit(self.chance.choice(list(self.pids().values())), resource.RLIMIT_FSIZE, (size, size))
+            resource.prlimit(
+                self.chance.choice(list(self.pids().values())), resource.RLIMIT_FSIZE, (size, size)
+            )
         except ProcessLookupError:
             pass
 
@@ -216,7 +284,9 @@ class Garbled(Attempt):
     def strike(self):
         for pid in self.pids().values():
             folder = f"/proc/{pid}/fd"
-            with contextlib.suppress(FileNotFoundError, ProcessLookupError):  # it has ended, or closed the file
+            with contextlib.suppress(
+                FileNotFoundError, ProcessLookupError
+            ):  # it has ended, or closed the file
                 for file in (os.path.join(folder, name) for name in os.listdir(folder)):
                     if os.readlink(file).startswith(REST + "/"):
                         with open(file, "r+b") as f:
@@ -227,7 +297,10 @@ class Garbled(Attempt):
 
     def rules(self):
         yield from super().rules()
-        told = any(f"--offload {REST}" in text and "not those that were written" in text for text in self.said().values())
+        told = any(
+            f"--offload {REST}" in text and "not those that were written" in text
+            for text in self.said().values()
+        )
         if self.launcher_status == 1 and not told:
             yield f"nothing was said of the damage: {self.said()}"
 
@@ -239,13 +312,25 @@ class Resumed:
     """A run that up to three faults befall, one after another, and that is resumed after each."""
 
     kind = "resume"
-    VARIANTS = [(fault, name) for fault, name in itertools.product(FAULTS, RUNS) if fault != "garbled" or name == "offload"]
+    VARIANTS = [
+        (fault, name)
+        for fault, name in itertools.product(FAULTS, RUNS)
+        if fault != "garbled" or name == "offload"
+    ]
 
     def __init__(self, setting, folder, chance, fault, name):
-        self.setting, self.folder, self.words, self.name, self.chance = setting, folder, (fault, name), name, chance
+        self.setting, self.folder, self.words, self.name, self.chance = (
+            setting,
+            folder,
+            (fault, name),
+            name,
+            chance,
+        )
         self.out, self.store = folder / "disk" / "run", setting.stores / "resumed"
         others = [f for f in FAULTS if f not in ("disk", "garbled") or f == fault]
-        self.faults = [fault, *chance.choices(others, k=chance.randint(0, 2))] if fault != UNINTERRUPTED else []
+        self.faults = (
+            [fault, *chance.choices(others, k=chance.randint(0, 2))] if fault != UNINTERRUPTED else []
+        )
         self.like = setting.uninterrupted.get(name)
         self.disk, self.torn, self.killed = None, None, False
         self.felt = []  # the faults that came before the end
@@ -274,23 +359,30 @@ class Resumed:
             complaints = attempt.run()
             self.took += attempt.hit + attempt.took
             self.felt += [name] if attempt.felt() else []
-            self.unprofiled |= f"continues after epoch {EPOCHS} of {EPOCHS}" in (attempt.folder / "stdout").read_text(errors="replace")
+            self.unprofiled |= f"continues after epoch {EPOCHS} of {EPOCHS}" in (
+                attempt.folder / "stdout"
+            ).read_text(errors="replace")
             if complaints:
                 return [f"attempt {number}: {line}" for line in complaints]
         return [*self.unsaid(attempt), *self.differences()]
 
     def unsaid(self, last):
         """A damaged checkpoint is told of."""
-        if self.faults[-1:] == ["torn"] and self.torn and "trying the checkpoint before" not in last.said()[0]:
+        if (
+            self.faults[-1:] == ["torn"]
+            and self.torn
+            and "trying the checkpoint before" not in last.said()[0]
+        ):
             yield f"nothing was said of {self.torn}: {last.said()}"
-
 
     def differences(self):
         if os.path.exists(REST) and os.listdir(REST):
             yield f"{REST} is not empty"
         if not self.like:
             return
-        if (status := json.loads(self.setting.run("inspect", self.out, "--json").stdout)["status"]) != "finished":
+        if (
+            status := json.loads(self.setting.run("inspect", self.out, "--json").stdout)["status"]
+        ) != "finished":
             yield f"weft inspect says {status}"
         yield from differences(self.out, self.like.out, self.unprofiled)
         # There is none for which there was no room, nor always one of the epoch in which patience runs out.
@@ -305,7 +397,9 @@ class Resumed:
 def make_uninterrupted(setting, names):
     """Makes a graph, and runs that nothing befalls."""
     store = setting.stores / "resumed"
-    setting.quiet("generate", "sbm", store, "--vertices", 400, "--degree", 8, "--features", 256, "--classes", 8)
+    setting.quiet(
+        "generate", "sbm", store, "--vertices", 400, "--degree", 8, "--features", 256, "--classes", 8
+    )
     for partitions in (2, 3):
         setting.quiet("partition", store, "-k", partitions)
     for name in names:
@@ -321,10 +415,16 @@ def tally(runs):
     yield f"{'':<20}" + "".join(f"{f:>8}" for f in FAULTS) + "   trials"
     for name in [*names, "all"]:
         these = [r for r in runs if name in (r.name, "all")]
-        yield f"{name:<20}" + "".join(f"{sum(r.felt.count(f) for r in these):8}" for f in FAULTS) + f"{len(these):9}"
+        yield (
+            f"{name:<20}"
+            + "".join(f"{sum(r.felt.count(f) for r in these):8}" for f in FAULTS)
+            + f"{len(these):9}"
+        )
     late = sum(len(r.faults) - len(r.felt) for r in runs)
     kills = {moment: sum(r.kills[moment] for r in runs) for moment in MOMENTS}
-    yield f"{late} faults came after the end; {sum(kills.values())} kills: " + ", ".join(f"{n} {moment}" for moment, n in kills.items())
+    yield f"{late} faults came after the end; {sum(kills.values())} kills: " + ", ".join(
+        f"{n} {moment}" for moment, n in kills.items()
+    )
 
 
 def differences(out, like, unprofiled=False):
@@ -334,24 +434,30 @@ def differences(out, like, unprofiled=False):
             yield f"{name} differs from that of {like}"
     if (now := epochs(out)) != (then := epochs(like)):
         first = next((i for i, (a, b) in enumerate(zip(now, then)) if a != b), min(len(now), len(then)))
-        yield f"metrics.jsonl has {len(now)} lines, not {len(then)}, or line {first + 1} is {now[first:first + 1]}, not {then[first:first + 1]}"
+        yield f"metrics.jsonl has {len(now)} lines, not {len(then)}, or line {first + 1} is {now[first : first + 1]}, not {then[first : first + 1]}"
     if (now := summary(out)) != (then := summary(like)):
         yield f"run.json: {[(key, now.get(key), value) for key, value in then.items() if now.get(key) != value]}"
     optional = {"profile.json"} if unprofiled else set()
-    if (files := {p.name for p in out.iterdir()} - optional) != (others := {p.name for p in like.iterdir()} - optional):
+    if (files := {p.name for p in out.iterdir()} - optional) != (
+        others := {p.name for p in like.iterdir()} - optional
+    ):
         yield f"files are left, or missing: {sorted(files ^ others)}"
     if len(whole := checkpoints(out)) > 2 or len(list((out / "checkpoints").iterdir())) != len(whole):
         yield f"more than two checkpoints, or others: {sorted(p.name for p in (out / 'checkpoints').iterdir())}"
     for checkpoint in whole:
         manifest = json.loads((checkpoint / "manifest.json").read_text())
-        if {p.name: p.stat().st_size for p in checkpoint.iterdir() if p.name != "manifest.json"} != {f["name"]: f["bytes"] for f in manifest["files"]}:
+        if {p.name: p.stat().st_size for p in checkpoint.iterdir() if p.name != "manifest.json"} != {
+            f["name"]: f["bytes"] for f in manifest["files"]
+        }:
             yield f"{checkpoint.name} is not whole"
 
 
 def epochs(out):
     """The lines of metrics.jsonl, without times."""
     lines = [json.loads(line) for line in (out / "metrics.jsonl").read_text().splitlines()]
-    return [{key: value for key, value in line.items() if key not in ("seconds", *timed(out))} for line in lines]
+    return [
+        {key: value for key, value in line.items() if key not in ("seconds", *timed(out))} for line in lines
+    ]
 
 
 def timed(out):
@@ -370,7 +476,7 @@ def summary(out):
 def tensors(checkpoint):
     """The bytes of each worker's tensors in a checkpoint. What stands before them holds times."""
     files = {p.name: p.read_bytes() for p in checkpoint.glob("*.safetensors")}
-    return {name: text[8 + struct.unpack("<Q", text[:8])[0]:] for name, text in files.items()}
+    return {name: text[8 + struct.unpack("<Q", text[:8])[0] :] for name, text in files.items()}
 
 
 def checkpoints(out):

@@ -1,14 +1,19 @@
 """Signals to single ranks, or to mpirun."""
+
 import os
 import re
 import signal
 
 from trial import GRACE, PARTITION, RANKS, SHORT, TRAIN, TRAINS, WRITE, WRITES, Trial
 
-TIMEOUT = re.compile(r"^weft: rank (\d): (.+), peer rank (\d)(, epoch \d+)?(, layer [\w.]+)?: no answer in time \(", re.M)
+TIMEOUT = re.compile(
+    r"^weft: rank (\d): (.+), peer rank (\d)(, epoch \d+)?(, layer [\w.]+)?: no answer in time \(", re.M
+)
 START = re.compile(r"^weft: rank (\d): start of MPI: no answer in time \(", re.M)
-SAID = re.compile(r'^weft: rank \d: (signal "terminated" during (the start of MPI|.+, peer rank \d)|interrupted|.+: no answer in time)',
-                  re.M)
+SAID = re.compile(
+    r'^weft: rank \d: (signal "terminated" during (the start of MPI|.+, peer rank \d)|interrupted|.+: no answer in time)',
+    re.M,
+)
 
 # What runs in each phase (a third of an epoch's time is evaluation), its moment, and up to how many seconds later the signal comes.
 PHASES = {
@@ -17,17 +22,31 @@ PHASES = {
     "partition": (PARTITION + ["--epochs", "100000"], "stdout says dividing", 0.4),
     "train": (TRAIN + ["--json"], TRAINS, 3),
     "write": (WRITE, WRITES, 0.3),
-    "predict": (["predict", "{stores}/trained", "{stores}/parted", "--out", "{folder}/logits.npy", "--embeddings", "{folder}/hidden.npy"],
-                "pid.*", 1),
+    "predict": (
+        [
+            "predict",
+            "{stores}/trained",
+            "{stores}/parted",
+            "--out",
+            "{folder}/logits.npy",
+            "--embeddings",
+            "{folder}/hidden.npy",
+        ],
+        "pid.*",
+        1,
+    ),
 }
 
 
 class Signal(Trial):
     kind = "signal"
     deadline, patience = SHORT, SHORT + GRACE
-    VARIANTS = [*((phase, name, "rank") for name in ("STOP", "KILL", "TERM", "INT") for phase in PHASES),
-                *(("train", name, "rank") for name in ("STOP", "KILL", "STOP", "KILL")),
-                *(("train", name, "mpirun") for name in ("INT", "TERM", "USR1")), ("start", "INT", "mpirun")]
+    VARIANTS = [
+        *((phase, name, "rank") for name in ("STOP", "KILL", "TERM", "INT") for phase in PHASES),
+        *(("train", name, "rank") for name in ("STOP", "KILL", "STOP", "KILL")),
+        *(("train", name, "mpirun") for name in ("INT", "TERM", "USR1")),
+        ("start", "INT", "mpirun"),
+    ]
 
     def __init__(self, setting, folder, chance, phase, name, to):
         arguments, self.begins, self.spread = PHASES[phase]
@@ -51,7 +70,12 @@ class Signal(Trial):
     def await_end(self):
         complaint = super().await_end()
         others = [self.folder / f"status.{r}" for r in range(RANKS) if r != self.victim]
-        if complaint and self.name == "STOP" and self.completed() and all(f.exists() and f.read_text() == "0" for f in others):
+        if (
+            complaint
+            and self.name == "STOP"
+            and self.completed()
+            and all(f.exists() and f.read_text() == "0" for f in others)
+        ):
             # It stopped after its last message: the others have ended, and the launcher alone waits for it.
             self.late = True
             os.kill(self.pids()[self.victim], signal.SIGCONT)
@@ -80,10 +104,14 @@ class Signal(Trial):
     def rules_of_STOP(self, said):
         others = {r: text for r, text in said.items() if r != self.victim}
         errors = [m for text in others.values() for m in TIMEOUT.finditer(text)]
-        if not any(int(m[3]) == self.victim for m in errors) and not any(START.search(t) for t in others.values()):
+        if not any(int(m[3]) == self.victim for m in errors) and not any(
+            START.search(t) for t in others.values()
+        ):
             yield f"no rank names rank {self.victim} as the one it waited for"
         # The stages of a pipeline come to the end of an epoch one after another, where no layer is at work.
-        if self.phase == "train" and not all(m[4] and (m[5] or m[2].endswith("of statistics")) for m in errors):
+        if self.phase == "train" and not all(
+            m[4] and (m[5] or m[2].endswith("of statistics")) for m in errors
+        ):
             yield "an error without epoch and layer"
         yield from self.waits(others)
 

@@ -1,4 +1,5 @@
 """What befalls the surroundings of a run: its disk, its folder, the reader of its output, the child that runs METIS."""
+
 import os
 import resource
 import shutil
@@ -9,7 +10,12 @@ import time
 from disk import PAGE, SmallDisk, pages
 from trial import GRACE, LINES, PARTITION, TRAIN, TRAINS, WRITE, WRITES, Trial, proc, whole_line
 
-STREAMS = {"output": ["stdout"], "progress": ["stderr"], "results": ["stdout"], "both": ["stdout", "stderr"]}  # all but the first of --json
+STREAMS = {
+    "output": ["stdout"],
+    "progress": ["stderr"],
+    "results": ["stdout"],
+    "both": ["stdout", "stderr"],
+}  # all but the first of --json
 
 
 class Room(Trial):
@@ -19,8 +25,14 @@ class Room(Trial):
 
     def __init__(self, setting, folder, chance, what, place):
         super().__init__(setting, folder, chance, (what, place), LINES if what == "lines" else WRITE, place)
-        self.weights = (setting.stores / ("lines" if what == "lines" else "wrote") / "model.safetensors").stat().st_size
-        rooms = {"predictions": (self.weights + 3 * PAGE, 8 << 20), "weights": (1, self.weights), "lines": (1, 3 * self.weights)}
+        self.weights = (
+            (setting.stores / ("lines" if what == "lines" else "wrote") / "model.safetensors").stat().st_size
+        )
+        rooms = {
+            "predictions": (self.weights + 3 * PAGE, 8 << 20),
+            "weights": (1, self.weights),
+            "lines": (1, 3 * self.weights),
+        }
         self.room = chance.randint(*rooms[what])
 
     def rules(self):
@@ -28,7 +40,16 @@ class Room(Trial):
         weights = self.out / "model.safetensors"
         if weights.exists():
             store = self.arguments()[1]
-            p = self.setting.run("predict", "--init", weights, "--config", self.out / "run.yaml", store, "--out", self.folder / "again.npy")
+            p = self.setting.run(
+                "predict",
+                "--init",
+                weights,
+                "--config",
+                self.out / "run.yaml",
+                store,
+                "--out",
+                self.folder / "again.npy",
+            )
             if p.returncode != 0:
                 yield f"the weights do not load: {p.stderr!r}"
         elif self.fits():
@@ -81,12 +102,21 @@ class Folder(Trial):
     """The run's folder is removed, or goes elsewhere, or another takes its place."""
 
     kind = "folder"
-    VARIANTS = [("removed", "train", "mpirun"), ("renamed", "train", "workers"), ("removed", "write", "mpirun"),
-                ("replaced", "train", "one"), ("renamed", "train", "mpirun"), ("removed", "train", "one"),
-                ("replaced", "train", "mpirun"), ("removed", "write", "workers")]
+    VARIANTS = [
+        ("removed", "train", "mpirun"),
+        ("renamed", "train", "workers"),
+        ("removed", "write", "mpirun"),
+        ("replaced", "train", "one"),
+        ("renamed", "train", "mpirun"),
+        ("removed", "train", "one"),
+        ("replaced", "train", "mpirun"),
+        ("removed", "write", "workers"),
+    ]
 
     def __init__(self, setting, folder, chance, how, phase, place):
-        arguments, self.begins, self.spread = {"train": (TRAIN, TRAINS, 2), "write": (WRITE, WRITES, 0.2)}[phase]
+        arguments, self.begins, self.spread = {"train": (TRAIN, TRAINS, 2), "write": (WRITE, WRITES, 0.2)}[
+            phase
+        ]
         super().__init__(setting, folder, chance, (how, phase, place), arguments, place)
         self.how, self.phase = how, phase
         self.elsewhere = folder / "elsewhere"
@@ -108,7 +138,9 @@ class Folder(Trial):
         yield from self.failed(self.out)
         if self.out.exists() and (self.how != "replaced" or any(self.out.iterdir())):
             yield f"something was made in its place: {sorted(p.name for p in self.out.iterdir())}"
-        if (epochs := self.lines(self.elsewhere / "metrics.jsonl") - self.done) > 2:  # one under way, and one between look and line
+        if (
+            epochs := self.lines(self.elsewhere / "metrics.jsonl") - self.done
+        ) > 2:  # one under way, and one between look and line
             yield f"it trained on for {epochs} epochs"
 
 
@@ -121,8 +153,12 @@ class Reader(Trial):
 
     def __init__(self, setting, folder, chance, what, place):
         self.through = place == "through mpirun"
-        arguments = ["train", "{stores}/parted", "--epochs", "60", "--out", "{out}"] + ["--json"] * (what != "output")
-        super().__init__(setting, folder, chance, (what, place), arguments, "mpirun" if self.through else place)
+        arguments = ["train", "{stores}/parted", "--epochs", "60", "--out", "{out}"] + ["--json"] * (
+            what != "output"
+        )
+        super().__init__(
+            setting, folder, chance, (what, place), arguments, "mpirun" if self.through else place
+        )
         self.what, self.readers = what, []
 
     def prepare(self):
@@ -157,7 +193,11 @@ class Reader(Trial):
             expected = {0, 1} if self.what in ("results", "both") else {0}
         if self.statuses.get(0) not in expected or not self.through and not self.launcher_says(*expected):
             yield f"status {self.launcher_status}, {self.statuses}: not one of {expected}"
-        if self.what == "progress" and not self.through and not whole_line((self.folder / "stdout").read_text()):
+        if (
+            self.what == "progress"
+            and not self.through
+            and not whole_line((self.folder / "stdout").read_text())
+        ):
             yield "the object of --json is not whole"
 
 
@@ -174,7 +214,9 @@ class Metis(Trial):
         self.name, self.stopped = name, False
 
     def child(self):
-        return next((int(pid) for pid, command in self.marked().items() if command.startswith(b"weft-metis\0")), None)
+        return next(
+            (int(pid) for pid, command in self.marked().items() if command.startswith(b"weft-metis\0")), None
+        )
 
     def begun(self):
         return self.child() is not None

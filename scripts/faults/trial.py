@@ -1,4 +1,5 @@
 """What all trials have in common: starting weft, waiting for the moment, and the rules that hold whatever happens."""
+
 import ast
 import dataclasses
 import json
@@ -27,7 +28,20 @@ GAT = ["--model", "gat", "--layers", "3", "--hidden", "64", "--heads", "4", "--n
 TRAIN = ["train", "{stores}/parted", *GAT, "--epochs", "100000", "--out", "{out}"]
 PARTITION = ["train", "{store}", *GAT, "--out", "{out}"]
 WRITE = ["train", "{stores}/wide", "--model", "sage", "--layers", "1", "--epochs", "1", "--out", "{out}"]
-LINES = ["train", "{stores}/parted", "--model", "gcn", "--layers", "1", "--hidden", "16", "--epochs", "100000", "--out", "{out}"]
+LINES = [
+    "train",
+    "{stores}/parted",
+    "--model",
+    "gcn",
+    "--layers",
+    "1",
+    "--hidden",
+    "16",
+    "--epochs",
+    "100000",
+    "--out",
+    "{out}",
+]
 TRAINS, WRITES = "out/metrics.jsonl holds 2", "out/.predictions*"
 
 # What the models of trials have besides, by axis: a pipeline's stages have a layer each.
@@ -46,7 +60,9 @@ class Setting:
     stores: pathlib.Path
     transport: str
     axis: str
-    uninterrupted: dict = dataclasses.field(default_factory=dict)  # the runs that those of --resume have to equal, by name
+    uninterrupted: dict = dataclasses.field(
+        default_factory=dict
+    )  # the runs that those of --resume have to equal, by name
 
     def quiet(self, *arguments):
         subprocess.run([self.weft, *map(str, arguments)], check=True, stdout=subprocess.DEVNULL)
@@ -124,7 +140,10 @@ class Trial:
         raise NotImplementedError
 
     def arguments(self):
-        arguments = [a.format(stores=self.setting.stores, store=self.store, out=self.out, folder=self.folder) for a in self.template]
+        arguments = [
+            a.format(stores=self.setting.stores, store=self.store, out=self.out, folder=self.folder)
+            for a in self.template
+        ]
         if arguments[0] == "train":
             arguments += AXES[self.setting.axis]
         if self.place != "one":
@@ -143,8 +162,14 @@ class Trial:
                 mpirun += ["--mca", "btl", "self,tcp"]
             command = mpirun + command
         with open(self.folder / "stdout", "wb") as out, open(self.folder / "stderr", "wb") as err:
-            self.launcher = subprocess.Popen(command, stdout=out, stderr=err, stdin=subprocess.DEVNULL, start_new_session=True,
-                                             env=os.environ | {MARK: str(self.folder)})
+            self.launcher = subprocess.Popen(
+                command,
+                stdout=out,
+                stderr=err,
+                stdin=subprocess.DEVNULL,
+                start_new_session=True,
+                env=os.environ | {MARK: str(self.folder)},
+            )
 
     def await_moment(self):
         """Waits until the phase has begun and all processes run. False: it never did."""
@@ -176,8 +201,12 @@ class Trial:
 
     def marked(self):
         """All processes of the trial, with their commands."""
-        return {pid: command for pid in filter(str.isdigit, os.listdir("/proc"))
-                if f"{MARK}={self.folder}".encode() in proc(pid, "environ").split(b"\0") and (command := proc(pid, "cmdline"))}
+        return {
+            pid: command
+            for pid in filter(str.isdigit, os.listdir("/proc"))
+            if f"{MARK}={self.folder}".encode() in proc(pid, "environ").split(b"\0")
+            and (command := proc(pid, "cmdline"))
+        }
 
     def await_end(self):
         """Waits for the end of everything. Gives a complaint if it does not come."""
@@ -186,7 +215,9 @@ class Trial:
         except subprocess.TimeoutExpired:
             if running := [pid for pid in self.pids().values() if str(pid) in self.marked()]:
                 return f"processes {running} still ran {self.patience} s later"
-            self.launcher_status = "hangs"  # alone: Open MPI's does now and then where a rank ends while MPI starts
+            self.launcher_status = (
+                "hangs"  # alone: Open MPI's does now and then where a rank ends while MPI starts
+            )
             self.end()
         if self.launcher_status == -signal.SIGSEGV:
             self.launcher_status = "crashes"  # at its own end, for the same reasons
@@ -197,7 +228,10 @@ class Trial:
         limit = time.monotonic() + GRACE
         while (left := self.marked()) and time.monotonic() < limit:
             time.sleep(0.05)
-        return [f"process {pid} is left over: {command.decode(errors='replace')!r}" for pid, command in left.items()]
+        return [
+            f"process {pid} is left over: {command.decode(errors='replace')!r}"
+            for pid, command in left.items()
+        ]
 
     def end(self):
         """Ends what a failed trial has left running."""
@@ -216,7 +250,9 @@ class Trial:
 
     def complaints(self):
         said = "".join(self.said().values())
-        if found := re.search(f"{GO}|{MEMORY}", said) or re.search(GO, (self.folder / "stderr").read_text(errors="replace")):
+        if found := re.search(f"{GO}|{MEMORY}", said) or re.search(
+            GO, (self.folder / "stderr").read_text(errors="replace")
+        ):
             yield f"a fault: {found.group()}"
         yield from self.left_behind()
         yield from self.rules()
@@ -242,23 +278,40 @@ class Trial:
         if not self.launcher_says(1) or any(s != 1 for s in self.statuses.values()):
             yield f"status {self.launcher_status} and {self.statuses}, not 1"
         lines = "".join(self.said().values()).splitlines()
-        if len(lines) != 1 or not lines[0].startswith("weft: ") or any(str(word) not in lines[0] for word in named):
+        if (
+            len(lines) != 1
+            or not lines[0].startswith("weft: ")
+            or any(str(word) not in lines[0] for word in named)
+        ):
             yield f"not one line that names {', '.join(map(str, named))}: {lines}"
         if self.recorded():
             yield "a failed run has its run.json"
 
     def left_behind(self):
         """Files are there whole or not at all."""
-        for path in (self.folder / "logits.npy", self.folder / "hidden.npy", self.out / "predictions.npy", self.out / "model.safetensors"):
+        for path in (
+            self.folder / "logits.npy",
+            self.folder / "hidden.npy",
+            self.out / "predictions.npy",
+            self.out / "model.safetensors",
+        ):
             if path.exists() and (expected := said_bytes(path)) != path.stat().st_size:
                 yield f"{path.name} has {path.stat().st_size} bytes, and its header says {expected}"
         metrics = self.out / "metrics.jsonl"
-        if metrics.exists() and (cut := [line for line in metrics.read_text().splitlines(keepends=True) if not whole_line(line)]):
+        if metrics.exists() and (
+            cut := [line for line in metrics.read_text().splitlines(keepends=True) if not whole_line(line)]
+        ):
             yield f"metrics.jsonl has lines that are not whole: {cut}"
-        if not self.killed() and (left := [str(p) for folder in (self.folder, self.out) for p in folder.rglob(TEMPORARY)]):
+        if not self.killed() and (
+            left := [str(p) for folder in (self.folder, self.out) for p in folder.rglob(TEMPORARY)]
+        ):
             yield f"temporary files are left: {left}"
         if self.recorded():
-            missing = [n for n in ("run.yaml", "metrics.jsonl", "model.safetensors", "predictions.npy") if not (self.out / n).exists()]
+            missing = [
+                n
+                for n in ("run.yaml", "metrics.jsonl", "model.safetensors", "predictions.npy")
+                if not (self.out / n).exists()
+            ]
             if missing:
                 yield f"a run with run.json lacks {missing}"
             elif (epochs := self.lines(metrics)) != (ran := self.record()["summary"]["epochs_run"]):
@@ -298,6 +351,8 @@ def said_bytes(path):
                 header = ast.literal_eval(f.read(length).decode())
                 return f.tell() + math.prod(header["shape"]) * int(header["descr"][2:])
             header = json.loads(f.read(*struct.unpack("<Q", f.read(8))))
-            return f.tell() + max(t["data_offsets"][1] for name, t in header.items() if name != "__metadata__")
+            return f.tell() + max(
+                t["data_offsets"][1] for name, t in header.items() if name != "__metadata__"
+            )
         except (ValueError, SyntaxError, KeyError, struct.error) as err:
             return f"nothing: {err}"

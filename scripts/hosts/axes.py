@@ -16,6 +16,7 @@ left out, and said. The tables go to standard output, or with --json one object;
 status: 0 done, 1 where a run fails, 2 where hosts cannot be made here (`--rates none` does without). Standard library
 only; hosts need root, iproute2 and Open MPI.
 """
+
 import argparse
 import contextlib
 import itertools
@@ -34,7 +35,13 @@ import zipfile
 from network import Rate, between, command, hosts, result
 
 CLASSES, DEGREE = 16, 16  # of the graphs that are made here
-MODELS = {"gcn": ["gcn"], "sage": ["sage"], "decoupled": ["gcn", "--decoupled"], "gcnii": ["gcnii"], "resgcn": ["resgcn"]}
+MODELS = {
+    "gcn": ["gcn"],
+    "sage": ["sage"],
+    "decoupled": ["gcn", "--decoupled"],
+    "gcnii": ["gcnii"],
+    "resgcn": ["resgcn"],
+}
 HERE = "one machine"
 FLOAT = 4  # bytes
 SPARE = 0.8  # of the memory that is available, what tensors and graph may take
@@ -42,25 +49,86 @@ SPARE = 0.8  # of the memory that is available, what tensors and graph may take
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__.split("\n\n")[0])
-    parser.add_argument("--graphs", type=listed(str), default="rmat,uniform", metavar="GRAPH,…",
-                        help="rmat, uniform, a graph that weft knows, or the path of a store or of edges.npz")
-    parser.add_argument("--scale", type=between(6, 24), default=14, metavar="N", help="rmat and uniform have 2^N vertices (default 14)")
-    parser.add_argument("--models", type=listed(model), default="gcn,decoupled", metavar="MODEL,…",
-                        help=f"of {', '.join(MODELS)} (default gcn,decoupled)")
-    parser.add_argument("--layers", type=listed(between(1, 64)), default="2,3,4,5", metavar="N,…", help="(default 2,3,4,5)")
-    parser.add_argument("--hidden", type=between(4, 1024), default=64, metavar="N",
-                        help="width of hidden layers, and of features that are made here (default 64)")
-    parser.add_argument("--meshes", type=Mesh, nargs="+", default=[Mesh(m) for m in ("graph=2", "graph=4", "tensor=2", "tensor=4")],
-                        metavar="MESH", help="as --parallel takes them (default graph=2 graph=4 tensor=2 tensor=4)")
-    parser.add_argument("--with", dest="lists", type=lambda text: [part.split() for part in text.split(";")], default=[[]], metavar="FLAGS;…",
-                        help="flags of weft train for the meshes, and after a semicolon those for another row (default none)")
-    parser.add_argument("--rates", type=listed(Rate), default="1gbit,100mbit", help="at which a host sends, or none (default 1gbit,100mbit)")
-    parser.add_argument("--crossover", type=listed(between(2, 1024)), default="2,4,8,16", metavar="N,…", help="or none (default 2,4,8,16)")
-    parser.add_argument("--epochs", type=between(2, 1000), default=5, metavar="N", help="of which the first does not count (default 5)")
-    parser.add_argument("--longest", type=between(1, 86400), default=600, metavar="SECONDS",
-                        help="on the wire, of a run over hosts; longer ones are left out (default 600)")
-    parser.add_argument("--accuracy", type=between(1, 10000), metavar="EPOCHS",
-                        help="train as many epochs for the accuracy, too: on one worker and on meshes that divide the layers; others train as one worker does")
+    parser.add_argument(
+        "--graphs",
+        type=listed(str),
+        default="rmat,uniform",
+        metavar="GRAPH,…",
+        help="rmat, uniform, a graph that weft knows, or the path of a store or of edges.npz",
+    )
+    parser.add_argument(
+        "--scale",
+        type=between(6, 24),
+        default=14,
+        metavar="N",
+        help="rmat and uniform have 2^N vertices (default 14)",
+    )
+    parser.add_argument(
+        "--models",
+        type=listed(model),
+        default="gcn,decoupled",
+        metavar="MODEL,…",
+        help=f"of {', '.join(MODELS)} (default gcn,decoupled)",
+    )
+    parser.add_argument(
+        "--layers", type=listed(between(1, 64)), default="2,3,4,5", metavar="N,…", help="(default 2,3,4,5)"
+    )
+    parser.add_argument(
+        "--hidden",
+        type=between(4, 1024),
+        default=64,
+        metavar="N",
+        help="width of hidden layers, and of features that are made here (default 64)",
+    )
+    parser.add_argument(
+        "--meshes",
+        type=Mesh,
+        nargs="+",
+        default=[Mesh(m) for m in ("graph=2", "graph=4", "tensor=2", "tensor=4")],
+        metavar="MESH",
+        help="as --parallel takes them (default graph=2 graph=4 tensor=2 tensor=4)",
+    )
+    parser.add_argument(
+        "--with",
+        dest="lists",
+        type=lambda text: [part.split() for part in text.split(";")],
+        default=[[]],
+        metavar="FLAGS;…",
+        help="flags of weft train for the meshes, and after a semicolon those for another row (default none)",
+    )
+    parser.add_argument(
+        "--rates",
+        type=listed(Rate),
+        default="1gbit,100mbit",
+        help="at which a host sends, or none (default 1gbit,100mbit)",
+    )
+    parser.add_argument(
+        "--crossover",
+        type=listed(between(2, 1024)),
+        default="2,4,8,16",
+        metavar="N,…",
+        help="or none (default 2,4,8,16)",
+    )
+    parser.add_argument(
+        "--epochs",
+        type=between(2, 1000),
+        default=5,
+        metavar="N",
+        help="of which the first does not count (default 5)",
+    )
+    parser.add_argument(
+        "--longest",
+        type=between(1, 86400),
+        default=600,
+        metavar="SECONDS",
+        help="on the wire, of a run over hosts; longer ones are left out (default 600)",
+    )
+    parser.add_argument(
+        "--accuracy",
+        type=between(1, 10000),
+        metavar="EPOCHS",
+        help="train as many epochs for the accuracy, too: on one worker and on meshes that divide the layers; others train as one worker does",
+    )
     parser.add_argument("--json", action="store_true", help="print one object")
     options = parser.parse_args()
     report = []
@@ -88,8 +156,12 @@ class Mesh:
     """A mesh as --parallel takes it, with the workers along each axis, and in all."""
 
     def __init__(self, text):
-        if text and not re.fullmatch(r"(graph|tensor|pipeline)=[1-9]\d{0,2}(,(graph|tensor|pipeline)=[1-9]\d{0,2})*", text):
-            raise argparse.ArgumentTypeError(f"{text!r} is no mesh; write it as in graph=4 or graph=2,pipeline=2")
+        if text and not re.fullmatch(
+            r"(graph|tensor|pipeline)=[1-9]\d{0,2}(,(graph|tensor|pipeline)=[1-9]\d{0,2})*", text
+        ):
+            raise argparse.ArgumentTypeError(
+                f"{text!r} is no mesh; write it as in graph=4 or graph=2,pipeline=2"
+            )
         along = {axis: int(n) for axis, n in (part.split("=") for part in text.split(",") if part)}
         self.text = text
         self.ways, self.slices, self.stages = (along.get(axis, 1) for axis in ("graph", "tensor", "pipeline"))
@@ -106,11 +178,30 @@ class Graph:
         if name == "rmat":
             weft("generate", "rmat", *common, "--scale", str(options.scale), "--edge-factor", str(DEGREE))
         elif name == "uniform":
-            weft("generate", "uniform", *common, "--vertices", str(1 << options.scale), "--degree", str(DEGREE), "--directed")
+            weft(
+                "generate",
+                "uniform",
+                *common,
+                "--vertices",
+                str(1 << options.scale),
+                "--degree",
+                str(DEGREE),
+                "--directed",
+            )
         elif path.suffix == ".npz":
             archive = folder / "labelled.npz"
             label(path, archive)
-            weft("import", "npz", str(archive), str(store), "--symmetrize", "--random-features", str(options.hidden), "--split", "random:60/20/20")
+            weft(
+                "import",
+                "npz",
+                str(archive),
+                str(store),
+                "--symmetrize",
+                "--random-features",
+                str(options.hidden),
+                "--split",
+                "random:60/20/20",
+            )
         else:
             store = name
         self.store, self.halos = str(store), {}
@@ -137,9 +228,17 @@ class Graph:
                         self.over_hosts(row, layers, mesh, rate)
             tables.append({"layers": layers, "rows": [row for _, row in rows]})
         counts = weft("inspect", self.store, "--json")
-        crossover = [{"workers": n, "halo_rows": self.halo(n), "switched_rows": 2 * counts["vertices"] * (n - 1) / n} for n in self.options.crossover]
-        return {"graph": self.name, **{key: counts[key] for key in ("vertices", "edges", "features", "classes")},
-                "width": self.options.hidden, "tables": tables, "crossover": crossover}
+        crossover = [
+            {"workers": n, "halo_rows": self.halo(n), "switched_rows": 2 * counts["vertices"] * (n - 1) / n}
+            for n in self.options.crossover
+        ]
+        return {
+            "graph": self.name,
+            **{key: counts[key] for key in ("vertices", "edges", "features", "classes")},
+            "width": self.options.hidden,
+            "tables": tables,
+            "crossover": crossover,
+        }
 
     def row(self, name, layers, mesh, flags):
         """A model on a mesh, with flags of weft train, on this machine."""
@@ -164,33 +263,74 @@ class Graph:
             "formula_bytes": self.formula(name, layers, mesh, run["graph"]),
             "gradient_bytes": moved["gradient"]["bytes"],
             "gradient_formula_bytes": 2 * (mesh.ways * mesh.slices - 1) * run["parameters"] * FLOAT,
-            "most_sent_bytes": max(run["sent_bytes"]), "peak_tensor_bytes": max(run["peak_tensor_bytes"]), "graph_bytes": max(run["graph_bytes"]),
-            "edge_balance": over_mean(run["edge_columns"]), "sent_balance": over_mean(run["sent_bytes"]),
+            "most_sent_bytes": max(run["sent_bytes"]),
+            "peak_tensor_bytes": max(run["peak_tensor_bytes"]),
+            "graph_bytes": max(run["graph_bytes"]),
+            "edge_balance": over_mean(run["edge_columns"]),
+            "sent_balance": over_mean(run["sent_bytes"]),
         }
         if self.options.accuracy and (not mesh.text or mesh.stages > 1):
-            log(f"{self.name}, {layers} layers: {name}, {mesh.text or 'one worker'}, {self.options.accuracy} epochs")
-            row["accuracy"] = self.train(arguments, self.options.accuracy, min(10, self.options.accuracy))["test"]
+            log(
+                f"{self.name}, {layers} layers: {name}, {mesh.text or 'one worker'}, {self.options.accuracy} epochs"
+            )
+            row["accuracy"] = self.train(arguments, self.options.accuracy, min(10, self.options.accuracy))[
+                "test"
+            ]
         return row
 
     def over_hosts(self, row, layers, mesh, rate):
         """Adds the epochs over hosts that send at a rate."""
         wire = row["wire_seconds"][rate.text] = rate.seconds(row["most_sent_bytes"])
         if wire * self.options.epochs > self.options.longest:
-            log(f"{self.name}, {layers} layers: {row['model']}, {mesh.text}, {rate.text}: left out, {wire:.0f} s an epoch on the wire")
+            log(
+                f"{self.name}, {layers} layers: {row['model']}, {mesh.text}, {rate.text}: left out, {wire:.0f} s an epoch on the wire"
+            )
             return
-        log(f"{self.name}, {layers} layers: {row['model']}, {mesh.text}, {' '.join([rate.text, *row['flags']])}")
+        log(
+            f"{self.name}, {layers} layers: {row['model']}, {mesh.text}, {' '.join([rate.text, *row['flags']])}"
+        )
         with hosts(mesh.workers, rate) as launcher:
-            run = self.train(self.arguments(row, layers, mesh), self.options.epochs, self.options.epochs, launcher(mesh.workers))
+            run = self.train(
+                self.arguments(row, layers, mesh),
+                self.options.epochs,
+                self.options.epochs,
+                launcher(mesh.workers),
+            )
         row["seconds"][rate.text] = statistics.median(run["epoch_seconds"][1:])
 
     def arguments(self, row, layers, mesh):
-        return ["train", self.store, "--model", *MODELS[row["model"]], *row["flags"], "--layers", str(layers), "--hidden", str(self.options.hidden),
-                "--threads", "1", "--json", *(["--parallel", mesh.text, "--comm-timeout", "15m"] if mesh.text else [])]
+        return [
+            "train",
+            self.store,
+            "--model",
+            *MODELS[row["model"]],
+            *row["flags"],
+            "--layers",
+            str(layers),
+            "--hidden",
+            str(self.options.hidden),
+            "--threads",
+            "1",
+            "--json",
+            *(["--parallel", mesh.text, "--comm-timeout", "15m"] if mesh.text else []),
+        ]
 
     def train(self, arguments, epochs, evaluate_every, launcher=()):
         """The results of a run, with the number of its parameters."""
         with tempfile.TemporaryDirectory(dir=self.folder) as out:
-            run = result([*launcher, "bin/weft", *arguments, "--epochs", str(epochs), "--eval-every", str(evaluate_every), "--out", out])
+            run = result(
+                [
+                    *launcher,
+                    "bin/weft",
+                    *arguments,
+                    "--epochs",
+                    str(epochs),
+                    "--eval-every",
+                    str(evaluate_every),
+                    "--out",
+                    out,
+                ]
+            )
             with open(pathlib.Path(out) / "model.safetensors", "rb") as weights:
                 header = json.loads(weights.read(int.from_bytes(weights.read(8), "little")))
             tensors = (tensor for name, tensor in header.items() if name != "__metadata__")
@@ -238,6 +378,7 @@ def weft(*arguments):
 
 def label(source, archive):
     """An archive with the edges of another, and labels; the import replaces the column of features."""
+
     def npy(descr, shape, data):
         head = f"{{'descr': '{descr}', 'fortran_order': False, 'shape': {shape}, }}"
         head += " " * (-(len(head) + 11) % 64) + "\n"
@@ -257,31 +398,67 @@ def over_mean(amounts):
 
 def show(graph):
     """Prints the tables of a graph."""
-    print(f"{graph['graph']}: {graph['vertices']:,} vertices, {graph['edges']:,} edges, {graph['features']} features, "
-          f"{graph['classes']} classes; hidden layers of {graph['width']}, a thread for each worker")
+    print(
+        f"{graph['graph']}: {graph['vertices']:,} vertices, {graph['edges']:,} edges, {graph['features']} features, "
+        f"{graph['classes']} classes; hidden layers of {graph['width']}, a thread for each worker"
+    )
     for table in graph["tables"]:
         done = [r for r in table["rows"] if "left_out" not in r]
         rates = list(dict.fromkeys(rate for r in done for rate in r["wire_seconds"]))
         accuracy = ["test"] if any("accuracy" in r for r in done) else []
-        head = [f"{table['layers']} layers", "parallel", *(f"epoch, {p}" for p in [HERE, *rates]), *(f"wire, {p}" for p in rates),
-                "moved", "÷ formula", "gradients", "÷ formula", "tensors", "graph", "edges ÷ mean", "sent ÷ mean", *accuracy, "flags"]
+        head = [
+            f"{table['layers']} layers",
+            "parallel",
+            *(f"epoch, {p}" for p in [HERE, *rates]),
+            *(f"wire, {p}" for p in rates),
+            "moved",
+            "÷ formula",
+            "gradients",
+            "÷ formula",
+            "tensors",
+            "graph",
+            "edges ÷ mean",
+            "sent ÷ mean",
+            *accuracy,
+            "flags",
+        ]
         rows = []
         for r in done:
-            rows.append([r["model"], r["parallel"] or "one worker", *(seconds(r["seconds"].get(p)) for p in [HERE, *rates]),
-                         *(seconds(r["wire_seconds"].get(p)) for p in rates),
-                         megabytes(r["sent_bytes"]), ratio(r["sent_bytes"], r["formula_bytes"]),
-                         megabytes(r["gradient_bytes"]), ratio(r["gradient_bytes"], r["gradient_formula_bytes"]),
-                         megabytes(r["peak_tensor_bytes"]), megabytes(r["graph_bytes"]),
-                         number(r["edge_balance"]), number(r["sent_balance"]), *([percent(r.get("accuracy"))] if accuracy else []),
-                         " ".join(r["flags"])])
+            rows.append(
+                [
+                    r["model"],
+                    r["parallel"] or "one worker",
+                    *(seconds(r["seconds"].get(p)) for p in [HERE, *rates]),
+                    *(seconds(r["wire_seconds"].get(p)) for p in rates),
+                    megabytes(r["sent_bytes"]),
+                    ratio(r["sent_bytes"], r["formula_bytes"]),
+                    megabytes(r["gradient_bytes"]),
+                    ratio(r["gradient_bytes"], r["gradient_formula_bytes"]),
+                    megabytes(r["peak_tensor_bytes"]),
+                    megabytes(r["graph_bytes"]),
+                    number(r["edge_balance"]),
+                    number(r["sent_balance"]),
+                    *([percent(r.get("accuracy"))] if accuracy else []),
+                    " ".join(r["flags"]),
+                ]
+            )
         align([head, *rows])
         for r in table["rows"]:
             if "left_out" in r:
                 print(f"left out: {r['model']}, {r['parallel'] or 'one worker'}: {r['left_out']}\n")
     if graph["crossover"]:
-        rows = [[str(c["workers"]), f"{c['halo_rows']:,}", f"{c['switched_rows']:,.0f}", number(c["halo_rows"] / c["switched_rows"])]
-                for c in graph["crossover"]]
-        print("rows that a layer moves forward; where the halos have more than the switches the tensor axis sends less")
+        rows = [
+            [
+                str(c["workers"]),
+                f"{c['halo_rows']:,}",
+                f"{c['switched_rows']:,.0f}",
+                number(c["halo_rows"] / c["switched_rows"]),
+            ]
+            for c in graph["crossover"]
+        ]
+        print(
+            "rows that a layer moves forward; where the halos have more than the switches the tensor axis sends less"
+        )
         align([["workers", "halos", "switches", "halos ÷ switches"], *rows])
 
 
@@ -308,7 +485,12 @@ def number(x):
 def align(rows):
     widths = [max(len(row[k]) for row in rows) for k in range(len(rows[0]))]
     for row in rows:
-        print("  ".join(cell.rjust(w) if 2 <= k < len(row) - 1 else cell.ljust(w) for k, (cell, w) in enumerate(zip(row, widths))).rstrip())
+        print(
+            "  ".join(
+                cell.rjust(w) if 2 <= k < len(row) - 1 else cell.ljust(w)
+                for k, (cell, w) in enumerate(zip(row, widths))
+            ).rstrip()
+        )
     print(flush=True)
 
 

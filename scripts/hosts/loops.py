@@ -90,7 +90,12 @@ def rank(way: str, store: str, hidden: int, epochs: int) -> None:
     each[number] = torch.tensor([mine, statistics.median(sent[1:])], dtype=torch.float64)
     each = total(each)
     if number == 0:
-        of = {"seconds": seconds[1:], "losses": losses, "memory": float(each[:, 0].max()), "sent": float(each[:, 1].sum())}
+        of = {
+            "seconds": seconds[1:],
+            "losses": losses,
+            "memory": float(each[:, 0].max()),
+            "sent": float(each[:, 1].sum()),
+        }
         if way == "weft":
             of["payload"] = sum(net.messages()["sent_bytes"])
             of["tensors"] = max(memory()["peak_tensor_bytes"])
@@ -194,42 +199,115 @@ def compare(options, folder) -> None:
     def run(*arguments):
         subprocess.run([weft, *map(str, arguments)], check=True, capture_output=True, text=True)
 
-    run("generate", "uniform", store, "--vertices", options.vertices, "--degree", options.degree, "--features", FEATURES,
-        "--classes", CLASSES)
+    run(
+        "generate",
+        "uniform",
+        store,
+        "--vertices",
+        options.vertices,
+        "--degree",
+        options.degree,
+        "--features",
+        FEATURES,
+        "--classes",
+        CLASSES,
+    )
     run("partition", store, "-k", options.hosts, "--write-part", f"{store}.part")
-    print(f"SAGE of {LAYERS} layers of {options.hidden}, {options.vertices:,} vertices of degree {options.degree}, on "
-          f"{options.hosts} hosts; medians of {options.rounds * options.epochs} epochs")
+    print(
+        f"SAGE of {LAYERS} layers of {options.hidden}, {options.vertices:,} vertices of degree {options.degree}, on "
+        f"{options.hosts} hosts; medians of {options.rounds * options.epochs} epochs"
+    )
     for rate in options.rates:
         took = {"weft.train": [], "weft.compile": [], "PyTorch": []}
         seconds = {name: [] for name in took}
         with hosts(options.hosts, rate) as launcher:
             start, first = launcher(options.hosts), "10.83.0.1"
             os.environ |= {"WEFT_FIRST": first, "GLOO_SOCKET_IFNAME": "eth0", "OMP_NUM_THREADS": "1"}
-            variables = [word for name in ("WEFT_FIRST", "GLOO_SOCKET_IFNAME", "OMP_NUM_THREADS", "WEFT_PROGRAM", "PYTHONPATH")
-                         for word in ("-x", name)]
+            variables = [
+                word
+                for name in (
+                    "WEFT_FIRST",
+                    "GLOO_SOCKET_IFNAME",
+                    "OMP_NUM_THREADS",
+                    "WEFT_PROGRAM",
+                    "PYTHONPATH",
+                )
+                for word in ("-x", name)
+            ]
             for number in range(options.rounds):
                 out = str(folder / f"run-{rate.text}-{number}")
-                of = result([*start, weft, "train", store, "--model", "sage", "--layers", str(LAYERS), "--hidden",
-                             str(options.hidden), "--dropout", "0", "--parallel", f"graph={options.hosts}", "--threads", "1",
-                             "--epochs", str(options.epochs + 1), "--eval-every", str(options.epochs + 1),
-                             "--checkpoint-every", "0", "--json", "--out", out])
-                took["weft.train"].append({"sent": sum(of["sent_bytes"]), "memory": of["peak_rss_bytes"],
-                                           "tensors": max(of["peak_tensor_bytes"])})
+                of = result(
+                    [
+                        *start,
+                        weft,
+                        "train",
+                        store,
+                        "--model",
+                        "sage",
+                        "--layers",
+                        str(LAYERS),
+                        "--hidden",
+                        str(options.hidden),
+                        "--dropout",
+                        "0",
+                        "--parallel",
+                        f"graph={options.hosts}",
+                        "--threads",
+                        "1",
+                        "--epochs",
+                        str(options.epochs + 1),
+                        "--eval-every",
+                        str(options.epochs + 1),
+                        "--checkpoint-every",
+                        "0",
+                        "--json",
+                        "--out",
+                        out,
+                    ]
+                )
+                took["weft.train"].append(
+                    {
+                        "sent": sum(of["sent_bytes"]),
+                        "memory": of["peak_rss_bytes"],
+                        "tensors": max(of["peak_tensor_bytes"]),
+                    }
+                )
                 seconds["weft.train"] += of["epoch_seconds"][1:]
                 for name, way in (("weft.compile", "weft"), ("PyTorch", "torch")):
-                    of = result([*start, *variables, sys.executable, "-B", "-W", "ignore", __file__, "--rank", way, store,
-                                 str(options.hidden), str(options.epochs)])
+                    of = result(
+                        [
+                            *start,
+                            *variables,
+                            sys.executable,
+                            "-B",
+                            "-W",
+                            "ignore",
+                            __file__,
+                            "--rank",
+                            way,
+                            store,
+                            str(options.hidden),
+                            str(options.epochs),
+                        ]
+                    )
                     took[name].append(of)
                     seconds[name] += of["seconds"]
         median = {name: statistics.median(of) for name, of in seconds.items()}
         print(rate.text)
         for name, of in took.items():
-            print(f"  {name:<13}{median[name]:8.3f} s an epoch, {median[name] / median['weft.train']:.2f} of weft.train's; "
-                  f"{statistics.median(one['sent'] for one in of) / 1e6:.2f} MB sent; "
-                  f"{max(one['memory'] for one in of) / 1e6:.0f} MB of memory", flush=True)
-        apart = max(abs(a / b - 1) for a, b in zip(took["weft.compile"][0]["losses"], took["PyTorch"][0]["losses"]))
-        print(f"  losses of weft.compile and PyTorch are {apart:.1e} apart at most; payload of weft.compile "
-              f"{took['weft.compile'][0]['payload'] / 1e6:.2f} MB")
+            print(
+                f"  {name:<13}{median[name]:8.3f} s an epoch, {median[name] / median['weft.train']:.2f} of weft.train's; "
+                f"{statistics.median(one['sent'] for one in of) / 1e6:.2f} MB sent; "
+                f"{max(one['memory'] for one in of) / 1e6:.0f} MB of memory",
+                flush=True,
+            )
+        apart = max(
+            abs(a / b - 1) for a, b in zip(took["weft.compile"][0]["losses"], took["PyTorch"][0]["losses"])
+        )
+        print(
+            f"  losses of weft.compile and PyTorch are {apart:.1e} apart at most; payload of weft.compile "
+            f"{took['weft.compile'][0]['payload'] / 1e6:.2f} MB"
+        )
 
 
 def main():
@@ -237,10 +315,16 @@ def main():
         return rank(*sys.argv[2:4], *map(int, sys.argv[4:6]))
     parser = argparse.ArgumentParser(description=__doc__.split("\n\n")[0])
     parser.add_argument("--hosts", type=between(2, 16), default=4, metavar="N", help="2 to 16 (default 4)")
-    parser.add_argument("--rates", type=lambda text: [Rate(of) for of in text.split(",")], default="100mbit,1gbit",
-                        help="at which a host sends (default 100mbit,1gbit)")
+    parser.add_argument(
+        "--rates",
+        type=lambda text: [Rate(of) for of in text.split(",")],
+        default="100mbit,1gbit",
+        help="at which a host sends (default 100mbit,1gbit)",
+    )
     for name, default in (("vertices", 40_000), ("degree", 15), ("hidden", 64), ("rounds", 3), ("epochs", 5)):
-        parser.add_argument(f"--{name}", type=between(1, 10**9), default=default, metavar="N", help=f"(default {default})")
+        parser.add_argument(
+            f"--{name}", type=between(1, 10**9), default=default, metavar="N", help=f"(default {default})"
+        )
     options = parser.parse_args()
     with tempfile.TemporaryDirectory(prefix="weft-loops-") as folder, contextlib.suppress(BrokenPipeError):
         compare(options, pathlib.Path(folder))

@@ -91,9 +91,23 @@ def address(k):
 
 
 def mpirun(addresses):
-    command = ["mpirun", "--allow-run-as-root", "--bind-to", "none", "--host", ",".join(addresses), "-n", str(len(addresses))]
-    for key, value in {"plm": "rsh", "plm_rsh_agent": f"{os.path.relpath(__file__)} agent", "btl": "self,tcp",
-                       "btl_tcp_if_include": f"{NETWORK}.0/24", "oob_tcp_if_include": f"{NETWORK}.0/24"}.items():
+    command = [
+        "mpirun",
+        "--allow-run-as-root",
+        "--bind-to",
+        "none",
+        "--host",
+        ",".join(addresses),
+        "-n",
+        str(len(addresses)),
+    ]
+    for key, value in {
+        "plm": "rsh",
+        "plm_rsh_agent": f"{os.path.relpath(__file__)} agent",
+        "btl": "self,tcp",
+        "btl_tcp_if_include": f"{NETWORK}.0/24",
+        "oob_tcp_if_include": f"{NETWORK}.0/24",
+    }.items():
         command += ["--mca", key, value]
     return command
 
@@ -106,7 +120,9 @@ def namespaces(name):
         raise NotDone("virtual hosts need root")
     command = ["unshare", "--net", "--uts", "sh", "-c", 'hostname "$0" && echo made && exec cat', name]
     pipe = subprocess.PIPE
-    holder = subprocess.Popen(command, stdin=pipe, stdout=pipe, stderr=pipe, text=True, start_new_session=True)
+    holder = subprocess.Popen(
+        command, stdin=pipe, stdout=pipe, stderr=pipe, text=True, start_new_session=True
+    )
     try:
         if holder.stdout.readline() != "made\n":
             raise NotDone(f"network namespaces are not allowed here ({last_line(holder.stderr.read())})")
@@ -130,12 +146,40 @@ def connect(switch, hosts, rate):
     configure(switch, "ip", "link", "add", "bridge", "type", "bridge")
     configure(switch, "ip", "link", "set", "bridge", "up")
     for k, host in enumerate(hosts, 1):
-        configure(host, "ip", "link", "add", "eth0", "type", "veth", "peer", "name", f"port{k}", "netns", str(switch))
+        configure(
+            host,
+            "ip",
+            "link",
+            "add",
+            "eth0",
+            "type",
+            "veth",
+            "peer",
+            "name",
+            f"port{k}",
+            "netns",
+            str(switch),
+        )
         configure(switch, "ip", "link", "set", f"port{k}", "master", "bridge", "up")
         configure(host, "ip", "address", "add", f"{address(k)}/24", "dev", "eth0")
         configure(host, "ip", "link", "set", "lo", "up")
         configure(host, "ip", "link", "set", "eth0", "up")
-        configure(host, "tc", "qdisc", "add", "dev", "eth0", "root", "tbf", "rate", rate.text, "burst", "128kb", "latency", "50ms")
+        configure(
+            host,
+            "tc",
+            "qdisc",
+            "add",
+            "dev",
+            "eth0",
+            "root",
+            "tbf",
+            "rate",
+            rate.text,
+            "burst",
+            "128kb",
+            "latency",
+            "50ms",
+        )
 
 
 def last_line(said):
@@ -147,8 +191,14 @@ def result(command):
     error has it."""
     with tempfile.TemporaryFile("w+") as said:
         # Apart from the terminal: of an interrupt this script learns first, and ends the run, as it does however it ends.
-        process = subprocess.Popen(["setpriv", "--pdeathsig", "TERM", *command], stdin=subprocess.DEVNULL,
-                                   stdout=subprocess.PIPE, stderr=said, text=True, start_new_session=True)
+        process = subprocess.Popen(
+            ["setpriv", "--pdeathsig", "TERM", *command],
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=said,
+            text=True,
+            start_new_session=True,
+        )
         try:
             printed, _ = process.communicate()
         except BaseException:

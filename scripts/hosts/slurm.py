@@ -15,6 +15,7 @@ Losses, predictions and all of metrics.jsonl but the times must have the bits of
 they do, 1 where something else comes of it, 2 where nothing was tried because nodes cannot be made here. Standard
 library only; needs root, iproute2, Open MPI, and Debian's slurmctld, slurmd, slurm-client and munge.
 """
+
 import argparse
 import contextlib
 import json
@@ -33,11 +34,29 @@ from network import NotDone, Rate, address, between, command, inside, last_line,
 TASKS, NODES = 2, 3  # of the job, and in all
 RATE = "50mbit"  # so slow that 300 epochs need several jobs of two minutes
 LONGEST = 900  # seconds; what takes longer is taken not to happen
-ENDED = {"BOOT_FAIL", "CANCELLED", "COMPLETED", "DEADLINE", "FAILED", "NODE_FAIL", "OUT_OF_MEMORY", "PREEMPTED", "TIMEOUT"}
+ENDED = {
+    "BOOT_FAIL",
+    "CANCELLED",
+    "COMPLETED",
+    "DEADLINE",
+    "FAILED",
+    "NODE_FAIL",
+    "OUT_OF_MEMORY",
+    "PREEMPTED",
+    "TIMEOUT",
+}
 # Process ids of its own: they all end with the first, and that with unshare. So does what is in memory, spool and all: of a step that
 # is lost Slurm 22.05 keeps a socket there, and could not start one of the same number again.
-APART = ["unshare", "--pid", "--fork", "--kill-child", "--mount-proc",
-         "sh", "-c", 'mount -t tmpfs tmpfs /dev/shm && mount -t tmpfs tmpfs "$0" && exec "$@"']
+APART = [
+    "unshare",
+    "--pid",
+    "--fork",
+    "--kill-child",
+    "--mount-proc",
+    "sh",
+    "-c",
+    'mount -t tmpfs tmpfs /dev/shm && mount -t tmpfs tmpfs "$0" && exec "$@"',
+]
 # A requeued job waits for cred_expire, and a lost node is found after SlurmdTimeout. Nothing uses control groups.
 CONFIGURATION = """
 ClusterName=weft
@@ -71,7 +90,9 @@ class Wrong(Exception):
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__.split("\n\n")[0])
-    parser.add_argument("--epochs", type=between(50, 10000), default=300, metavar="N", help="50 to 10000 (default 300)")
+    parser.add_argument(
+        "--epochs", type=between(50, 10000), default=300, metavar="N", help="50 to 10000 (default 300)"
+    )
     options = parser.parse_args()
     missing = [name for name in ("munged", "slurmctld", "slurmd", "sbatch") if not shutil.which(name)]
     if missing:
@@ -79,10 +100,27 @@ def main():
     os.environ["PATH"] = f"{pathlib.Path('bin').resolve()}:{os.environ['PATH']}"
     with tempfile.TemporaryDirectory(prefix="weft-slurm-") as name:
         folder = pathlib.Path(name)
-        subprocess.run(["weft", "generate", "sbm", folder / "store", "--vertices", "20000"], check=True, capture_output=True, text=True)
+        subprocess.run(
+            ["weft", "generate", "sbm", folder / "store", "--vertices", "20000"],
+            check=True,
+            capture_output=True,
+            text=True,
+        )
         flags = ["--epochs", str(options.epochs), "--checkpoint-every", "10", "--threads", "1"]
         log(f"{options.epochs} epochs in one process")
-        result(["weft", "train", folder / "store", "--out", folder / "whole", "--parallel", f"graph={TASKS}", "--json", *flags])
+        result(
+            [
+                "weft",
+                "train",
+                folder / "store",
+                "--out",
+                folder / "whole",
+                "--parallel",
+                f"graph={TASKS}",
+                "--json",
+                *flags,
+            ]
+        )
         try:
             with Cluster(folder) as cluster:
                 time_limit(cluster, Run(folder / "time-limit", flags))
@@ -115,7 +153,10 @@ class Run:
 
 
 def time_limit(cluster, run):
-    limit = ["--time=2", "--signal=USR1@75"]  # Slurm looks every 30 seconds, and signals up to 60 seconds early
+    limit = [
+        "--time=2",
+        "--signal=USR1@75",
+    ]  # Slurm looks every 30 seconds, and signals up to 60 seconds early
     job = Job(cluster, run, *limit)
     run.gets_on()
     log("scancel")
@@ -153,11 +194,14 @@ def failures(cluster, run):
 
 def compare(whole, run):
     """Compares the results of a run with those of the one process."""
+
     def losses(path):
         return json.loads((path / "run.json").read_text())["summary"]["losses"]
 
     def lines(path):
-        return [json.loads(line) | {"seconds": None} for line in (path / "metrics.jsonl").read_text().splitlines()]
+        return [
+            json.loads(line) | {"seconds": None} for line in (path / "metrics.jsonl").read_text().splitlines()
+        ]
 
     def predictions(path):
         return (path / "predictions.npy").read_bytes()
@@ -165,7 +209,10 @@ def compare(whole, run):
     differs = [what.__name__ for what in (losses, lines, predictions) if what(whole) != what(run)]
     if differs:
         raise Wrong(f"{run.name}: different bits: {' and '.join(differs)}")
-    print(f"{run.name}: equal bits: the losses of {len(losses(run))} epochs, the lines of metrics.jsonl, and all predictions", flush=True)
+    print(
+        f"{run.name}: equal bits: the losses of {len(losses(run))} epochs, the lines of metrics.jsonl, and all predictions",
+        flush=True,
+    )
 
 
 def wait(condition, what):
@@ -173,7 +220,7 @@ def wait(condition, what):
     while not condition():
         if time.monotonic() - begun > LONGEST:
             raise Wrong(f"no sign of {what} in {LONGEST} seconds")
-        time.sleep(.2)
+        time.sleep(0.2)
 
 
 class Job:
@@ -182,15 +229,29 @@ class Job:
     def __init__(self, cluster, run, *options):
         self.cluster, self.run, self.output = cluster, run, run.path.with_suffix(".out")
         script = pathlib.Path(__file__).with_name("requeue.sbatch")
-        self.id = cluster.slurm("sbatch", "--parsable", f"--nodes={TASKS}", "--cpus-per-task=1", f"--output={self.output}", *options,
-                                script, *run.arguments).strip()
+        self.id = cluster.slurm(
+            "sbatch",
+            "--parsable",
+            f"--nodes={TASKS}",
+            "--cpus-per-task=1",
+            f"--output={self.output}",
+            *options,
+            script,
+            *run.arguments,
+        ).strip()
         self.told, self.restarts, self.nodes = None, 0, []
         wait(self.runs, f"job {self.id}")
 
     def state(self):
-        shown = dict(re.findall(r"(\S+?)=(\S*)", self.cluster.slurm("scontrol", "show", "job", "--oneliner", self.id)))
+        shown = dict(
+            re.findall(r"(\S+?)=(\S*)", self.cluster.slurm("scontrol", "show", "job", "--oneliner", self.id))
+        )
         self.restarts, nodes = int(shown["Restarts"]), shown["NodeList"]
-        self.nodes = self.cluster.slurm("scontrol", "show", "hostnames", nodes).split() if nodes.startswith("host") else []
+        self.nodes = (
+            self.cluster.slurm("scontrol", "show", "hostnames", nodes).split()
+            if nodes.startswith("host")
+            else []
+        )
         told = " ".join([f"job {self.id}, restart {self.restarts}: {shown['JobState']}", *self.nodes])
         if told != self.told:
             log(f"{told} ({self.run.checkpoint() or 'no checkpoint'})")
@@ -223,8 +284,16 @@ class Cluster(contextlib.ExitStack):
         self.holders = {f"host{k}": holder for k, holder in enumerate(holders, 2)}
         try:
             self.configure()
-            munge = [f"--{name}={folder}/munge{suffix}" for name, suffix in
-                     (("key-file", ".key"), ("socket", ""), ("pid-file", ".pid"), ("log-file", ".log"), ("seed-file", ".seed"))]
+            munge = [
+                f"--{name}={folder}/munge{suffix}"
+                for name, suffix in (
+                    ("key-file", ".key"),
+                    ("socket", ""),
+                    ("pid-file", ".pid"),
+                    ("log-file", ".log"),
+                    ("seed-file", ".seed"),
+                )
+            ]
             self.start("munged", "munged", "--foreground", "--force", *munge)
             self.start("slurmctld", *inside(self.controller, *APART, self.folder / "tmp", "slurmctld", "-D"))
             for name in self.holders:
@@ -242,15 +311,25 @@ class Cluster(contextlib.ExitStack):
             (folder / name).mkdir()
         (folder / "munge.key").write_bytes(os.urandom(128))
         (folder / "munge.key").chmod(0o400)
-        (folder / "cgroup.conf").write_text("CgroupPlugin=cgroup/v1\n")  # without a name slurmd looks for one, and may fail
+        (folder / "cgroup.conf").write_text(
+            "CgroupPlugin=cgroup/v1\n"
+        )  # without a name slurmd looks for one, and may fail
         os.environ["SLURM_CONF"] = str(folder / "slurm.conf")
-        (folder / "slurm.conf").write_text(CONFIGURATION.format(
-            folder=folder, controller=address(1), cores=os.cpu_count(), nodes="\n".join(nodes)))
+        (folder / "slurm.conf").write_text(
+            CONFIGURATION.format(
+                folder=folder, controller=address(1), cores=os.cpu_count(), nodes="\n".join(nodes)
+            )
+        )
 
     def start(self, name, *arguments):
         with open(self.folder / f"{name}.said", "ab") as said:
-            self.daemons[name] = subprocess.Popen(["setpriv", "--pdeathsig", "KILL", *arguments], stdin=subprocess.DEVNULL,
-                                                  stdout=said, stderr=said, start_new_session=True)
+            self.daemons[name] = subprocess.Popen(
+                ["setpriv", "--pdeathsig", "KILL", *arguments],
+                stdin=subprocess.DEVNULL,
+                stdout=said,
+                stderr=said,
+                start_new_session=True,
+            )
         self.callback(self.stop, name)
 
     def stop(self, name):
@@ -267,10 +346,15 @@ class Cluster(contextlib.ExitStack):
         self.stop(name)
 
     def network(self, name, state):
-        subprocess.run(inside(self.holders[name], "ip", "link", "set", "eth0", state), check=True, capture_output=True, text=True)
+        subprocess.run(
+            inside(self.holders[name], "ip", "link", "set", "eth0", state),
+            check=True,
+            capture_output=True,
+            text=True,
+        )
 
     def kill_rank(self, name):
-        rank, = (pid for pid in descendants(self.daemons[name].pid) if program(pid) == "weft")
+        (rank,) = (pid for pid in descendants(self.daemons[name].pid) if program(pid) == "weft")
         os.kill(rank, signal.SIGKILL)
 
     def ready(self, *names):
@@ -278,12 +362,19 @@ class Cluster(contextlib.ExitStack):
             if daemon.poll() is not None:
                 raise NotDone(f"{name} ended: {last_line((self.folder / f'{name}.said').read_text())}")
         try:
-            return all(state == "idle" for state in self.slurm("sinfo", "--noheader", "--Node", "--format=%T", f"--nodes={','.join(names)}").split())
+            return all(
+                state == "idle"
+                for state in self.slurm(
+                    "sinfo", "--noheader", "--Node", "--format=%T", f"--nodes={','.join(names)}"
+                ).split()
+            )
         except subprocess.CalledProcessError:
             return False
 
     def slurm(self, *arguments):
-        return subprocess.run(inside(self.controller, *arguments), check=True, capture_output=True, text=True).stdout
+        return subprocess.run(
+            inside(self.controller, *arguments), check=True, capture_output=True, text=True
+        ).stdout
 
 
 def descendants(pid):

@@ -81,7 +81,9 @@ def imported(weft, form, edges, parts, folder):
 
 
 def main():
-    parser = argparse.ArgumentParser(prog="imports.py", description="An import of part files beside the MD5 of its store.")
+    parser = argparse.ArgumentParser(
+        prog="imports.py", description="An import of part files beside the MD5 of its store."
+    )
     parser.add_argument("--edges", type=int, default=100_000_000)
     parser.add_argument("--parts", type=int, default=64)
     parser.add_argument("--folder", help="where tables and stores are written (default: a temporary folder)")
@@ -89,10 +91,17 @@ def main():
     options = parser.parse_args()
     edges = options.edges // options.parts * options.parts
     print(f"{edges:,} edges with {len(COLUMNS)} columns, {options.parts} parts\n")
-    print("| parts | they have | store | time | of processors | memory at the peak | MD5 of the store | time ÷ MD5 |\n|---|---|---|---|---|---|---|---|")
+    print(
+        "| parts | they have | store | time | of processors | memory at the peak | MD5 of the store | time ÷ MD5 |\n|---|---|---|---|---|---|---|---|"
+    )
     with tempfile.TemporaryDirectory(dir=options.folder, prefix="weft-imports-") as folder:
         for form in FORMS:
-            print(imported(pathlib.Path(options.weft).resolve(), form, edges, options.parts, pathlib.Path(folder)), flush=True)
+            print(
+                imported(
+                    pathlib.Path(options.weft).resolve(), form, edges, options.parts, pathlib.Path(folder)
+                ),
+                flush=True,
+            )
 
 
 if __name__ == "__main__":

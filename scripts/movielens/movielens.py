@@ -69,13 +69,17 @@ def rmse(path, ratings):
     """The RMSE of a table of predictions, whose rows are those of the ratings."""
     with open(path, newline="") as file:
         values = {int(row["row"]): float(row["value"]) for row in csv.DictReader(file)}
-    return math.sqrt(statistics.fmean((values[k] - float(rating)) ** 2 for k, (_, _, rating) in enumerate(ratings)))
+    return math.sqrt(
+        statistics.fmean((values[k] - float(rating)) ** 2 for k, (_, _, rating) in enumerate(ratings))
+    )
 
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--seeds", type=int, default=5, help="trainings, with the seeds from 0 on")
-    parser.add_argument("--folder", help="folder for tables, store and runs (default: a temporary one, which is removed)")
+    parser.add_argument(
+        "--folder", help="folder for tables, store and runs (default: a temporary one, which is removed)"
+    )
     parser.add_argument("--weft", default="bin/weft", help="the command to drive")
     asked = parser.parse_args()
     with tempfile.TemporaryDirectory(prefix="weft-movielens-") as temporary:
@@ -92,19 +96,37 @@ def reproduce(asked, folder):
     tables(ratings, folder)
 
     def weft(*words):
-        return subprocess.run([asked.weft, *map(str, words)], check=True, stdout=subprocess.PIPE, text=True).stdout
+        return subprocess.run(
+            [asked.weft, *map(str, words)], check=True, stdout=subprocess.PIPE, text=True
+        ).stdout
 
     store = folder / "store"
     weft(
         *("import", "edges", f"rates={folder / 'base.csv'}", store, "--source", "user", "--target", "movie"),
-        *("--vertices-from", f"user={folder / 'users.csv'}", "--vertices-from", f"movie={folder / 'movies.csv'}"),
+        *(
+            "--vertices-from",
+            f"user={folder / 'users.csv'}",
+            "--vertices-from",
+            f"movie={folder / 'movies.csv'}",
+        ),
         *("--edge-label", "rating", "--values", "--reverse-relations", "--split", "random:95/5/0", "--quiet"),
     )
     val, test = [], []
     for seed in range(asked.seeds):
         run, scores = folder / f"run-{seed}", folder / f"scores-{seed}.csv"
         result = json.loads(
-            weft("train", store, "--edge-label", "rating", *SETTINGS.split(), "--seed", seed, "--out", run, "--json")
+            weft(
+                "train",
+                store,
+                "--edge-label",
+                "rating",
+                *SETTINGS.split(),
+                "--seed",
+                seed,
+                "--out",
+                run,
+                "--json",
+            )
         )
         weft("predict", run, "--add-edges", f"rates={folder / 'test.csv'}", "--out", scores, "--quiet")
         val.append(result["val"])
@@ -112,7 +134,9 @@ def reproduce(asked, folder):
         print(f"seed {seed}: validation {val[-1]:.4f}, u1.test {test[-1]:.4f}", file=sys.stderr)
 
     def spread(values):
-        return f"{statistics.fmean(values):.4f}" + (f" ± {statistics.stdev(values):.4f}" if len(values) > 1 else "")
+        return f"{statistics.fmean(values):.4f}" + (
+            f" ± {statistics.stdev(values):.4f}" if len(values) > 1 else ""
+        )
 
     print(f"RMSE on u1.test of MovieLens 100k, {len(test)} seeds")
     print(f"weft train {SETTINGS}: {spread(test)} (validation {spread(val)})")

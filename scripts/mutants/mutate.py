@@ -10,8 +10,16 @@ from pathlib import Path
 
 # What is written by mistake for a comparison, and for an operator.
 COMPARED = {
-    ast.Lt: "<=", ast.LtE: "<", ast.Gt: ">=", ast.GtE: ">", ast.Eq: "!=", ast.NotEq: "==",
-    ast.Is: "is not", ast.IsNot: "is", ast.In: "not in", ast.NotIn: "in",
+    ast.Lt: "<=",
+    ast.LtE: "<",
+    ast.Gt: ">=",
+    ast.GtE: ">",
+    ast.Eq: "!=",
+    ast.NotEq: "==",
+    ast.Is: "is not",
+    ast.IsNot: "is",
+    ast.In: "not in",
+    ast.NotIn: "in",
 }
 OPERATORS = {ast.Add: "-", ast.Sub: "+", ast.Mult: "/", ast.Div: "*", ast.FloorDiv: "*"}
 JUMPS = (ast.Return, ast.Continue, ast.Break, ast.Raise)
@@ -39,7 +47,9 @@ class Drawing(ast.NodeVisitor):
     def put(self, kind, node, text, until=None):
         if self.statement is not None:
             bytes_ = {"Start": self.start(node), "End": self.end(until or node), "New": text}
-            self.mutants.append({"File": self.name, "Line": node.lineno, "Kind": kind, **bytes_, **self.place()})
+            self.mutants.append(
+                {"File": self.name, "Line": node.lineno, "Kind": kind, **bytes_, **self.place()}
+            )
 
     def place(self):
         """Where the statement begins, and what separates it from another one that is put before it."""
@@ -119,12 +129,18 @@ class Drawing(ast.NodeVisitor):
     def visit_Compare(self, node):
         if len(node.ops) == 1:
             other = COMPARED[type(node.ops[0])]
-            self.put("operator", node, f"(({self.text(node.left)}) {other} ({self.text(node.comparators[0])}))")
+            self.put(
+                "operator", node, f"(({self.text(node.left)}) {other} ({self.text(node.comparators[0])}))"
+            )
         self.generic_visit(node)
 
     def visit_BinOp(self, node):
         if type(node.op) in OPERATORS:
-            self.put("operator", node, f"(({self.text(node.left)}) {OPERATORS[type(node.op)]} ({self.text(node.right)}))")
+            self.put(
+                "operator",
+                node,
+                f"(({self.text(node.left)}) {OPERATORS[type(node.op)]} ({self.text(node.right)}))",
+            )
         self.generic_visit(node)
 
     def visit_Constant(self, node):
@@ -171,4 +187,6 @@ def mutants(name, lines):
 
 
 if __name__ == "__main__":
-    json.dump([m for name, lines in json.load(sys.stdin).items() for m in mutants(name, set(lines))], sys.stdout)
+    json.dump(
+        [m for name, lines in json.load(sys.stdin).items() for m in mutants(name, set(lines))], sys.stdout
+    )

@@ -127,7 +127,9 @@ def test_run(tmp_path):
         (folder / name).write_text(text)
 
     def git(*arguments):
-        return subprocess.check_output(["git", "-c", "user.name=a", "-c", "user.email=a@b", *arguments], cwd=folder, text=True)
+        return subprocess.check_output(
+            ["git", "-c", "user.name=a", "-c", "user.email=a@b", *arguments], cwd=folder, text=True
+        )
 
     git("init", "-q")
     git("add", ".")

@@ -36,7 +36,12 @@ class Graph:
 
     def flags(self, quick: bool) -> tuple:
         """Those of weft generate uniform. Quick is a graph of some vertices."""
-        counts = {"vertices": self.vertices, "degree": self.degree, "features": self.features, "classes": self.classes}
+        counts = {
+            "vertices": self.vertices,
+            "degree": self.degree,
+            "features": self.features,
+            "classes": self.classes,
+        }
         if quick:
             counts = {name: min(count, most) for (name, count), most in zip(counts.items(), (600, 5, 64, 8))}
         return *(f"--{name}={count}" for name, count in counts.items()), *["--directed"][: self.directed]
@@ -78,8 +83,12 @@ TRIALS = [
     Trial("Reddit", "GAT 3×(4×32)", GAT, published="DGL 0.6 on a V100: 0.55 s"),
     Trial("Reddit", "GCN 32×100", DEEP, published="GNNPipe on 8 A5000: 0.36 s, and its exact engine 0.87 s"),
     Trial("rmat-22", "SAGE 3×256, 12 parts from RAM", SAGE, partitions=12),
-    Trial("products", f"GCN 3×256, {FOUR}", GCN, partitions=4, published="GriNNder on an A5000, 4 parts: 6.73 s"),
-    Trial("papers100M/10", "GCN 3×256", GCN, "bf16", published="NeutronTP on 16 T4, the whole, GCN 128: 134 s"),
+    Trial(
+        "products", f"GCN 3×256, {FOUR}", GCN, partitions=4, published="GriNNder on an A5000, 4 parts: 6.73 s"
+    ),
+    Trial(
+        "papers100M/10", "GCN 3×256", GCN, "bf16", published="NeutronTP on 16 T4, the whole, GCN 128: 134 s"
+    ),
     Trial("papers100M/10", "SAGE 3×256, 8 parts from RAM", SAGE, "bf16", 8),
     Trial("IGB-medium", f"GCN 3×256, {FOUR}", GCN, "bf16", 4, "GriNNder on an A5000, from disk: 102 s"),
 ]
@@ -98,15 +107,28 @@ def like(graph: str) -> str:
 def trial(check, t: Trial) -> tuple[str, dict]:
     """A line, and the figures. A run that does not fit the card, or the host, refuses itself before it begins, and is skipped."""
     store, epochs = check.store(t.graph), 3 if check.quick else EPOCHS
-    flags = [*t.model, "--dropout=0", f"--precision={t.precision}", f"--epochs={epochs}", f"--eval-every={epochs}"]
+    flags = [
+        *t.model,
+        "--dropout=0",
+        f"--precision={t.precision}",
+        f"--epochs={epochs}",
+        f"--eval-every={epochs}",
+    ]
     if check.quick:
         flags += ["--hidden=32" if t.partitions else "--hidden=8"]
     if not t.partitions:
         run, seconds = trained(check, store, flags)
         line = f"{time(seconds)}, {size(run['peak_bytes'])}; published of {t.graph} itself: {t.published}"
         return line, {"epoch_seconds": seconds, "median": seconds, "device": run, "published": t.published}
-    turns = [*flags, f"--partitions={4 if check.quick else t.partitions}", "--partition=random", "--offload=ram"]
-    needs = json.loads(fitting(check.call, [check.weft, "train", store, *turns, "--device=cuda", "--show-plan", "--json"]))
+    turns = [
+        *flags,
+        f"--partitions={4 if check.quick else t.partitions}",
+        "--partition=random",
+        "--offload=ram",
+    ]
+    needs = json.loads(
+        fitting(check.call, [check.weft, "train", store, *turns, "--device=cuda", "--show-plan", "--json"])
+    )
     limit = max(needs["least_bytes"], int(TIGHT * needs["in_memory_bytes"]))
     turns += [f"--memory-limit={limit}", f"--host-memory-limit={available()}"]
     run, seconds = trained(check, store, turns)
@@ -117,8 +139,13 @@ def trial(check, t: Trial) -> tuple[str, dict]:
     trace = check.work / "trace.json"
     trained(check, store, [*turns, "--epochs=2", f"--trace={trace}"])
     figures = {
-        "epoch_seconds": seconds, "in_memory_seconds": in_memory, "device": run, "published": t.published, "memory_limit": limit,
-        "in_memory_bytes": needs["in_memory_bytes"], "beside_kernels": beside(json.loads(trace.read_text()), check.link),
+        "epoch_seconds": seconds,
+        "in_memory_seconds": in_memory,
+        "device": run,
+        "published": t.published,
+        "memory_limit": limit,
+        "in_memory_bytes": needs["in_memory_bytes"],
+        "beside_kernels": beside(json.loads(trace.read_text()), check.link),
         **compared(seconds, in_memory, run, check.link),
     }
     lines = [*from_ram(figures), *[f"published of {t.graph} itself: {t.published}"][: bool(t.published)]]

@@ -27,6 +27,7 @@ without --share it is as large as the disk has space for. The tables go to stand
 progress goes to standard error. Exit status: 0 done, 1 where a step fails, 2 where it cannot be done here (hosts need root,
 iproute2 and Open MPI: `--hosts none` does without). Standard library only.
 """
+
 import argparse
 import dataclasses
 import json
@@ -50,6 +51,7 @@ FIFTIETH = 0.02  # the largest share that is trained in memory
 @dataclasses.dataclass
 class Shape:
     """A published graph, and what a share of it takes here."""
+
     folder: str  # its name tells graph.go the shape, and weft's import the dataset
     vertices: int
     edges: int  # each in one direction
@@ -63,27 +65,81 @@ class Shape:
 
 SAGE = {"SAGE 3×256": {"model": "sage", "layers": "3", "hidden": "256", "norm": "batch"}}
 GAT = {"GAT 3×128, 4 heads": {"model": "gat", "layers": "3", "hidden": "128", "heads": "4", "norm": "batch"}}
-WIDE = {"GCN 3×256": {"model": "gcn", "layers": "3", "hidden": "256"},
-        "GAT 3×256, 4 heads": {"model": "gat", "layers": "3", "hidden": "256", "heads": "4"}}
-SHAPES = {
-    "papers100M": Shape("ogbn_papers100M", 111_059_956, 1_615_685_872, ["--symmetrize"], SAGE, largest=0.1, limit=501, copies=9e6, disk=6000),
-    "igb-medium": Shape("igb_medium", 10_000_000, 120_077_694, [], WIDE, largest=1, limit=640, copies=8e6, disk=22000),
+WIDE = {
+    "GCN 3×256": {"model": "gcn", "layers": "3", "hidden": "256"},
+    "GAT 3×256, 4 heads": {"model": "gat", "layers": "3", "hidden": "256", "heads": "4"},
 }
-PRECISIONS = {"f32": {}, "bf16": {"precision": "bf16"}, "bf16, recomputed": {"precision": "bf16", "recompute": "blocks"}}
+SHAPES = {
+    "papers100M": Shape(
+        "ogbn_papers100M",
+        111_059_956,
+        1_615_685_872,
+        ["--symmetrize"],
+        SAGE,
+        largest=0.1,
+        limit=501,
+        copies=9e6,
+        disk=6000,
+    ),
+    "igb-medium": Shape(
+        "igb_medium", 10_000_000, 120_077_694, [], WIDE, largest=1, limit=640, copies=8e6, disk=22000
+    ),
+}
+PRECISIONS = {
+    "f32": {},
+    "bf16": {"precision": "bf16"},
+    "bf16, recomputed": {"precision": "bf16", "recompute": "blocks"},
+}
 
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__.split("\n\n")[0])
-    parser.add_argument("--shapes", type=shapes, default="papers100M,igb-medium", metavar="NAME,…", help=f"of {', '.join(SHAPES)} (default both)")
-    parser.add_argument("--share", type=share, metavar="X", help="of the published graph (default 0.1 of papers100M and 1 of igb-medium, or what the disk has space for)")
-    parser.add_argument("--folder", type=pathlib.Path, default="stores/papers", help="where files are made (default stores/papers)")
-    parser.add_argument("--partitions", type=int, default=16, metavar="N", help="of each worker, that take turns (default 16)")
-    parser.add_argument("--epochs", type=epochs, default=3, metavar="N", help="at least 3, of which the second is in the table (default 3)")
+    parser.add_argument(
+        "--shapes",
+        type=shapes,
+        default="papers100M,igb-medium",
+        metavar="NAME,…",
+        help=f"of {', '.join(SHAPES)} (default both)",
+    )
+    parser.add_argument(
+        "--share",
+        type=share,
+        metavar="X",
+        help="of the published graph (default 0.1 of papers100M and 1 of igb-medium, or what the disk has space for)",
+    )
+    parser.add_argument(
+        "--folder",
+        type=pathlib.Path,
+        default="stores/papers",
+        help="where files are made (default stores/papers)",
+    )
+    parser.add_argument(
+        "--partitions", type=int, default=16, metavar="N", help="of each worker, that take turns (default 16)"
+    )
+    parser.add_argument(
+        "--epochs",
+        type=epochs,
+        default=3,
+        metavar="N",
+        help="at least 3, of which the second is in the table (default 3)",
+    )
     parser.add_argument("--hosts", type=numbers, default="4", metavar="N,…", help="or none (default 4)")
     parser.add_argument("--rate", type=Rate, default="1gbit", help="at which a host sends (default 1gbit)")
-    parser.add_argument("--workers", type=numbers, default="16,32,64,128", metavar="N,…", help="to plan for, or none; N takes some 80 GB of memory divided by N (default 16,32,64,128)")
-    parser.add_argument("--device", choices=["cuda"], help="published shapes on a card instead, without any other flag but --quick")
-    parser.add_argument("--table", action="store_true", help="print what graphs take on cards instead, without any other flag")
+    parser.add_argument(
+        "--workers",
+        type=numbers,
+        default="16,32,64,128",
+        metavar="N,…",
+        help="to plan for, or none; N takes some 80 GB of memory divided by N (default 16,32,64,128)",
+    )
+    parser.add_argument(
+        "--device",
+        choices=["cuda"],
+        help="published shapes on a card instead, without any other flag but --quick",
+    )
+    parser.add_argument(
+        "--table", action="store_true", help="print what graphs take on cards instead, without any other flag"
+    )
     parser.add_argument("--quick", action="store_true", help="with --device: tiny graphs")
     parser.add_argument("--keep", action="store_true", help="keep the folder at the end")
     parser.add_argument("--json", action="store_true", help="print one object")
@@ -91,7 +147,17 @@ def main():
     if options.quick and not options.device:
         parser.error("--quick: needs --device")
     if options.device:
-        on_card = [sys.executable, "-B", HERE.parent / "device" / "check.py", "--kit", HERE.parents[1], "--out", "runs/papers", "--only", "papers,larger"]
+        on_card = [
+            sys.executable,
+            "-B",
+            HERE.parent / "device" / "check.py",
+            "--kit",
+            HERE.parents[1],
+            "--out",
+            "runs/papers",
+            "--only",
+            "papers,larger",
+        ]
         return subprocess.run([*on_card, "--limit", "7200", *["--quick"][: options.quick]]).returncode
     if options.table:
         for k, row in enumerate(table.rows("bin/weft")):
@@ -103,13 +169,21 @@ def main():
     chosen = {name: kept.share(name, options.share) for name in options.shapes}
     tool = options.folder / "papers"
     log("building scripts/papers")
-    subprocess.run(["go", "build", "-o", tool, "./scripts/papers"], check=True, capture_output=True, text=True)
+    subprocess.run(
+        ["go", "build", "-o", tool, "./scripts/papers"], check=True, capture_output=True, text=True
+    )
     for name, part in chosen.items():
         if part > FIFTIETH:
             Run(options, kept, tool, name, FIFTIETH).steps(in_memory=True)
         Run(options, kept, tool, name, part).steps(in_memory=part <= FIFTIETH, from_disk=True)
-    report = {"rate": options.rate.text, "runs": [{"shape": name, "share": part, "steps": kept.steps(name, part)}
-                                                  for name in chosen for part in sorted({min(FIFTIETH, chosen[name]), chosen[name]})]}
+    report = {
+        "rate": options.rate.text,
+        "runs": [
+            {"shape": name, "share": part, "steps": kept.steps(name, part)}
+            for name in chosen
+            for part in sorted({min(FIFTIETH, chosen[name]), chosen[name]})
+        ],
+    }
     if not options.keep:
         shutil.rmtree(options.folder)
     print(json.dumps(report)) if options.json else show(report)
@@ -158,14 +232,18 @@ class Kept:
         """The share of a shape: that of before, the one that was asked for, or the largest that the disk has space for."""
         before = self.all["shares"].get(name, asked)
         if asked not in (None, before):
-            raise NotDone(f"{self.folder} has a run of {name} with the share {before}: leave --share out to continue it, or remove the folder")
+            raise NotDone(
+                f"{self.folder} has a run of {name} with the share {before}: leave --share out to continue it, or remove the folder"
+            )
         free, shape = shutil.disk_usage(self.folder).free + taken(self.folder), SHAPES[name]
         fits = free / (shape.disk * shape.vertices)
         if before is None:
             before = shape.largest if fits >= shape.largest else float(f"{0.95 * fits:.1g}")
         if before > fits:
-            raise NotDone(f"a share of {before} of {name} needs {gigabytes(shape.disk * shape.vertices * before)} of disk, and {gigabytes(free)} are free "
-                          f"in {self.folder}: name another --folder, or take a --share of {fits:.1g}")
+            raise NotDone(
+                f"a share of {before} of {name} needs {gigabytes(shape.disk * shape.vertices * before)} of disk, and {gigabytes(free)} are free "
+                f"in {self.folder}: name another --folder, or take a --share of {fits:.1g}"
+            )
         self.all["shares"][name] = before
         return before
 
@@ -190,7 +268,12 @@ class Run:
     def steps(self, in_memory=False, from_disk=False):
         n, hosts = self.options.partitions, self.options.hosts if self.shape.models is SAGE else []
         self.step("graph", lambda: measured([self.tool, "graph", cleared(self.source), str(self.share)]))
-        self.step("import", lambda: measured(["bin/weft", "import", "ogb", self.source, cleared(self.store), *self.shape.flags]))
+        self.step(
+            "import",
+            lambda: measured(
+                ["bin/weft", "import", "ogb", self.source, cleared(self.store), *self.shape.flags]
+            ),
+        )
         cleared(self.source)
         if in_memory:
             for model in self.shape.models:
@@ -198,7 +281,9 @@ class Run:
         for w in [1, *hosts] if from_disk else []:
             self.step(partition(w * n), lambda: self.divide(w * n))
             for model in self.shape.models:
-                self.step(f"{model} from disk" if w == 1 else f"{model} on {w} hosts", lambda: self.rested(model, w))
+                self.step(
+                    f"{model} from disk" if w == 1 else f"{model} on {w} hosts", lambda: self.rested(model, w)
+                )
             cleared(self.store / "partitions")
         if from_disk and self.shape.models is SAGE and self.options.workers:
             for k in self.options.workers:
@@ -229,15 +314,50 @@ class Run:
     def train(self, model, *flags, launcher=()):
         out = cleared(self.folder / "run")
         settings = self.shape.models[model] | PRECISIONS["bf16"]
-        command = [*launcher, "bin/weft", "train", self.store, *(f"--{name}={value}" for name, value in settings.items()), *flags, "--json"]
+        command = [
+            *launcher,
+            "bin/weft",
+            "train",
+            self.store,
+            *(f"--{name}={value}" for name, value in settings.items()),
+            *flags,
+            "--json",
+        ]
         step = {}
         if "--offload" in flags:
-            rests = step["rests_bytes"] = json.loads(measured([*command, "--show-plan"])["printed"]).get("disk_bytes", 0)
-            if rests > (free := shutil.disk_usage(self.folder).free):  # weft does not know that virtual hosts have one disk
-                raise NotDone(f"{gigabytes(rests)} would rest in {self.folder}, and {gigabytes(free)} are free: name another --folder, or a smaller --share")
-        step |= measured([*command, "--epochs", str(self.options.epochs), "--eval-every", str(self.options.epochs), "--out", out], epochs=None if launcher else out / "metrics.jsonl")
+            rests = step["rests_bytes"] = json.loads(measured([*command, "--show-plan"])["printed"]).get(
+                "disk_bytes", 0
+            )
+            if rests > (
+                free := shutil.disk_usage(self.folder).free
+            ):  # weft does not know that virtual hosts have one disk
+                raise NotDone(
+                    f"{gigabytes(rests)} would rest in {self.folder}, and {gigabytes(free)} are free: name another --folder, or a smaller --share"
+                )
+        step |= measured(
+            [
+                *command,
+                "--epochs",
+                str(self.options.epochs),
+                "--eval-every",
+                str(self.options.epochs),
+                "--out",
+                out,
+            ],
+            epochs=None if launcher else out / "metrics.jsonl",
+        )
         run = json.loads(step.pop("printed"))
-        for key in ("epoch_seconds", "peak_tensor_bytes", "graph_bytes", "losses", "test", "communication", "sent_bytes", "disk", "graph"):
+        for key in (
+            "epoch_seconds",
+            "peak_tensor_bytes",
+            "graph_bytes",
+            "losses",
+            "test",
+            "communication",
+            "sent_bytes",
+            "disk",
+            "graph",
+        ):
             step[key] = run.get(key)
         return step
 
@@ -245,11 +365,30 @@ class Run:
         """Trains with partitions that take turns, on so many hosts."""
         n = workers * self.options.partitions
         limit = int((self.shape.limit * self.share * self.shape.vertices + self.shape.copies * n) / workers)
-        flags = ["--partitions", str(n), "--partition", "stream", "--offload", self.folder, "--memory-limit", str(limit)]
+        flags = [
+            "--partitions",
+            str(n),
+            "--partition",
+            "stream",
+            "--offload",
+            self.folder,
+            "--memory-limit",
+            str(limit),
+        ]
         if workers == 1:
             return self.train(model, *flags)
         with hosts(workers, self.options.rate) as launcher:
-            return self.train(model, *flags, "--parallel", f"graph={workers}", "--threads", "1", "--comm-timeout", "15m", launcher=launcher(workers))
+            return self.train(
+                model,
+                *flags,
+                "--parallel",
+                f"graph={workers}",
+                "--threads",
+                "1",
+                "--comm-timeout",
+                "15m",
+                launcher=launcher(workers),
+            )
 
     def plan(self):
         """Plans for ogbn-papers100M from the counts of the generated graph: edges and halo rows for each vertex, and cut edges."""
@@ -257,8 +396,18 @@ class Run:
         for k in self.options.workers:
             counts = self.done[partition(k)]
             edges = round(self.shape.vertices * counts["edges"] / vertices)
-            graph = {"workers": k, "vertices": self.shape.vertices, "edges": edges, "cut_share": counts["cut_share"], "halo_rows": counts["halo_rows"]}
-            cases += [graph | {"settings": model | saved} for model in (SAGE | GAT).values() for saved in PRECISIONS.values()]
+            graph = {
+                "workers": k,
+                "vertices": self.shape.vertices,
+                "edges": edges,
+                "cut_share": counts["cut_share"],
+                "halo_rows": counts["halo_rows"],
+            }
+            cases += [
+                graph | {"settings": model | saved}
+                for model in (SAGE | GAT).values()
+                for saved in PRECISIONS.values()
+            ]
         step = measured([self.tool, "plan"], json.dumps(cases))
         return step | {"plans": json.loads(step.pop("printed"))}
 
@@ -276,7 +425,9 @@ def cleared(path):
 
 def taken(folder):
     """Bytes of disk of the files in a folder."""
-    return sum(512 * os.lstat(os.path.join(at, name)).st_blocks for at, _, names in os.walk(folder) for name in names)
+    return sum(
+        512 * os.lstat(os.path.join(at, name)).st_blocks for at, _, names in os.walk(folder) for name in names
+    )
 
 
 def measured(command, given="", epochs=None):
@@ -285,11 +436,21 @@ def measured(command, given="", epochs=None):
     training in one process, whose epochs are written to that file, also the processor seconds of the second, which has no
     evaluation."""
     begun, processor, shown = time.monotonic(), [], time.monotonic()
-    with tempfile.TemporaryFile("w+") as said, tempfile.TemporaryFile("w+") as printed, tempfile.TemporaryFile("w+") as asked:
+    with (
+        tempfile.TemporaryFile("w+") as said,
+        tempfile.TemporaryFile("w+") as printed,
+        tempfile.TemporaryFile("w+") as asked,
+    ):
         asked.write(given)
         asked.seek(0)
-        process = subprocess.Popen(["setpriv", "--pdeathsig", "TERM", *command], stdin=asked, stdout=printed, stderr=said,
-                                   text=True, start_new_session=True)
+        process = subprocess.Popen(
+            ["setpriv", "--pdeathsig", "TERM", *command],
+            stdin=asked,
+            stdout=printed,
+            stderr=said,
+            text=True,
+            start_new_session=True,
+        )
         try:
             while os.waitid(os.P_PID, process.pid, os.WEXITED | os.WNOWAIT | os.WNOHANG) is None:
                 time.sleep(0.1)
@@ -298,7 +459,9 @@ def measured(command, given="", epochs=None):
                 if time.monotonic() - shown >= SILENT:
                     shown = time.monotonic()
                     end = os.fstat(said.fileno()).st_size
-                    log(f"  {shown - begun:.0f} s: {last_line(os.pread(said.fileno(), 1000, max(0, end - 1000)).decode(errors='replace')) if end else 'at work'}")
+                    log(
+                        f"  {shown - begun:.0f} s: {last_line(os.pread(said.fileno(), 1000, max(0, end - 1000)).decode(errors='replace')) if end else 'at work'}"
+                    )
         except BaseException:
             process.terminate()
             try:
@@ -308,16 +471,24 @@ def measured(command, given="", epochs=None):
                 process.wait()
             raise
         # Of a process that has ended and is not yet collected, with those that it collected itself
-        moved = dict(line.split(": ") for line in pathlib.Path(f"/proc/{process.pid}/io").read_text().splitlines())
+        moved = dict(
+            line.split(": ") for line in pathlib.Path(f"/proc/{process.pid}/io").read_text().splitlines()
+        )
         _, status, usage = os.wait4(process.pid, 0)
         process.returncode = os.waitstatus_to_exitcode(status)
         if process.returncode != 0:
             said.seek(0)
             raise subprocess.CalledProcessError(process.returncode, command, stderr=said.read())
         printed.seek(0)
-        return {"seconds": time.monotonic() - begun, "processor_seconds": usage.ru_utime + usage.ru_stime, "peak_rss_bytes": 1024 * usage.ru_maxrss,
-                "read_bytes": int(moved["read_bytes"]), "written_bytes": int(moved["write_bytes"]), "printed": printed.read(),
-                "epoch_processor_seconds": processor[1] - processor[0] if len(processor) > 1 else None}
+        return {
+            "seconds": time.monotonic() - begun,
+            "processor_seconds": usage.ru_utime + usage.ru_stime,
+            "peak_rss_bytes": 1024 * usage.ru_maxrss,
+            "read_bytes": int(moved["read_bytes"]),
+            "written_bytes": int(moved["write_bytes"]),
+            "printed": printed.read(),
+            "epoch_processor_seconds": processor[1] - processor[0] if len(processor) > 1 else None,
+        }
 
 
 def processor_seconds(process):
@@ -329,12 +500,48 @@ def processor_seconds(process):
 def show(report):
     for run in report["runs"]:
         print(f"a share of {run['share']} of {run['shape']}\n")
-        align([["step", "", "seconds", "processor", "resident", "read", "written", "disk"]] +
-              [[name, "", f"{s['seconds']:.1f}", f"{s['processor_seconds']:.1f}", *(gigabytes(s[key]) for key in
-                ("peak_rss_bytes", "read_bytes", "written_bytes", "disk_bytes"))] for name, s in run["steps"].items()])
-    print(f"the second epoch in bfloat16, and what it takes for each vertex; from disk partitions take turns; hosts send at {report['rate']}")
-    align([["share of", "", "", "seconds", "processor", "written", "read", "sent", "tensors and graph", "resident"]] +
-          [row for run in report["runs"] for name, s in run["steps"].items() if "epoch_seconds" in s for row in epoch(run, name, s)])
+        align(
+            [["step", "", "seconds", "processor", "resident", "read", "written", "disk"]]
+            + [
+                [
+                    name,
+                    "",
+                    f"{s['seconds']:.1f}",
+                    f"{s['processor_seconds']:.1f}",
+                    *(
+                        gigabytes(s[key])
+                        for key in ("peak_rss_bytes", "read_bytes", "written_bytes", "disk_bytes")
+                    ),
+                ]
+                for name, s in run["steps"].items()
+            ]
+        )
+    print(
+        f"the second epoch in bfloat16, and what it takes for each vertex; from disk partitions take turns; hosts send at {report['rate']}"
+    )
+    align(
+        [
+            [
+                "share of",
+                "",
+                "",
+                "seconds",
+                "processor",
+                "written",
+                "read",
+                "sent",
+                "tensors and graph",
+                "resident",
+            ]
+        ]
+        + [
+            row
+            for run in report["runs"]
+            for name, s in run["steps"].items()
+            if "epoch_seconds" in s
+            for row in epoch(run, name, s)
+        ]
+    )
     for run in report["runs"]:
         if "plan" in run["steps"]:
             show_plan(run["steps"]["plan"]["plans"])
@@ -342,27 +549,66 @@ def show(report):
 
 def epoch(run, name, s):
     """Two rows: of all vertices, and of each."""
-    vertices, seconds, processor, disk = s["graph"]["vertices"], s["epoch_seconds"][1], s["epoch_processor_seconds"], s["disk"] or {}
+    vertices, seconds, processor, disk = (
+        s["graph"]["vertices"],
+        s["epoch_seconds"][1],
+        s["epoch_processor_seconds"],
+        s["disk"] or {},
+    )
     memory = max(map(sum, zip(s["peak_tensor_bytes"], s["graph_bytes"]))) * len(s["graph_bytes"])
-    amounts = [disk.get("written", 0), disk.get("read", 0), s["communication"]["halo"]["bytes"], memory, s["peak_rss_bytes"] * len(s["graph_bytes"])]
+    amounts = [
+        disk.get("written", 0),
+        disk.get("read", 0),
+        s["communication"]["halo"]["bytes"],
+        memory,
+        s["peak_rss_bytes"] * len(s["graph_bytes"]),
+    ]
     times = [seconds] if processor is None else [seconds, processor]
-    yield [f"{run['share']} {run['shape']}", name, "", *(f"{t:.1f}" for t in times), *[""] * (2 - len(times)), *map(gigabytes, amounts)]
-    yield ["", f"{vertices:,}", "each", *(f"{1e6 * t / vertices:.1f} µs" for t in times), *[""] * (2 - len(times)), *(f"{n / vertices:,.0f} B" for n in amounts)]
+    yield [
+        f"{run['share']} {run['shape']}",
+        name,
+        "",
+        *(f"{t:.1f}" for t in times),
+        *[""] * (2 - len(times)),
+        *map(gigabytes, amounts),
+    ]
+    yield [
+        "",
+        f"{vertices:,}",
+        "each",
+        *(f"{1e6 * t / vertices:.1f} µs" for t in times),
+        *[""] * (2 - len(times)),
+        *(f"{n / vertices:,.0f} B" for n in amounts),
+    ]
 
 
 def show_plan(plans):
-    print(f"the plan for ogbn-papers100M: {plans[0]['vertices']:,} vertices and {plans[0]['edges']:,} edges, GB of a worker")
+    print(
+        f"the plan for ogbn-papers100M: {plans[0]['vertices']:,} vertices and {plans[0]['edges']:,} edges, GB of a worker"
+    )
     rows = {}
     for p in plans:
         saved = {key: p["settings"].get(key) for key in ("precision", "recompute")}
         model = next(name for name, m in (SAGE | GAT).items() if m["model"] == p["settings"]["model"])
         row = rows.setdefault((model, p["workers"]), {"halo": p["halo_rows"] * p["vertices"]})
-        name = next(name for name, s in PRECISIONS.items() if all(s.get(key) == value for key, value in saved.items()))
+        name = next(
+            name for name, s in PRECISIONS.items() if all(s.get(key) == value for key, value in saved.items())
+        )
         row[name] = p["tensor_bytes"] + p["graph_bytes"]
         row[f"sent, {name}"] = p["sent_bytes"]
-    align([["model", "workers", *PRECISIONS, "sent, f32", "bf16", "halo rows, millions"]] +
-          [[model, str(k), *(f"{row[name] / 1e9:.1f}" for name in PRECISIONS), *(f"{row[f'sent, {name}'] / 1e9:.0f}" for name in ("f32", "bf16")),
-            f"{row['halo'] / 1e6:.0f}"] for (model, k), row in rows.items()])
+    align(
+        [["model", "workers", *PRECISIONS, "sent, f32", "bf16", "halo rows, millions"]]
+        + [
+            [
+                model,
+                str(k),
+                *(f"{row[name] / 1e9:.1f}" for name in PRECISIONS),
+                *(f"{row[f'sent, {name}'] / 1e9:.0f}" for name in ("f32", "bf16")),
+                f"{row['halo'] / 1e6:.0f}",
+            ]
+            for (model, k), row in rows.items()
+        ]
+    )
 
 
 def gigabytes(n):
@@ -372,7 +618,11 @@ def gigabytes(n):
 def align(rows):
     widths = [max(len(row[k]) for row in rows) for k in range(len(rows[0]))]
     for row in rows:
-        print("  ".join(cell.ljust(w) if k < 2 else cell.rjust(w) for k, (cell, w) in enumerate(zip(row, widths))).rstrip())
+        print(
+            "  ".join(
+                cell.ljust(w) if k < 2 else cell.rjust(w) for k, (cell, w) in enumerate(zip(row, widths))
+            ).rstrip()
+        )
     print(flush=True)
 
 

@@ -27,15 +27,27 @@ PARTITIONS = (4, 8, 16, 32)
 ROWS = (15_000, 30_000)  # of a partition of the random graphs from whose plans memory grows in proportion
 # Of a card whose memory alone counts.
 RATES = {"name": "card", "launch_seconds": 1e-6} | dict.fromkeys(
-    (f"{rate}_per_second" for rate in ("copy_bytes", "flops", "bfloat16_flops", "to_device_bytes", "to_host_bytes")), 1e12
+    (
+        f"{rate}_per_second"
+        for rate in ("copy_bytes", "flops", "bfloat16_flops", "to_device_bytes", "to_host_bytes")
+    ),
+    1e12,
 )
 
 
 def rows(weft, graphs=GRAPHS, cards=CARDS, several=SEVERAL):
     """The rows of the table, each as soon as it is known."""
-    yield ["SAGE 3×256", *(f"all in {of}" for of in WHOLE), *(f"{gb} GB" for gb in cards), *(f"cards of {gb} GB" for gb in several)]
+    yield [
+        "SAGE 3×256",
+        *(f"all in {of}" for of in WHOLE),
+        *(f"{gb} GB" for gb in cards),
+        *(f"cards of {gb} GB" for gb in several),
+    ]
     for name, counts in graphs.items():
-        whole = [planned(weft, counts, 10**15, "--workers=1", "--recompute=none", *flags) for flags in WHOLE.values()]
+        whole = [
+            planned(weft, counts, 10**15, "--workers=1", "--recompute=none", *flags)
+            for flags in WHOLE.values()
+        ]
 
         def fits(gb, *flags, counts=counts):
             return planned(weft, counts, gb * 10**9, *flags) is not None
@@ -43,7 +55,12 @@ def rows(weft, graphs=GRAPHS, cards=CARDS, several=SEVERAL):
         def least(n, counts=counts):
             return of_partitions(weft, counts, n)
 
-        yield [name, *map(size, whole), *(one_card(fits, least, gb) for gb in cards), *(how_many(fits, gb) for gb in several)]
+        yield [
+            name,
+            *map(size, whole),
+            *(one_card(fits, least, gb) for gb in cards),
+            *(how_many(fits, gb) for gb in several),
+        ]
 
 
 def one_card(fits, least, gb) -> str:
@@ -57,7 +74,10 @@ def one_card(fits, least, gb) -> str:
 def how_many(fits, gb) -> str:
     """The number of cards, one a worker on the graph axis, that hold a graph."""
     numbers = (2**k for k in range(11))
-    return next((str(n) for n in numbers if fits(gb, f"--workers={n}", *["--halo=rows"][: n > 1], *WHOLE["bf16"])), "–")
+    return next(
+        (str(n) for n in numbers if fits(gb, f"--workers={n}", *["--halo=rows"][: n > 1], *WHOLE["bf16"])),
+        "–",
+    )
 
 
 def planned(weft, counts, memory, *flags) -> int | None:
@@ -86,10 +106,27 @@ def of_random(weft, vertices, degree, features, classes, n) -> int:
     """The least bytes of a card for a random graph."""
     with tempfile.TemporaryDirectory() as folder:
         store = pathlib.Path(folder) / "g"
-        graph = (f"--vertices={vertices}", f"--degree={degree}", f"--features={features}", f"--classes={classes}", "--quiet")
+        graph = (
+            f"--vertices={vertices}",
+            f"--degree={degree}",
+            f"--features={features}",
+            f"--classes={classes}",
+            "--quiet",
+        )
         subprocess.run([weft, "generate", "uniform", store, *graph], check=True, capture_output=True)
-        turns = (*WHOLE["bf16"], f"--partitions={n}", "--partition=random", "--offload=ram", "--device=cuda", "--show-plan", "--json")
-        on = os.environ | {"WEFT_CUDA": str(pathlib.Path("bin/libcuda-on-cpu.so").resolve()), "ON_CPU_MEMORY": str(10**12)}
+        turns = (
+            *WHOLE["bf16"],
+            f"--partitions={n}",
+            "--partition=random",
+            "--offload=ram",
+            "--device=cuda",
+            "--show-plan",
+            "--json",
+        )
+        on = os.environ | {
+            "WEFT_CUDA": str(pathlib.Path("bin/libcuda-on-cpu.so").resolve()),
+            "ON_CPU_MEMORY": str(10**12),
+        }
         done = subprocess.run([weft, "train", store, *MODEL, *turns], check=True, capture_output=True, env=on)
         return json.loads(done.stdout)["least_bytes"]
 

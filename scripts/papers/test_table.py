@@ -15,13 +15,23 @@ def test_first_that_fits():
     def least(n):
         return 1e9 + 20e9 / n
 
-    assert [table.one_card(fits, least, gb) for gb in (40, 39, 19, 6.6, 6.5, 2, 1)] == ["f32", "bf16", "4", "4", "8", "–", "–"]
+    assert [table.one_card(fits, least, gb) for gb in (40, 39, 19, 6.6, 6.5, 2, 1)] == [
+        "f32",
+        "bf16",
+        "4",
+        "4",
+        "8",
+        "–",
+        "–",
+    ]
     assert [table.how_many(fits, gb) for gb in (20, 19, 1)] == ["1", "2", "32"]
 
 
 def test_of_partitions(monkeypatch):
     """Memory grows with the rows of a partition: here by 100 bytes for each, beside a megabyte."""
-    monkeypatch.setattr(table, "of_random", lambda weft, vertices, degree, features, classes, n: 10**6 + 100 * vertices // n)
+    monkeypatch.setattr(
+        table, "of_random", lambda weft, vertices, degree, features, classes, n: 10**6 + 100 * vertices // n
+    )
     assert table.of_partitions("weft", (8_000_000, 96_000_000, 16, 4), 8) == 10**6 + 100 * 10**6
 
 

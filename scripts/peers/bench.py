@@ -33,7 +33,11 @@ PEERS = {"dgl": "dgl", "pyg": "pyg", "compile": "pyg", "torch": "pyg", "named": 
 LOOP = "weft"  # weft.compile, which a rollout runs in as its peers do
 FALLBACK = "torch"
 # How weft runs: the name in the table, and what it adds to the command. The peers run in float32 beside each.
-SETTINGS = {"f32": (), "bf16": ("--precision", "bf16"), "blocks": ("--precision", "bf16", "--recompute", "blocks")}
+SETTINGS = {
+    "f32": (),
+    "bf16": ("--precision", "bf16"),
+    "blocks": ("--precision", "bf16", "--recompute", "blocks"),
+}
 PRECISIONS = ("f32", "bf16")  # settings of a rollout, which runs in weft.compile
 
 
@@ -63,18 +67,44 @@ def mesh(rows: int, columns: int, alone: bool = False, name: str = "mesh") -> Gr
 
 
 NOISE = ("--features", "128", "--classes", "16")
-PHYSICS = ("import", "npz", "{data}/npz/coauthor_physics.npz", "--symmetrize", "--largest-component", "--split", "per-class=20,30")
-GITHUB = ("import", "npz", "{archive}", "--symmetrize", "--random-features", "128", "--split", "random:60/20/20")
+PHYSICS = (
+    "import",
+    "npz",
+    "{data}/npz/coauthor_physics.npz",
+    "--symmetrize",
+    "--largest-component",
+    "--split",
+    "per-class=20,30",
+)
+GITHUB = (
+    "import",
+    "npz",
+    "{archive}",
+    "--symmetrize",
+    "--random-features",
+    "128",
+    "--split",
+    "random:60/20/20",
+)
 GRAPHS = [
     Graph("uniform-15", uniform(200_000, 15)),
     Graph("uniform-100", uniform(200_000, 100)),
     Graph("rmat-18", rmat(18)),
-    Graph("github", GITHUB, source="map_of_github/edges.npz", archive=("github", "{data}/map_of_github/edges.npz")),
+    Graph(
+        "github",
+        GITHUB,
+        source="map_of_github/edges.npz",
+        archive=("github", "{data}/map_of_github/edges.npz"),
+    ),
     Graph("physics", PHYSICS, source="npz/coauthor_physics.npz"),
     mesh(100, 200),
     mesh(250, 400, alone=True, name="mesh-large"),
 ]
-SMALL = [Graph("small-uniform", uniform(4_000, 15)), Graph("small-rmat", rmat(12)), mesh(20, 30, name="small-mesh")]
+SMALL = [
+    Graph("small-uniform", uniform(4_000, 15)),
+    Graph("small-rmat", rmat(12)),
+    mesh(20, 30, name="small-mesh"),
+]
 
 
 class Failure(Exception):
@@ -92,7 +122,9 @@ class Runs:
     failure: str = ""
     report: dict = field(default_factory=dict)  # of the last process
 
-    def add(self, seconds: list[float], losses: list[float], outcome: processes.Outcome, report: dict) -> None:
+    def add(
+        self, seconds: list[float], losses: list[float], outcome: processes.Outcome, report: dict
+    ) -> None:
         self.seconds += seconds[1:]
         self.losses = losses
         self.peak_bytes = max(self.peak_bytes, outcome.peak_bytes + report.get("program_peak_bytes", 0))
@@ -126,15 +158,24 @@ class Bench:
 
     def store(self, graph: Graph) -> Path:
         """The graph's store, made when it is first needed. Its name changes with the command that makes it."""
-        key = "-".join(argument.strip("-").replace("/", "_") for argument in graph.weft[2:] + graph.archive[1:] if "{" not in argument)
+        key = "-".join(
+            argument.strip("-").replace("/", "_")
+            for argument in graph.weft[2:] + graph.archive[1:]
+            if "{" not in argument
+        )
         store = self.cache / "stores" / f"{graph.name}-{key}"
         if not store.exists():
             _log(f"making {store}")
             store.parent.mkdir(parents=True, exist_ok=True)
             archive = self.scratch / "archive.npz"
             if graph.archive:
-                self.prepare(*(argument.format(data=self.options.data) for argument in graph.archive), str(archive))
-            head, tail = graph.weft[:2], [argument.format(data=self.options.data, archive=archive) for argument in graph.weft[2:]]
+                self.prepare(
+                    *(argument.format(data=self.options.data) for argument in graph.archive), str(archive)
+                )
+            head, tail = (
+                graph.weft[:2],
+                [argument.format(data=self.options.data, archive=archive) for argument in graph.weft[2:]],
+            )
             positional = [argument for argument in tail[:1] if not argument.startswith("--")]
             _check([self.weft, *head, *positional, str(store), *tail[len(positional) :]], dict(os.environ))
             archive.unlink(missing_ok=True)
@@ -169,9 +210,21 @@ class Bench:
             for peer, runs in (peers or {"": Runs(failure="not tried")}).items()
         ]
 
-    def run_weft(self, runs: Runs, store: Path, model: Model, threads: int, weights: Path, flags: Sequence[str]) -> None:
+    def run_weft(
+        self, runs: Runs, store: Path, model: Model, threads: int, weights: Path, flags: Sequence[str]
+    ) -> None:
         epochs, folder = str(self.options.epochs), self.scratch / "run"
-        command = [self.weft, "train", str(store), "--lr", str(LEARNING_RATE), "--epochs", epochs, "--eval-every", epochs]
+        command = [
+            self.weft,
+            "train",
+            str(store),
+            "--lr",
+            str(LEARNING_RATE),
+            "--epochs",
+            epochs,
+            "--eval-every",
+            epochs,
+        ]
         command += ["--init", str(weights), "--threads", str(threads), "--json", "--out", str(folder), *flags]
         output = self.scratch / "weft.json"
         planned = json.loads(_check([*command, "--show-plan"], dict(os.environ)))
@@ -185,30 +238,45 @@ class Bench:
         runs.add(report["epoch_seconds"], report["losses"], outcome, report)
 
     def run_peer(
-        self, runs: Runs, peer: str, store: Path, model: Model, threads: int, weights: Path, precision: str = "f32"
+        self,
+        runs: Runs,
+        peer: str,
+        store: Path,
+        model: Model,
+        threads: int,
+        weights: Path,
+        precision: str = "f32",
     ) -> None:
         result = self.scratch / "peer.json"
         result.unlink(missing_ok=True)
         command = [self.python(peer), str(HERE / "peer.py"), peer, model.name, str(store), str(weights)]
         command += [str(self.options.epochs), str(threads), str(result), precision]
-        environment = processes.environment(threads) | {"TORCHINDUCTOR_CACHE_DIR": str(self.scratch / "inductor")}
+        environment = processes.environment(threads) | {
+            "TORCHINDUCTOR_CACHE_DIR": str(self.scratch / "inductor")
+        }
         environment |= {"WEFT_PROGRAM": self.weft, "PYTHONPATH": str(HERE.parents[1] / "python" / "src")}
         outcome = self.process(command, environment, self.scratch / "peer.out", peer)
         if outcome.stopped:
             runs.failure = outcome.stopped
         elif outcome.status == OUT_OF_MEMORY:
-            runs.failure = f"out of memory: an allocation was refused after a peak of {outcome.peak_bytes / GIB:.1f} GiB"
+            runs.failure = (
+                f"out of memory: an allocation was refused after a peak of {outcome.peak_bytes / GIB:.1f} GiB"
+            )
         elif outcome.status:
             runs.failure = f"failed, status {outcome.status}: {self.last_error()}"
         else:
             report = json.loads(result.read_text())
             runs.add(report["epoch_seconds"], report["losses"], outcome, report)
 
-    def process(self, command: list[str], environment: dict[str, str], output: Path, name: str) -> processes.Outcome:
+    def process(
+        self, command: list[str], environment: dict[str, str], output: Path, name: str
+    ) -> processes.Outcome:
         _log(f"{name}: {' '.join(command[1:])}")
         errors, reserve = self.scratch / "errors", int(self.options.reserve * GIB)
         outcome = processes.run(command, environment, output, errors, self.options.timeout, reserve)
-        _log(f"{name}: status {outcome.status}, {outcome.peak_bytes / GIB:.2f} GiB, other load {outcome.other_cores:.2f}")
+        _log(
+            f"{name}: status {outcome.status}, {outcome.peak_bytes / GIB:.2f} GiB, other load {outcome.other_cores:.2f}"
+        )
         return outcome
 
     def last_error(self) -> str:
@@ -217,7 +285,14 @@ class Bench:
 
 
 def row(
-    graph: Graph, model: Model, threads: int, settings: str, ours: Runs, peer: str, runs: Runs, peers: dict[str, Runs]
+    graph: Graph,
+    model: Model,
+    threads: int,
+    settings: str,
+    ours: Runs,
+    peer: str,
+    runs: Runs,
+    peers: dict[str, Runs],
 ) -> dict:
     """One line of the table. Ratios are peer ÷ weft; loss_difference is the largest of |weft - peer| ÷ |peer| over the first epochs."""
     line = {
@@ -280,14 +355,20 @@ def main() -> None:
     options = parse()
     graphs = SMALL if options.small else GRAPHS
     graphs = [graph for graph in graphs if not options.graphs or graph.name in options.graphs]
-    models = [model for name, model in (MODELS | OWN).items() if name in options.models and set(options.peers) & set(model.peers)]
+    models = [
+        model
+        for name, model in (MODELS | OWN).items()
+        if name in options.models and set(options.peers) & set(model.peers)
+    ]
     file, lines = Path(options.json), []
     with tempfile.TemporaryDirectory(prefix="weft-peers-") as scratch:
         bench = Bench(options, Path(scratch))
         print(HEADER, flush=True)
         for graph in graphs:
             if graph.source and not (Path(options.data) / graph.source).exists():
-                print(f"{graph.name:<14}left out: there is no {Path(options.data) / graph.source}", flush=True)
+                print(
+                    f"{graph.name:<14}left out: there is no {Path(options.data) / graph.source}", flush=True
+                )
                 continue
             for model in models:
                 if model.graphs and graph.name not in model.graphs:
@@ -308,9 +389,16 @@ def main() -> None:
 
 def write(file: Path, lines: list[dict]) -> None:
     """Replaces the file, so that what was measured is kept when a later comparison fails."""
-    processor = next((line.split(":")[1].strip() for line in _lines("/proc/cpuinfo") if line.startswith("model name")), "")
+    processor = next(
+        (line.split(":")[1].strip() for line in _lines("/proc/cpuinfo") if line.startswith("model name")), ""
+    )
     memory = next(line.split()[1] for line in _lines("/proc/meminfo") if line.startswith("MemTotal"))
-    machine = {"processor": processor, "cores": os.cpu_count(), "memory_bytes": int(memory) * 1024, "kernel": platform.release()}
+    machine = {
+        "processor": processor,
+        "cores": os.cpu_count(),
+        "memory_bytes": int(memory) * 1024,
+        "kernel": platform.release(),
+    }
     file.parent.mkdir(parents=True, exist_ok=True)
     report = {"finished": time.strftime("%Y-%m-%dT%H:%M:%S%z"), "machine": machine, "rows": lines}
     file.write_text(json.dumps(report, indent=1) + "\n")
@@ -321,7 +409,9 @@ def parse() -> argparse.Namespace:
         def split(given: str) -> list[str]:
             chosen = given.split(",")
             if unknown := [name for name in chosen if name not in allowed]:
-                raise argparse.ArgumentTypeError(f"unknown: {', '.join(unknown)}; there are {', '.join(allowed)}")
+                raise argparse.ArgumentTypeError(
+                    f"unknown: {', '.join(unknown)}; there are {', '.join(allowed)}"
+                )
             return chosen
 
         return split
@@ -330,22 +420,52 @@ def parse() -> argparse.Namespace:
         return [int(count) for count in given.split(",")]
 
     cache = os.environ.get("XDG_CACHE_HOME") or "~/.cache"
-    parser = argparse.ArgumentParser(prog="bench-peers", description="Compares weft with DGL and PyTorch Geometric on this machine.")
+    parser = argparse.ArgumentParser(
+        prog="bench-peers", description="Compares weft with DGL and PyTorch Geometric on this machine."
+    )
     parser.add_argument("--weft", default="bin/weft", help="the command to measure (default %(default)s)")
-    parser.add_argument("--data", default="../shared/data", help="folder of the public graphs (default %(default)s)")
-    parser.add_argument("--graphs", type=names([graph.name for graph in GRAPHS + SMALL]), help="some of the graphs")
+    parser.add_argument(
+        "--data", default="../shared/data", help="folder of the public graphs (default %(default)s)"
+    )
+    parser.add_argument(
+        "--graphs", type=names([graph.name for graph in GRAPHS + SMALL]), help="some of the graphs"
+    )
     models, peers = list(MODELS | OWN), [peer for peer in PEERS if peer != FALLBACK]
     parser.add_argument("--models", type=names(models), default=models, help="some of " + ",".join(models))
-    parser.add_argument("--peers", type=names(PEERS), default=peers, help=f"default {','.join(peers)}, and {FALLBACK} where all fail")
-    parser.add_argument("--settings", type=names(SETTINGS), default=["f32", "bf16"], help="of weft, of " + ",".join(SETTINGS))
-    parser.add_argument("--threads", type=counts, default=[os.cpu_count()], help="such as 1,2 (default: all cores)")
-    parser.add_argument("--rounds", type=int, default=2, help="processes of each system (default %(default)s)")
+    parser.add_argument(
+        "--peers",
+        type=names(PEERS),
+        default=peers,
+        help=f"default {','.join(peers)}, and {FALLBACK} where all fail",
+    )
+    parser.add_argument(
+        "--settings", type=names(SETTINGS), default=["f32", "bf16"], help="of weft, of " + ",".join(SETTINGS)
+    )
+    parser.add_argument(
+        "--threads", type=counts, default=[os.cpu_count()], help="such as 1,2 (default: all cores)"
+    )
+    parser.add_argument(
+        "--rounds", type=int, default=2, help="processes of each system (default %(default)s)"
+    )
     parser.add_argument("--epochs", type=int, default=5, help="epochs of each process (default %(default)s)")
-    parser.add_argument("--timeout", type=float, default=1800, help="seconds for one process (default %(default)s)")
-    parser.add_argument("--reserve", type=float, default=1, help="GiB: a process that leaves less is stopped (default %(default)s)")
+    parser.add_argument(
+        "--timeout", type=float, default=1800, help="seconds for one process (default %(default)s)"
+    )
+    parser.add_argument(
+        "--reserve",
+        type=float,
+        default=1,
+        help="GiB: a process that leaves less is stopped (default %(default)s)",
+    )
     parser.add_argument("--small", action="store_true", help="two tiny graphs, to try the script")
-    parser.add_argument("--cache", default=f"{cache}/weft-peers", help="folder of environments and stores (default %(default)s)")
-    parser.add_argument("--json", default="runs/bench-peers.json", help="where every figure is written (default %(default)s)")
+    parser.add_argument(
+        "--cache",
+        default=f"{cache}/weft-peers",
+        help="folder of environments and stores (default %(default)s)",
+    )
+    parser.add_argument(
+        "--json", default="runs/bench-peers.json", help="where every figure is written (default %(default)s)"
+    )
     options = parser.parse_args()
     if options.epochs < COMPARED_LOSSES:
         parser.error(f"--epochs {options.epochs}: at least {COMPARED_LOSSES}, as so many losses are compared")

@@ -39,7 +39,9 @@ def main() -> None:
     torch.manual_seed(0)
     v = given.vertices
     edges, x = torch.randint(v, (2, v * given.degree)), torch.randn(v, 128)
-    print(f"SAGE 3 × {given.hidden}, {v:,} vertices, {v * given.degree:,} edges, medians of {given.rounds} rounds")
+    print(
+        f"SAGE 3 × {given.hidden}, {v:,} vertices, {v * given.degree:,} edges, medians of {given.rounds} rounds"
+    )
     for classes in given.classes:
         y = torch.randint(classes, (v,))
         graph = weft.Graph(edge_index=edges, x=x, y=y, split="random:60/20/20")

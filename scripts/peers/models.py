@@ -24,7 +24,16 @@ class Model:
 
     def weft_flags(self) -> list[str]:
         """The flags of the model that weft knows by name, which the name of a module of its layers ends with."""
-        flags = ["--model", self.name.removeprefix("own-"), "--layers", str(LAYERS), "--hidden", str(self.hidden), "--dropout", "0"]
+        flags = [
+            "--model",
+            self.name.removeprefix("own-"),
+            "--layers",
+            str(LAYERS),
+            "--hidden",
+            str(self.hidden),
+            "--dropout",
+            "0",
+        ]
         if self.heads > 1:
             flags += ["--heads", str(self.heads), "--output-heads", str(self.heads)]
         if self.batch_norm:
@@ -46,13 +55,23 @@ DEPTHS = (4, 8, 16)
 OWN = {
     model.name: model
     for model in (
-        *(replace(model, name=f"own-{name}", peers=("named",), own=True, graphs=DENSE) for name, model in MODELS.items()),
+        *(
+            replace(model, name=f"own-{name}", peers=("named",), own=True, graphs=DENSE)
+            for name, model in MODELS.items()
+        ),
         *(
             Model(name, hidden=128, peers=("pyg", "compile"), own=True, graphs=DENSE)
             for name in ("resgated", "edgeconv", "film", "gen")
         ),
         *(
-            Model(f"mesh-{depth}", hidden=128, peers=("pyg", "compile"), own=True, layers=depth, graphs=(*MESHES, "mesh-large"))
+            Model(
+                f"mesh-{depth}",
+                hidden=128,
+                peers=("pyg", "compile"),
+                own=True,
+                layers=depth,
+                graphs=(*MESHES, "mesh-large"),
+            )
             for depth in DEPTHS
         ),
         Model("rollout-4", hidden=128, peers=("pyg", "compile"), own=True, layers=4, graphs=MESHES, steps=4),

@@ -38,7 +38,10 @@ class GAT(MessagePassing):
     def __init__(self, inputs, outputs, heads, concat):
         super().__init__(aggr="add", node_dim=0)
         self.heads, self.width, self.concat = heads, outputs // heads if concat else outputs, concat
-        self.lin, self.bias = nn.Linear(inputs, heads * self.width, bias=False), nn.Parameter(torch.zeros(outputs))
+        self.lin, self.bias = (
+            nn.Linear(inputs, heads * self.width, bias=False),
+            nn.Parameter(torch.zeros(outputs)),
+        )
         self.att_src, self.att_dst = (nn.Parameter(torch.randn(1, heads, self.width) / 8) for _ in range(2))
 
     def forward(self, x, edge_index):
@@ -58,7 +61,9 @@ def edge_conv(inputs, outputs):
 
 
 def mlp(inputs, outputs):
-    return nn.Sequential(nn.Linear(inputs, outputs), nn.SiLU(), nn.Linear(outputs, outputs), nn.LayerNorm(outputs))
+    return nn.Sequential(
+        nn.Linear(inputs, outputs), nn.SiLU(), nn.Linear(outputs, outputs), nn.LayerNorm(outputs)
+    )
 
 
 class Block(nn.Module):
@@ -79,7 +84,11 @@ class MeshGraphNet(nn.Module):
 
     def __init__(self, model: Model, features: int, edge_features: int, outputs: int):
         super().__init__()
-        self.x, self.edges, self.out = mlp(features, model.hidden), mlp(edge_features, model.hidden), nn.Linear(model.hidden, outputs)
+        self.x, self.edges, self.out = (
+            mlp(features, model.hidden),
+            mlp(edge_features, model.hidden),
+            nn.Linear(model.hidden, outputs),
+        )
         self.blocks = nn.ModuleList(Block(model.hidden) for _ in range(model.layers))
 
     def forward(self, x, edge_index, edge_attr):

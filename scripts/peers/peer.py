@@ -36,11 +36,19 @@ def main() -> None:
     else:
         net = module.build(model, graph, load_file(weights))
     features, labels, train = (torch.from_numpy(a) for a in (graph.features, graph.labels, graph.train))
-    counts = {"vertices": graph.structure.vertices, "edges": len(graph.structure.sources), **asdict(graph.columns())}
+    counts = {
+        "vertices": graph.structure.vertices,
+        "edges": len(graph.structure.sources),
+        **asdict(graph.columns()),
+    }
     del graph
     resident = _resident_bytes()
 
-    losses, seconds = run(net, rollout(net, features, model.steps) if model.steps else of_labels(net, features, labels, train), int(epochs))
+    losses, seconds = run(
+        net,
+        rollout(net, features, model.steps) if model.steps else of_labels(net, features, labels, train),
+        int(epochs),
+    )
     report = {
         "graph": counts,
         "losses": losses,

@@ -49,7 +49,13 @@ class SAGE(nn.Module):
 
     def load(self, w: dict[str, torch.Tensor]) -> None:
         own, neighbours = self.conv.fc_self, self.conv.fc_neigh
-        copy([(neighbours.weight, w["lin_l.weight"]), (own.weight, w["lin_r.weight"]), (own.bias, w["lin_l.bias"])])
+        copy(
+            [
+                (neighbours.weight, w["lin_l.weight"]),
+                (own.weight, w["lin_r.weight"]),
+                (own.bias, w["lin_l.bias"]),
+            ]
+        )
 
 
 class GCN(nn.Module):
@@ -75,7 +81,9 @@ class GAT(nn.Module):
     def __init__(self, g: dgl.DGLGraph, heads: int, inputs: int, outputs: int, last: bool):
         super().__init__()
         self.g, self.last = g, last
-        self.conv = GATConv(inputs, outputs if last else outputs // heads, heads, bias=False, allow_zero_in_degree=True)
+        self.conv = GATConv(
+            inputs, outputs if last else outputs // heads, heads, bias=False, allow_zero_in_degree=True
+        )
         self.bias = nn.Parameter(torch.empty(outputs))
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
@@ -84,4 +92,11 @@ class GAT(nn.Module):
 
     def load(self, w: dict[str, torch.Tensor]) -> None:
         conv = self.conv
-        copy([(conv.fc.weight, w["lin.weight"]), (conv.attn_l, w["att_src"]), (conv.attn_r, w["att_dst"]), (self.bias, w["bias"])])
+        copy(
+            [
+                (conv.fc.weight, w["lin.weight"]),
+                (conv.attn_l, w["att_src"]),
+                (conv.attn_r, w["att_dst"]),
+                (self.bias, w["bias"]),
+            ]
+        )

@@ -48,7 +48,9 @@ def build(model: Model, graph: Graph, weights: dict[str, torch.Tensor], listed: 
     if model.name == "gcn":
         return OnGraph(net, torch.sparse_csr_tensor(indptr.int(), sources, values["edge_weight"], size), {})
     # PyTorch 2.15's gradient of a mean is wrong for int32 ids and some 50,000 vertices or more.
-    return OnGraph(net, torch.sparse_csr_tensor(indptr, sources.long(), torch.ones(len(sources)), size), values)
+    return OnGraph(
+        net, torch.sparse_csr_tensor(indptr, sources.long(), torch.ones(len(sources)), size), values
+    )
 
 
 class OnGraph(nn.Module):
@@ -57,7 +59,9 @@ class OnGraph(nn.Module):
     def __init__(self, net: nn.Module, adjacency: torch.Tensor, values: dict[str, torch.Tensor]):
         super().__init__()
         self.net, self.names = net, list(values)
-        self.register_buffer("adjacency", adjacency, persistent=False)  # which moves to a device with the model
+        self.register_buffer(
+            "adjacency", adjacency, persistent=False
+        )  # which moves to a device with the model
         for name, tensor in values.items():
             self.register_buffer(name, tensor, persistent=False)
 

@@ -15,8 +15,15 @@ def build(model: Model, graph: Graph, weights: dict[str, torch.Tensor]) -> nn.Mo
         layer = lambda i, inputs, outputs: GAT(structure, model.heads, inputs, outputs, last=i == LAYERS - 1)
     else:
         degrees = torch.from_numpy(structure.degrees()).float().clamp(min=1)
-        sources, destinations = torch.from_numpy(structure.sources), torch.from_numpy(structure.destinations())
-        values = 1 / degrees[destinations] if model.name == "sage" else (degrees[sources] * degrees[destinations]).rsqrt()
+        sources, destinations = (
+            torch.from_numpy(structure.sources),
+            torch.from_numpy(structure.destinations()),
+        )
+        values = (
+            1 / degrees[destinations]
+            if model.name == "sage"
+            else (degrees[sources] * degrees[destinations]).rsqrt()
+        )
         matrix = _csr(structure, values)
         transposed = matrix.t().to_sparse_csr()
         convolution = SAGE if model.name == "sage" else GCN
@@ -32,7 +39,9 @@ def versions() -> dict[str, str]:
 
 def _csr(structure: Structure, values: torch.Tensor) -> torch.Tensor:
     size = (structure.vertices, structure.vertices)
-    return torch.sparse_csr_tensor(torch.from_numpy(structure.indptr), torch.from_numpy(structure.sources).long(), values, size)
+    return torch.sparse_csr_tensor(
+        torch.from_numpy(structure.indptr), torch.from_numpy(structure.sources).long(), values, size
+    )
 
 
 class Product(torch.autograd.Function):
@@ -56,7 +65,10 @@ class SAGE(nn.Module):
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
         if x.shape[1] > self.neighbours.out_features:
-            aggregated = Product.apply(self.matrix, self.transposed, F.linear(x, self.neighbours.weight)) + self.neighbours.bias
+            aggregated = (
+                Product.apply(self.matrix, self.transposed, F.linear(x, self.neighbours.weight))
+                + self.neighbours.bias
+            )
         else:
             aggregated = self.neighbours(Product.apply(self.matrix, self.transposed, x))
         return aggregated + self.own(x)
@@ -74,7 +86,10 @@ class GCN(nn.Module):
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
         if x.shape[1] > self.linear.out_features:
-            return Product.apply(self.matrix, self.transposed, F.linear(x, self.linear.weight)) + self.linear.bias
+            return (
+                Product.apply(self.matrix, self.transposed, F.linear(x, self.linear.weight))
+                + self.linear.bias
+            )
         return self.linear(Product.apply(self.matrix, self.transposed, x))
 
     def load(self, w: dict[str, torch.Tensor]) -> None:
@@ -89,7 +104,10 @@ class GAT(nn.Module):
         self.edges, self.last = Edges(structure), last
         width = outputs if last else outputs // heads
         self.linear = nn.Linear(inputs, heads * width, bias=False)
-        self.source, self.destination = nn.Parameter(torch.empty(heads, width)), nn.Parameter(torch.empty(heads, width))
+        self.source, self.destination = (
+            nn.Parameter(torch.empty(heads, width)),
+            nn.Parameter(torch.empty(heads, width)),
+        )
         self.bias = nn.Parameter(torch.empty(outputs))
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
@@ -102,12 +120,22 @@ class GAT(nn.Module):
         exponentials = (scores - largest[edges.destinations]).exp()
         sums = torch.zeros_like(largest).index_add(0, edges.destinations, exponentials)
         coefficients = exponentials / sums[edges.destinations]
-        parts = [WeightedSum.apply(edges, coefficients[:, h].contiguous(), x[:, h].contiguous()) for h in range(heads)]
+        parts = [
+            WeightedSum.apply(edges, coefficients[:, h].contiguous(), x[:, h].contiguous())
+            for h in range(heads)
+        ]
         x = torch.stack(parts, 1)
         return (x.mean(1) if self.last else x.flatten(1)) + self.bias
 
     def load(self, w: dict[str, torch.Tensor]) -> None:
-        copy([(self.linear.weight, w["lin.weight"]), (self.source, w["att_src"]), (self.destination, w["att_dst"]), (self.bias, w["bias"])])
+        copy(
+            [
+                (self.linear.weight, w["lin.weight"]),
+                (self.source, w["att_src"]),
+                (self.destination, w["att_dst"]),
+                (self.bias, w["bias"]),
+            ]
+        )
 
 
 class Edges:
@@ -116,17 +144,26 @@ class Edges:
     def __init__(self, structure: Structure):
         self.vertices = structure.vertices
         self.indptr, self.lengths = torch.from_numpy(structure.indptr), torch.from_numpy(structure.degrees())
-        self.sources, self.destinations = torch.from_numpy(structure.sources), torch.from_numpy(structure.destinations())
+        self.sources, self.destinations = (
+            torch.from_numpy(structure.sources),
+            torch.from_numpy(structure.destinations()),
+        )
         by_source = torch.sort(self.sources, stable=True)
         self.order = by_source.indices
-        self.indptr_by_source = torch.searchsorted(by_source.values, torch.arange(self.vertices + 1, dtype=torch.int32))
+        self.indptr_by_source = torch.searchsorted(
+            by_source.values, torch.arange(self.vertices + 1, dtype=torch.int32)
+        )
 
     def matrix(self, values: torch.Tensor) -> torch.Tensor:
-        return torch.sparse_csr_tensor(self.indptr, self.sources.long(), values, (self.vertices, self.vertices))
+        return torch.sparse_csr_tensor(
+            self.indptr, self.sources.long(), values, (self.vertices, self.vertices)
+        )
 
     def transposed(self, values: torch.Tensor) -> torch.Tensor:
         columns = self.destinations[self.order].long()
-        return torch.sparse_csr_tensor(self.indptr_by_source, columns, values[self.order], (self.vertices, self.vertices))
+        return torch.sparse_csr_tensor(
+            self.indptr_by_source, columns, values[self.order], (self.vertices, self.vertices)
+        )
 
 
 class WeightedSum(torch.autograd.Function):
@@ -146,5 +183,7 @@ class WeightedSum(torch.autograd.Function):
         edges, (values, x) = ctx.edges, ctx.saved_tensors
         gradient = gradient.contiguous()
         pairs = zip(edges.sources.split(WeightedSum.CHUNK), edges.destinations.split(WeightedSum.CHUNK))
-        of_values = torch.cat([(x[sources] * gradient[destinations]).sum(1) for sources, destinations in pairs])
+        of_values = torch.cat(
+            [(x[sources] * gradient[destinations]).sum(1) for sources, destinations in pairs]
+        )
         return None, of_values, torch.sparse.mm(edges.transposed(values), gradient, "sum")

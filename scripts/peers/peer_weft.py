@@ -12,7 +12,12 @@ from models import Model
 
 
 def build(
-    model: Model, store: Path, columns: Columns, weights: dict[str, torch.Tensor], threads: int, precision: str
+    model: Model,
+    store: Path,
+    columns: Columns,
+    weights: dict[str, torch.Tensor],
+    threads: int,
+    precision: str,
 ) -> nn.Module:
     net = peer_pyg.network(model, columns)
     net.load_state_dict(weights)

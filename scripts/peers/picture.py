@@ -25,7 +25,9 @@ def figures(text: str) -> list[tuple[str, dict[str, tuple[float, float]]]]:
             next(lines)
             rows = [cells(next(lines)) for _ in range(3)]  # of one graph
             assert rows[0][0].startswith("uniform, 200,000") and not rows[1][0] and not rows[2][0]
-            groups += [(row[1].split()[0], {name: pair(row[k]) for k, name in systems.items()}) for row in rows]
+            groups += [
+                (row[1].split()[0], {name: pair(row[k]) for k, name in systems.items()}) for row in rows
+            ]
         elif line.startswith("| convolution | weft | PyG | PyG under `torch.compile` |"):
             next(lines)
             while (line := next(lines)).startswith("|"):
@@ -74,11 +76,25 @@ def picture(groups: list[tuple[str, dict[str, tuple[float, float]]]]) -> str:
                     f'<rect x="{x:.1f}" y="{floor - height:.1f}" width="{bar - 3:.1f}" height="{height:.1f}" fill="{COLOURS[system]}"/>'
                 )
                 label = f"{value[chart]:.{2 if value[chart] < 1 else 1 if value[chart] < 10 else 0}f}"
-                out.append(text(round(x + bar / 2 - 1.5, 1), round(floor - height - 4, 1), label, 'text-anchor="middle" font-size="11"'))
+                out.append(
+                    text(
+                        round(x + bar / 2 - 1.5, 1),
+                        round(floor - height - 4, 1),
+                        label,
+                        'text-anchor="middle" font-size="11"',
+                    )
+                )
                 x += bar
             out.append(text(round(16 + (k + 0.5) * step, 1), floor + 16, model, 'text-anchor="middle"'))
         out.append(f'<path d="M16 {above + HEIGHT - BOTTOM + 0.5}H{WIDTH - 16}" stroke="#444"/>')
-    out.append(text(16, 2 * HEIGHT - 4, "Each model is scaled to its largest bar. One random graph of 200,000 vertices, two cores.", 'fill="#555"'))
+    out.append(
+        text(
+            16,
+            2 * HEIGHT - 4,
+            "Each model is scaled to its largest bar. One random graph of 200,000 vertices, two cores.",
+            'fill="#555"',
+        )
+    )
     return "\n".join([*out, "</svg>", ""])
 
 

@@ -38,7 +38,12 @@ def github(edges: str, archive: str) -> None:
     with np.load(edges) as source:
         vertices = int(source["num_nodes"])
         labels = np.random.default_rng(0).integers(CLASSES, size=vertices)
-        np.savez(archive, edges=source["edges"], node_features=np.zeros((vertices, 1), np.float32), node_labels=labels)
+        np.savez(
+            archive,
+            edges=source["edges"],
+            node_features=np.zeros((vertices, 1), np.float32),
+            node_labels=labels,
+        )
 
 
 def mesh(rows: str, columns: str, archive: str) -> None:
@@ -51,7 +56,9 @@ def mesh(rows: str, columns: str, archive: str) -> None:
     np.savez(
         archive,
         edge_index=np.stack([np.concatenate(sources), np.tile(np.arange(len(i)), len(offsets))]),
-        edge_attr=np.hstack([displacements, np.linalg.norm(displacements, axis=1, keepdims=True)]).astype(np.float32),
+        edge_attr=np.hstack([displacements, np.linalg.norm(displacements, axis=1, keepdims=True)]).astype(
+            np.float32
+        ),
         x=generator.standard_normal((len(i), 8), np.float32),
         y=generator.integers(CLASSES, size=len(i)),
         train_mask=part < 3,

@@ -22,7 +22,9 @@ class Outcome:
     stopped: str
 
 
-def run(command: list[str], environment: dict[str, str], output: Path, errors: Path, timeout: float, reserve: int) -> Outcome:
+def run(
+    command: list[str], environment: dict[str, str], output: Path, errors: Path, timeout: float, reserve: int
+) -> Outcome:
     """Runs a command to its end. It is stopped after timeout seconds, or when the machine has fewer than reserve bytes left.
 
     The caller must be a small process: Linux counts the memory of the parent at the time of the fork as the child's."""
@@ -56,7 +58,11 @@ def run(command: list[str], environment: dict[str, str], output: Path, errors: P
 
 def environment(threads: int) -> dict[str, str]:
     """What the peers run under: as many threads as weft has, and no choice of a BLAS kernel left over from elsewhere."""
-    kept = {name: value for name, value in os.environ.items() if not name.startswith(("OPENBLAS_", "MKL_", "OMP_", "KMP_"))}
+    kept = {
+        name: value
+        for name, value in os.environ.items()
+        if not name.startswith(("OPENBLAS_", "MKL_", "OMP_", "KMP_"))
+    }
     return kept | {
         "OMP_NUM_THREADS": str(threads),
         "MKL_NUM_THREADS": str(threads),

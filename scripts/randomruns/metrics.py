@@ -1,11 +1,16 @@
 """Metrics of predictions, from their definitions."""
+
 import numpy as np
 
 
 def measured(name, kind, outputs, labels):
     """The metric of rows of outputs; None where it is not computed here, or not defined."""
     if kind == "values":
-        return _of_values(name, outputs.astype(np.float64).reshape(len(labels), -1), labels.astype(np.float64).reshape(len(labels), -1))
+        return _of_values(
+            name,
+            outputs.astype(np.float64).reshape(len(labels), -1),
+            labels.astype(np.float64).reshape(len(labels), -1),
+        )
     if kind == "class":
         known = labels >= 0
         predicted, true, classes = outputs[known].argmax(1), labels[known], outputs.shape[1]
@@ -56,7 +61,7 @@ def _f1(hits, found, wanted):
 def _auc(scores, true):
     """The share of pairs of a true and another row that the scores order, ties as halves."""
     more = scores[true][:, None] - scores[~true][None, :]
-    return ((more > 0).sum() + .5 * (more == 0).sum()) / more.size
+    return ((more > 0).sum() + 0.5 * (more == 0).sum()) / more.size
 
 
 def _average_precision(scores, true):

@@ -16,6 +16,7 @@ features of edges) and flags of weft train. A set that is refused is tried again
 
 --seed N tries the set N alone. The exit status is 1 if a rule was broken; the set's folder is then kept and named.
 """
+
 import argparse
 import collections
 import json
@@ -43,7 +44,13 @@ class Trial:
         self.line = ""  # of the training
 
     def weft(self, *arguments):
-        return subprocess.run([self.program, *map(str, arguments)], capture_output=True, text=True, timeout=LONGEST, cwd=self.folder)
+        return subprocess.run(
+            [self.program, *map(str, arguments)],
+            capture_output=True,
+            text=True,
+            timeout=LONGEST,
+            cwd=self.folder,
+        )
 
     def run(self):
         """Runs the set and gives the rules that were broken."""
@@ -51,7 +58,11 @@ class Trial:
         process, graph = graphs.made(self.weft, self.folder, self.chance, task)
         if process.returncode:
             self.line = " ".join(map(str, process.args))
-            yield from rules.refusal(process) if process.returncode == 2 else [f"status {process.returncode}: {process.stderr[-600:]}"]
+            yield from (
+                rules.refusal(process)
+                if process.returncode == 2
+                else [f"status {process.returncode}: {process.stderr[-600:]}"]
+            )
             self.count["graphs refused"] += 1
             return
         flags = graph.flags | settings.drawn(self.chance, task, self.folder)
@@ -73,7 +84,11 @@ class Trial:
             if complaints := list(rules.refusal(process)):
                 yield from complaints
                 return
-            named = [name for name in re.findall(r"--([a-z0-9-]+)", process.stderr) if name in flags and name not in ("model", "task", "edge-label")]
+            named = [
+                name
+                for name in re.findall(r"--([a-z0-9-]+)", process.stderr)
+                if name in flags and name not in ("model", "task", "edge-label")
+            ]
             if not named:
                 self.count["sets refused"] += 1
                 return
@@ -129,7 +144,13 @@ def main():
             complaints = [str(late)]
         if complaints:
             broken.append(seed)
-            print(f"{seed}: weft {trial.line}", *(f"  BROKEN: {line}" for line in complaints), f"  see {folder}", sep="\n", flush=True)
+            print(
+                f"{seed}: weft {trial.line}",
+                *(f"  BROKEN: {line}" for line in complaints),
+                f"  see {folder}",
+                sep="\n",
+                flush=True,
+            )
         else:
             shutil.rmtree(folder)
         if options.seed is not None:

@@ -34,7 +34,11 @@ class Features:
 
         self.sparse = not (store / "features.npy").exists()
         if self.sparse:
-            self.indptr, self.columns, self.values = array("features_indptr"), array("features_indices").long(), array("features_data")
+            self.indptr, self.columns, self.values = (
+                array("features_indptr"),
+                array("features_indices").long(),
+                array("features_data"),
+            )
         else:
             self.dense = array("features")
 
@@ -66,7 +70,9 @@ class Layer(nn.Module):
             neighbours, own = x.split(self.own.out_features, 1)
             return mean(neighbours) + self.neighbours.bias + own[:destinations]
         if x.shape[1] > self.own.out_features:
-            return mean(F.linear(x, self.neighbours.weight)) + self.neighbours.bias + self.own(x[:destinations])
+            return (
+                mean(F.linear(x, self.neighbours.weight)) + self.neighbours.bias + self.own(x[:destinations])
+            )
         return self.neighbours(mean(x)) + self.own(x[:destinations])
 
 
@@ -91,8 +97,13 @@ class Graph:
         self.columns, self.classes = graphs.shape(store)
         self.structure = graphs.Structure(np.load(store / "indptr.npy"), np.load(store / "indices.npy"))
         self.labels = torch.from_numpy(np.load(store / "labels.npy"))
-        self.train, self.val, self.test = (torch.from_numpy(np.load(store / f"{name}.npy")).flatten() for name in ("train", "val", "test"))
-        indptr, sources = torch.from_numpy(self.structure.indptr), torch.from_numpy(self.structure.sources).long()
+        self.train, self.val, self.test = (
+            torch.from_numpy(np.load(store / f"{name}.npy")).flatten() for name in ("train", "val", "test")
+        )
+        indptr, sources = (
+            torch.from_numpy(self.structure.indptr),
+            torch.from_numpy(self.structure.sources).long(),
+        )
         self.edge_index = torch.stack([sources, torch.from_numpy(self.structure.destinations()).long()])
         degrees = torch.from_numpy(self.structure.degrees())
         values = (1 / degrees.clamp(min=1).float()).repeat_interleave(degrees)
@@ -106,7 +117,9 @@ class Graph:
         net.eval()
         right = net(self.features.all(), [self.whole] * len(net.layers)).argmax(1) == self.labels
         net.train()
-        return {name: right[ids].float().mean().item() for name, ids in (("val", self.val), ("test", self.test))}
+        return {
+            name: right[ids].float().mean().item() for name, ids in (("val", self.val), ("test", self.test))
+        }
 
 
 def pyg_neighbor(graph: Graph, settings: dict):
@@ -153,15 +166,30 @@ def pyg_cluster(graph: Graph, settings: dict):
     train[graph.train] = True
     ids = torch.arange(graph.structure.vertices)
     # The sparse format csr goes by row: with the edges' ends exchanged these are the destinations, and sorted in a batch.
-    data = Data(edge_index=graph.edge_index.flip(0), num_nodes=graph.structure.vertices, y=graph.labels, mask=train, ids=ids)
-    loader = ClusterLoader(Clusters(data, int(parts.max()) + 1, log=False), batch_size=settings["batch"], shuffle=True, **workers(settings))
+    data = Data(
+        edge_index=graph.edge_index.flip(0),
+        num_nodes=graph.structure.vertices,
+        y=graph.labels,
+        mask=train,
+        ids=ids,
+    )
+    loader = ClusterLoader(
+        Clusters(data, int(parts.max()) + 1, log=False),
+        batch_size=settings["batch"],
+        shuffle=True,
+        **workers(settings),
+    )
     means = pyg_means()
 
     def batches():
         for batch in loader:
             destinations, sources = batch.edge_index
             block = (batch.num_nodes, means(sources, destinations, batch.num_nodes, batch.num_nodes))
-            yield graph.features[batch.ids], [block] * settings["layers"], torch.where(batch.mask, batch.y, -1)
+            yield (
+                graph.features[batch.ids],
+                [block] * settings["layers"],
+                torch.where(batch.mask, batch.y, -1),
+            )
 
     return batches
 
@@ -185,9 +213,17 @@ def dgl_neighbor(graph: Graph, settings: dict):
 
     dgl.seed(settings["seed"])
     s = graph.structure
-    g = dgl.graph(("csc", (torch.from_numpy(s.indptr), torch.from_numpy(s.sources).long(), torch.arange(len(s.sources)))), num_nodes=s.vertices)
+    g = dgl.graph(
+        (
+            "csc",
+            (torch.from_numpy(s.indptr), torch.from_numpy(s.sources).long(), torch.arange(len(s.sources))),
+        ),
+        num_nodes=s.vertices,
+    )
     sampler = dgl.dataloading.NeighborSampler(settings["fan_outs"][::-1])  # DGL names the outermost hop first
-    loader = dgl.dataloading.DataLoader(g, graph.train, sampler, batch_size=settings["batch"], shuffle=True, **workers(settings))
+    loader = dgl.dataloading.DataLoader(
+        g, graph.train, sampler, batch_size=settings["batch"], shuffle=True, **workers(settings)
+    )
 
     def means(block):
         def mean(x):
@@ -200,7 +236,11 @@ def dgl_neighbor(graph: Graph, settings: dict):
 
     def batches():
         for inputs, outputs, blocks in loader:
-            yield graph.features[inputs], [(block.num_dst_nodes(), means(block)) for block in blocks], graph.labels[outputs]
+            yield (
+                graph.features[inputs],
+                [(block.num_dst_nodes(), means(block)) for block in blocks],
+                graph.labels[outputs],
+            )
 
     return batches
 
@@ -217,7 +257,9 @@ def main() -> None:
     torch.manual_seed(settings["seed"])
     print("loading", file=sys.stderr, flush=True)
     graph = Graph(Path(store))
-    batches = {"pyg-neighbor": pyg_neighbor, "pyg-cluster": pyg_cluster, "dgl-neighbor": dgl_neighbor}[name](graph, settings)
+    batches = {"pyg-neighbor": pyg_neighbor, "pyg-cluster": pyg_cluster, "dgl-neighbor": dgl_neighbor}[name](
+        graph, settings
+    )
     net = Net(graph.columns, graph.classes, settings["layers"], settings["hidden"], settings["dropout"])
     optimizer = torch.optim.Adam(net.parameters(), lr=settings["lr"], betas=(0.9, settings["adam-beta2"]))
     curve = []
@@ -230,8 +272,20 @@ def main() -> None:
             optimizer.step()
             losses.append(loss.item())
         seconds, processor = time.perf_counter() - start, time.process_time() - processor
-        curve.append({"seconds": seconds, "processor": processor, "loss": sum(losses) / len(losses), "batches": len(losses)} | graph.accuracies(net))
-        print(f"epoch {epoch}: {seconds:.2f} s, loss {curve[-1]['loss']:.4f}, validation {curve[-1]['val']:.4f}", file=sys.stderr, flush=True)
+        curve.append(
+            {
+                "seconds": seconds,
+                "processor": processor,
+                "loss": sum(losses) / len(losses),
+                "batches": len(losses),
+            }
+            | graph.accuracies(net)
+        )
+        print(
+            f"epoch {epoch}: {seconds:.2f} s, loss {curve[-1]['loss']:.4f}, validation {curve[-1]['val']:.4f}",
+            file=sys.stderr,
+            flush=True,
+        )
         if level(curve, settings["patience"]) and reached(curve, settings["target"]):
             break
     Path(result).write_text(json.dumps({"curve": curve, "torch": torch.__version__}))

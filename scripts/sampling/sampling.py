@@ -30,6 +30,7 @@ The tables go to standard output, or with --json one object; progress goes to st
 its own: the same command continues after an interrupt, and with more seeds adds these alone; --again forgets them. Exit status:
 0 done, 1 where weft fails. Only Python's standard library is used here. The peers' environments are those of ../peers.
 """
+
 import argparse
 import dataclasses
 import json
@@ -61,6 +62,7 @@ TIMED = 3  # epochs of a round, of which the first does not count
 @dataclasses.dataclass(frozen=True)
 class Graph:
     """make is the command that makes the store, without its last argument and the flags after it; full and sampled are epochs."""
+
     make: tuple
     flags: tuple
     layers: int
@@ -74,8 +76,12 @@ NPZ = ("--symmetrize", "--largest-component", *SPLIT)
 SBM = ("--vertices", "300000", "--degree", "20", "--features", "16", "--classes", "32")
 GRAPHS = {
     "physics": Graph(("import", "npz", "{data}/npz/coauthor_physics.npz"), NPZ, layers=2, full=60, sampled=6),
-    "computers": Graph(("import", "npz", "{data}/npz/amazon_computers.npz"), NPZ, layers=3, full=120, sampled=20),
-    "debian": Graph(("import", "debian", "/var/lib/apt/lists"), ("--symmetrize", *SPLIT), layers=3, full=100, sampled=10),
+    "computers": Graph(
+        ("import", "npz", "{data}/npz/amazon_computers.npz"), NPZ, layers=3, full=120, sampled=20
+    ),
+    "debian": Graph(
+        ("import", "debian", "/var/lib/apt/lists"), ("--symmetrize", *SPLIT), layers=3, full=100, sampled=10
+    ),
     "sbm": Graph(("generate", "sbm"), SBM, layers=2, full=100, sampled=6),
 }
 
@@ -85,6 +91,7 @@ class System:
     """weft with these flags, or a peer by its name in sampled.py. fan_outs: those to choose from, for three layers. like: the system
     whose setting it takes. longer: how many times a sampler's epochs it takes to count and to time, as its own are shorter; of full
     batches a graph says how many count. beta2: Adam's."""
+
     flags: tuple = ()
     peer: str = ""
     fan_outs: tuple = ((),)
@@ -116,25 +123,77 @@ class Training:
     def __str__(self):
         fan_outs = f", fan-outs {'-'.join(map(str, self.fan_outs))}" if self.fan_outs else ""
         return f"{self.graph}, {self.system}, rate {self.rate:g}{fan_outs}, " + (
-            f"round {self.round}, {self.workers} workers" if self.round else f"seed {self.seed}")
+            f"round {self.round}, {self.workers} workers" if self.round else f"seed {self.seed}"
+        )
 
 
 def main():
     cache = os.environ.get("XDG_CACHE_HOME") or "~/.cache"
     parser = argparse.ArgumentParser(prog="bench-sampling", description=__doc__.split("\n\n")[0])
-    parser.add_argument("--only", type=names(GRAPHS), default=list(GRAPHS), metavar="GRAPH,…", help=f"of {', '.join(GRAPHS)} (default all)")
-    parser.add_argument("--systems", type=names(SYSTEMS), default=list(SYSTEMS), metavar="NAME,…", help=f"of {', '.join(SYSTEMS)} (default all)")
-    parser.add_argument("--rates", type=rates, default=RATES, metavar="X,…", help="learning rates to choose from (default .0003 to .3)")
-    parser.add_argument("--adam-beta2", type=float, metavar="X", help="of all systems (default .9 in weft, .999 in the peers)")
+    parser.add_argument(
+        "--only",
+        type=names(GRAPHS),
+        default=list(GRAPHS),
+        metavar="GRAPH,…",
+        help=f"of {', '.join(GRAPHS)} (default all)",
+    )
+    parser.add_argument(
+        "--systems",
+        type=names(SYSTEMS),
+        default=list(SYSTEMS),
+        metavar="NAME,…",
+        help=f"of {', '.join(SYSTEMS)} (default all)",
+    )
+    parser.add_argument(
+        "--rates",
+        type=rates,
+        default=RATES,
+        metavar="X,…",
+        help="learning rates to choose from (default .0003 to .3)",
+    )
+    parser.add_argument(
+        "--adam-beta2", type=float, metavar="X", help="of all systems (default .9 in weft, .999 in the peers)"
+    )
     parser.add_argument("--seeds", type=positive, default=5, metavar="N", help="default 5")
-    parser.add_argument("--epochs", type=pair, metavar="FULL,SAMPLED", help="of full batches, and of sampled ones (default: as each graph needs)")
-    parser.add_argument("--jobs", type=positive, default=2, metavar="N", help="trainings that count at once (default 2)")
-    parser.add_argument("--rounds", type=from_zero, default=3, metavar="N", help="of timing; 0: none (default 3)")
-    parser.add_argument("--workers", type=int, choices=(0, 2), help="processes that sample for a peer (default: which of both is faster)")
-    parser.add_argument("--threads", type=positive, default=os.cpu_count(), metavar="N", help="default: all cores")
-    parser.add_argument("--data", type=pathlib.Path, default="../shared/data", help="folder of the public graphs (default %(default)s)")
-    parser.add_argument("--cache", type=pathlib.Path, default=f"{cache}/weft-peers", help="folder of environments and stores (default %(default)s)")
-    parser.add_argument("--kept", type=pathlib.Path, default="runs/bench-sampling", help="where trainings are kept (default %(default)s)")
+    parser.add_argument(
+        "--epochs",
+        type=pair,
+        metavar="FULL,SAMPLED",
+        help="of full batches, and of sampled ones (default: as each graph needs)",
+    )
+    parser.add_argument(
+        "--jobs", type=positive, default=2, metavar="N", help="trainings that count at once (default 2)"
+    )
+    parser.add_argument(
+        "--rounds", type=from_zero, default=3, metavar="N", help="of timing; 0: none (default 3)"
+    )
+    parser.add_argument(
+        "--workers",
+        type=int,
+        choices=(0, 2),
+        help="processes that sample for a peer (default: which of both is faster)",
+    )
+    parser.add_argument(
+        "--threads", type=positive, default=os.cpu_count(), metavar="N", help="default: all cores"
+    )
+    parser.add_argument(
+        "--data",
+        type=pathlib.Path,
+        default="../shared/data",
+        help="folder of the public graphs (default %(default)s)",
+    )
+    parser.add_argument(
+        "--cache",
+        type=pathlib.Path,
+        default=f"{cache}/weft-peers",
+        help="folder of environments and stores (default %(default)s)",
+    )
+    parser.add_argument(
+        "--kept",
+        type=pathlib.Path,
+        default="runs/bench-sampling",
+        help="where trainings are kept (default %(default)s)",
+    )
     parser.add_argument("--again", action="store_true", help="forget the trainings of before")
     parser.add_argument("--json", action="store_true", help="print one object")
     options = parser.parse_args()
@@ -163,6 +222,7 @@ def names(allowed):
         if unknown := [name for name in text.split(",") if name not in allowed]:
             raise argparse.ArgumentTypeError(f"{', '.join(unknown)} is none of {', '.join(allowed)}")
         return text.split(",")
+
     return split
 
 
@@ -195,12 +255,23 @@ def pair(text):
 
 class Bench:
     def __init__(self, options, scratch):
-        self.options, self.scratch, self.made, self.curves, self.failed, self.aims = options, scratch, {}, {}, {}, {}
+        self.options, self.scratch, self.made, self.curves, self.failed, self.aims = (
+            options,
+            scratch,
+            {},
+            {},
+            {},
+            {},
+        )
 
     def compare(self):
         """Of each graph by system: its setting, the target, the curves of its seeds, and the seconds of an epoch; or why it failed."""
         systems = self.options.systems
-        searched = [(graph, system) for system in dict.fromkeys(SYSTEMS[name].like or name for name in systems) for graph in self.options.only]
+        searched = [
+            (graph, system)
+            for system in dict.fromkeys(SYSTEMS[name].like or name for name in systems)
+            for graph in self.options.only
+        ]
         self.search(searched)
         chosen = {pair: self.best(*pair) for pair in searched if pair not in self.failed}
         self.aims = {graph: self.target(graph) for graph, _ in chosen}
@@ -210,35 +281,56 @@ class Bench:
                 if setting := chosen.get((graph, SYSTEMS[system].like or system)):
                     settings[graph, system] = dataclasses.replace(setting, system=system)
                 else:
-                    self.failed.setdefault((graph, system), f"it would take the setting of {SYSTEMS[system].like}, which failed")
+                    self.failed.setdefault(
+                        (graph, system), f"it would take the setting of {SYSTEMS[system].like}, which failed"
+                    )
         for like in (False, True):
             for seed in range(self.options.seeds):
-                self.count(dataclasses.replace(setting, seed=seed) for (_, system), setting in settings.items() if bool(SYSTEMS[system].like) == like)
+                self.count(
+                    dataclasses.replace(setting, seed=seed)
+                    for (_, system), setting in settings.items()
+                    if bool(SYSTEMS[system].like) == like
+                )
         timed = self.time(settings)
         report = {graph: {} for graph in self.options.only}
         for (graph, system), why in self.failed.items():
             report[graph][system] = why
         for (graph, system), setting in settings.items():
             if (graph, system) not in self.failed:
-                runs = [self.curves[dataclasses.replace(setting, seed=seed)] for seed in range(self.options.seeds)]
-                report[graph][system] = {"rate": setting.rate, "fan_outs": setting.fan_outs, "target": self.target(graph), "runs": runs} | timed.get((graph, system), {})
+                runs = [
+                    self.curves[dataclasses.replace(setting, seed=seed)] for seed in range(self.options.seeds)
+                ]
+                report[graph][system] = {
+                    "rate": setting.rate,
+                    "fan_outs": setting.fan_outs,
+                    "target": self.target(graph),
+                    "runs": runs,
+                } | timed.get((graph, system), {})
         return report
 
     def search(self, pairs):
         """Tries settings with seed 0 until none is left to try."""
+
         def rates(graph, system):
             tried = self.tried(graph, system)
             first = [run for run in tried if run.fan_outs == self.fan_outs(graph, system)[0]]
             chosen = self.best(graph, system, first).rate if first else None
-            return [Training(graph, system, rate, self.fan_outs(graph, system)[0]) for rate in untried(self.options.rates, [run.rate for run in first], chosen)]
+            return [
+                Training(graph, system, rate, self.fan_outs(graph, system)[0])
+                for rate in untried(self.options.rates, [run.rate for run in first], chosen)
+            ]
 
         while more := [run for pair in pairs if pair not in self.failed for run in rates(*pair)]:
             self.count(more)
-        self.count(Training(graph, system, self.best(graph, system).rate, fan_outs) for graph, system in pairs if (graph, system) not in self.failed
-                   for fan_outs in self.fan_outs(graph, system)[1:])
+        self.count(
+            Training(graph, system, self.best(graph, system).rate, fan_outs)
+            for graph, system in pairs
+            if (graph, system) not in self.failed
+            for fan_outs in self.fan_outs(graph, system)[1:]
+        )
 
     def fan_outs(self, graph, system):
-        return [fan_outs[:GRAPHS[graph].layers] for fan_outs in SYSTEMS[system].fan_outs]
+        return [fan_outs[: GRAPHS[graph].layers] for fan_outs in SYSTEMS[system].fan_outs]
 
     def tried(self, graph, system):
         return [run for run in self.curves if (run.graph, run.system, run.seed) == (graph, system, 0)]
@@ -251,7 +343,12 @@ class Bench:
         curves = {run: self.curves[run] for run in runs or self.tried(graph, system)}
 
         def cost(fan_outs):  # the processor seconds of an epoch, at all rates
-            return statistics.median(epoch.get("processor", 1) for run, curve in curves.items() if run.fan_outs == fan_outs for epoch in curve)
+            return statistics.median(
+                epoch.get("processor", 1)
+                for run, curve in curves.items()
+                if run.fan_outs == fan_outs
+                for epoch in curve
+            )
 
         return fastest(curves, self.target(graph), {run: cost(run.fan_outs) for run in curves})
 
@@ -261,7 +358,9 @@ class Bench:
         for run in runs:
             self.prepare(run)
         with multiprocessing.pool.ThreadPool(self.options.jobs) as pool:
-            for run, curve in pool.imap_unordered(lambda run: (run, self.train(run, max(1, self.options.threads // self.options.jobs))), runs):
+            for run, curve in pool.imap_unordered(
+                lambda run: (run, self.train(run, max(1, self.options.threads // self.options.jobs))), runs
+            ):
                 if curve:
                     self.curves[run] = curve
 
@@ -279,24 +378,36 @@ class Bench:
                 for n in workers:
                     run = dataclasses.replace(setting, round=number, workers=n)
                     self.prepare(run)
-                    if (graph, system) not in self.failed and (curve := self.train(run, self.options.threads)):
+                    if (graph, system) not in self.failed and (
+                        curve := self.train(run, self.options.threads)
+                    ):
                         rounds.setdefault((graph, system), {}).setdefault(n, []).append(curve)
-        return {pair: {"workers": fewest(by), "epoch_seconds": epoch_seconds(by[fewest(by)])} for pair, by in rounds.items()}
+        return {
+            pair: {"workers": fewest(by), "epoch_seconds": epoch_seconds(by[fewest(by)])}
+            for pair, by in rounds.items()
+        }
 
     def prepare(self, run):
         """Makes what is made once."""
         store = self.store(run.graph)
         peer = SYSTEMS[run.system].peer
         if peer:
-            self.once(peer.partition("-")[0], lambda: [HERE.parent / "peers" / "environment", peer.partition("-")[0], self.options.cache])
+            self.once(
+                peer.partition("-")[0],
+                lambda: [HERE.parent / "peers" / "environment", peer.partition("-")[0], self.options.cache],
+            )
         else:
             self.once("weft", lambda: ["bin/weft", "version"])
         if peer == "pyg-neighbor":
-            self.once("sampler", lambda: [HERE / "sampler", f"{self.made['pyg']}/bin/python", self.options.cache])
+            self.once(
+                "sampler", lambda: [HERE / "sampler", f"{self.made['pyg']}/bin/python", self.options.cache]
+            )
         if peer == "pyg-cluster" and not (file := self.parts(run.graph)).exists():
             vertices = json.loads((store / "graph.json").read_text())["vertices"][0]["count"]
             log(f"dividing {store}")
-            measured(["bin/weft", "partition", store, "-k", str(min(vertices // PART, MOST)), "--write-part", file])
+            measured(
+                ["bin/weft", "partition", store, "-k", str(min(vertices // PART, MOST)), "--write-part", file]
+            )
             shutil.rmtree(store / "partitions")
 
     def once(self, what, make):
@@ -306,11 +417,22 @@ class Bench:
 
     def store(self, name):
         graph = GRAPHS[name]
-        store = self.options.cache / "stores" / "-".join([f"sampling-{name}", *(flag.strip("-").replace("/", "_") for flag in graph.flags)])
+        store = (
+            self.options.cache
+            / "stores"
+            / "-".join([f"sampling-{name}", *(flag.strip("-").replace("/", "_") for flag in graph.flags)])
+        )
         if not store.exists():
             log(f"{name}: making {store}")
             store.parent.mkdir(parents=True, exist_ok=True)
-            measured(["bin/weft", *(part.format(data=self.options.data) for part in graph.make), store, *graph.flags])
+            measured(
+                [
+                    "bin/weft",
+                    *(part.format(data=self.options.data) for part in graph.make),
+                    store,
+                    *graph.flags,
+                ]
+            )
         return store
 
     def parts(self, graph):
@@ -323,19 +445,34 @@ class Bench:
         graph, system = GRAPHS[run.graph], SYSTEMS[run.system]
         full, sampled = self.options.epochs or (graph.full, graph.sampled)
         epochs = TIMED * system.longer if run.round else sampled * system.longer if system.peer else full
-        version = pathlib.Path(self.made[system.peer.partition("-")[0]]).name if system.peer else self.made["weft"]
+        version = (
+            pathlib.Path(self.made[system.peer.partition("-")[0]]).name if system.peer else self.made["weft"]
+        )
         beta2 = self.options.adam_beta2 or system.beta2
         other = f", beta2 {beta2:g}" if beta2 != System.beta2 else ""
-        kept = self.options.kept / f"{run}{other}, {epochs} epochs, {version}{f', {threads} threads' if run.round else ''}.json"
+        kept = (
+            self.options.kept
+            / f"{run}{other}, {epochs} epochs, {version}{f', {threads} threads' if run.round else ''}.json"
+        )
         if kept.exists():
             log(f"{run}: done before")
             return json.loads(kept.read_text())
         log(f"{run}")
         with tempfile.TemporaryDirectory(dir=self.scratch) as scratch:
-            settings = {"layers": graph.layers, "hidden": graph.hidden, "dropout": DROPOUT, "lr": run.rate, "adam-beta2": beta2,
-                        "seed": run.seed, "epochs": epochs, "threads": threads}
+            settings = {
+                "layers": graph.layers,
+                "hidden": graph.hidden,
+                "dropout": DROPOUT,
+                "lr": run.rate,
+                "adam-beta2": beta2,
+                "seed": run.seed,
+                "epochs": epochs,
+                "threads": threads,
+            }
             try:
-                curve = (self.sampled if system.peer else self.weft)(run, system, settings, pathlib.Path(scratch))
+                curve = (self.sampled if system.peer else self.weft)(
+                    run, system, settings, pathlib.Path(scratch)
+                )
             except subprocess.CalledProcessError as error:
                 if not system.peer:
                     raise
@@ -350,13 +487,27 @@ class Bench:
 
     def weft(self, run, system, settings, scratch):
         settings |= {"model": "sage", "norm": "batch", "eval-every": 1, "out": scratch / "run"}
-        measured(["bin/weft", "train", self.store(run.graph), *(f"--{key}={value}" for key, value in settings.items()), *system.flags, "--json"])
+        measured(
+            [
+                "bin/weft",
+                "train",
+                self.store(run.graph),
+                *(f"--{key}={value}" for key, value in settings.items()),
+                *system.flags,
+                "--json",
+            ]
+        )
         lines = map(json.loads, (scratch / "run" / "metrics.jsonl").read_text().splitlines())
         return [{key: line[key] for key in ("seconds", "loss", "val", "test")} for line in lines]
 
     def sampled(self, run, system, settings, scratch):
-        settings |= {"workers": run.workers, "fan_outs": run.fan_outs, "batch": BATCH, "patience": PATIENCE * system.longer,
-                     "target": self.aims.get(run.graph, 0)}
+        settings |= {
+            "workers": run.workers,
+            "fan_outs": run.fan_outs,
+            "batch": BATCH,
+            "patience": PATIENCE * system.longer,
+            "target": self.aims.get(run.graph, 0),
+        }
         if system.peer == "pyg-cluster":
             settings |= {"clusters": str(self.parts(run.graph)), "batch": PARTS}
         if system.peer == "pyg-neighbor":
@@ -364,7 +515,18 @@ class Bench:
         threads = [f"{name}={settings['threads']}" for name in ("OMP_NUM_THREADS", "MKL_NUM_THREADS")]
         environment = ["env", *threads, "THP_MEM_ALLOC_ENABLE=1", "DGLBACKEND=pytorch"]
         python = f"{self.made[system.peer.partition('-')[0]]}/bin/python"
-        measured([*environment, python, "-B", HERE / "sampled.py", system.peer, self.store(run.graph), json.dumps(settings), scratch / "result.json"])
+        measured(
+            [
+                *environment,
+                python,
+                "-B",
+                HERE / "sampled.py",
+                system.peer,
+                self.store(run.graph),
+                json.dumps(settings),
+                scratch / "result.json",
+            ]
+        )
         return json.loads((scratch / "result.json").read_text())["curve"]
 
 
@@ -374,10 +536,33 @@ def fewest(rounds):
 
 
 def show(name, graph, report):
-    print(f"{name}: GraphSAGE of {graph.layers} layers, {graph.hidden} wide; a star marks the fastest to 99 % of the best validation accuracy\n")
-    rows = [["system", "rate", "fan-outs", "workers", "epochs to 99 %", "seconds an epoch", "seconds to 99 %", "validation", "test", "seeds"]]
-    to = {system: [reached(curve, found["target"]) for curve in found["runs"]] for system, found in report.items() if isinstance(found, dict)}
-    seconds = {system: statistics.mean(to[system]) * report[system]["epoch_seconds"] for system in to if all(to[system]) and "epoch_seconds" in report[system]}
+    print(
+        f"{name}: GraphSAGE of {graph.layers} layers, {graph.hidden} wide; a star marks the fastest to 99 % of the best validation accuracy\n"
+    )
+    rows = [
+        [
+            "system",
+            "rate",
+            "fan-outs",
+            "workers",
+            "epochs to 99 %",
+            "seconds an epoch",
+            "seconds to 99 %",
+            "validation",
+            "test",
+            "seeds",
+        ]
+    ]
+    to = {
+        system: [reached(curve, found["target"]) for curve in found["runs"]]
+        for system, found in report.items()
+        if isinstance(found, dict)
+    }
+    seconds = {
+        system: statistics.mean(to[system]) * report[system]["epoch_seconds"]
+        for system in to
+        if all(to[system]) and "epoch_seconds" in report[system]
+    }
     for system, found in report.items():
         if isinstance(found, str):
             rows.append([system, "", "", "", "failed", *[""] * 5])
@@ -385,10 +570,20 @@ def show(name, graph, report):
         runs, there = found["runs"], [t for t in to[system] if t]
         star = "*" if seconds and system == min(seconds, key=seconds.get) else ""
         some = "" if len(there) in (0, len(runs)) else f"{len(there)} of {len(runs)}: "
-        rows.append([system + star, f"{found['rate']:g}", "/".join(map(str, found["fan_outs"])), str(found.get("workers", "")) if SYSTEMS[system].peer else "",
-                     some + spread(there, 1), f"{found['epoch_seconds']:.3f}" if "epoch_seconds" in found else "",
-                     f"{seconds[system]:.1f}" if system in seconds else "",
-                     spread([100 * best(curve)["val"] for curve in runs], 2), spread([100 * best(curve)["test"] for curve in runs], 2), str(len(runs))])
+        rows.append(
+            [
+                system + star,
+                f"{found['rate']:g}",
+                "/".join(map(str, found["fan_outs"])),
+                str(found.get("workers", "")) if SYSTEMS[system].peer else "",
+                some + spread(there, 1),
+                f"{found['epoch_seconds']:.3f}" if "epoch_seconds" in found else "",
+                f"{seconds[system]:.1f}" if system in seconds else "",
+                spread([100 * best(curve)["val"] for curve in runs], 2),
+                spread([100 * best(curve)["test"] for curve in runs], 2),
+                str(len(runs)),
+            ]
+        )
     align(rows)
     for system, found in report.items():
         if isinstance(found, str):

@@ -21,7 +21,9 @@ def test_target():
     assert target([RISES]) == pytest.approx(0.792)
 
 
-@pytest.mark.parametrize("accuracy, epochs", [(0.5, 1), (0.51, 2), (0.7, 2), (0.8, 3), (0.81, None), (0.0, 1)])
+@pytest.mark.parametrize(
+    "accuracy, epochs", [(0.5, 1), (0.51, 2), (0.7, 2), (0.8, 3), (0.81, None), (0.0, 1)]
+)
 def test_reached(accuracy, epochs):
     assert reached(RISES, accuracy) == epochs
 
@@ -56,8 +58,12 @@ def test_fastest():
     assert fastest({"slow": slow, "never": never}, 0.7, same) == "slow"
     assert fastest({"slow": vals(0.7), "high": high}, 0.7, same) == "high"  # as many epochs, higher
     assert fastest({"slow": slow, "high": high, "never": never}, 0.95, same) == "high"  # none is there
-    assert fastest({"slow": slow, "high": high}, 0.7, {"slow": 1, "high": 3}) == "slow"  # two epochs of 1 s, one of 3 s
-    assert fastest({"slow": slow, "high": high}, 0.7, {"slow": 2, "high": 3}) == "high"  # two of 2 s, one of 3 s
+    assert (
+        fastest({"slow": slow, "high": high}, 0.7, {"slow": 1, "high": 3}) == "slow"
+    )  # two epochs of 1 s, one of 3 s
+    assert (
+        fastest({"slow": slow, "high": high}, 0.7, {"slow": 2, "high": 3}) == "high"
+    )  # two of 2 s, one of 3 s
     assert fastest({"slow": slow, "never": never}, 0.7, {"slow": 9, "never": 1}) == "slow"
 
 
@@ -75,4 +81,9 @@ def test_untried():
 
 def test_epoch_seconds():
     """Without the first epoch of each round: of 2, 4, 3, 9 and 5 the median."""
-    assert epoch_seconds([curve((90, 0, 0), (2, 0, 0), (4, 0, 0)), curve((80, 0, 0), (3, 0, 0), (9, 0, 0), (5, 0, 0))]) == 4
+    assert (
+        epoch_seconds(
+            [curve((90, 0, 0), (2, 0, 0), (4, 0, 0)), curve((80, 0, 0), (3, 0, 0), (9, 0, 0), (5, 0, 0))]
+        )
+        == 4
+    )

@@ -14,6 +14,7 @@ Everything is computed in float64 from inputs and initial weights that are exact
 The model is a perceptron: linear layers, batch or layer norm before ReLU, no dropout. The linear layers before batch norm have no
 bias. A training stops when `patience` epochs have not lowered the validation loss nor, where the metric selects, raised the metric.
 """
+
 import copy
 import json
 import math
@@ -39,7 +40,9 @@ class Perceptron(torch.nn.Module):
         super().__init__()
         widths = [FEATURES] + [HIDDEN] * (layers - 1) + [outputs]
         self.lins = torch.nn.ModuleList(
-            torch.nn.Linear(a, b, bias=norm != "batch" or i == layers - 1) for i, (a, b) in enumerate(zip(widths, widths[1:])))
+            torch.nn.Linear(a, b, bias=norm != "batch" or i == layers - 1)
+            for i, (a, b) in enumerate(zip(widths, widths[1:]))
+        )
         self.norms = torch.nn.ModuleList()
         for _ in range(layers - 1):
             if norm == "batch":
@@ -90,12 +93,23 @@ def with_argument(logits, labels):
     labels, out = numpy.asarray(labels, float), {}
     there = ~numpy.isnan(labels)
     for c in range(logits.shape[1]):
-        is_c, said = (labels == c, logits.argmax(1) == c) if labels.ndim == 1 else (labels[there[:, c], c] == 1, logits[there[:, c], c] > 0)
+        is_c, said = (
+            (labels == c, logits.argmax(1) == c)
+            if labels.ndim == 1
+            else (labels[there[:, c], c] == 1, logits[there[:, c], c] > 0)
+        )
         out[f"f1:{c}"] = f1_score(is_c, said, zero_division=0) if len(is_c) else 0.0
     if labels.ndim == 1 and logits.shape[1] != 2:
         return out
-    each = [(labels == 1, logits[:, 1] - logits[:, 0])] if labels.ndim == 1 else [
-        (labels[there[:, c], c] == 1, logits[there[:, c], c]) for c in range(labels.shape[1]) if there[:, c].any()]
+    each = (
+        [(labels == 1, logits[:, 1] - logits[:, 0])]
+        if labels.ndim == 1
+        else [
+            (labels[there[:, c], c] == 1, logits[there[:, c], c])
+            for c in range(labels.shape[1])
+            if there[:, c].any()
+        ]
+    )
 
     def precision(positive, score, k):
         """The mean over all orders of equal scores of the share of positives among the first k."""
@@ -129,10 +143,15 @@ def optimizer_of(model, o):
     last = lambda name: int(name.split(".")[1]) > 0 and o.get("decay-first-layer-only", False)
     decays = lambda name, p: p.dim() > 1 and not last(name)
     groups = [
-        {"params": [p for name, p in model.named_parameters() if decays(name, p)], "weight_decay": o.get("weight-decay", 0)},
+        {
+            "params": [p for name, p in model.named_parameters() if decays(name, p)],
+            "weight_decay": o.get("weight-decay", 0),
+        },
         {"params": [p for name, p in model.named_parameters() if not decays(name, p)], "weight_decay": 0},
     ]
-    make = {"adam": torch.optim.Adam, "adamw": torch.optim.AdamW, "sgd": torch.optim.SGD}[o.get("optimizer", "adam")]
+    make = {"adam": torch.optim.Adam, "adamw": torch.optim.AdamW, "sgd": torch.optim.SGD}[
+        o.get("optimizer", "adam")
+    ]
     optimizer = make(groups, lr=o["lr"])
     schedule, epochs = o.get("schedule", "constant"), o["epochs"]
     if schedule == "cosine":
@@ -144,7 +163,10 @@ def optimizer_of(model, o):
 
 
 def state_of(model):
-    return {name: {"shape": list(t.shape), "values": t.flatten().tolist()} for name, t in model.state_dict().items()}
+    return {
+        name: {"shape": list(t.shape), "values": t.flatten().tolist()}
+        for name, t in model.state_dict().items()
+    }
 
 
 def train(o, labels, split, x, rng):
@@ -167,18 +189,33 @@ def train(o, labels, split, x, rng):
             with torch.no_grad():
                 z = model(x)
                 e = {"epoch": epoch, "val_loss": float(loss_of(z, y, split["val"]))}
-                parts = [measures(z[split[part]].numpy(), y[split[part]].numpy()) for part in ("train", "val", "test")]
+                parts = [
+                    measures(z[split[part]].numpy(), y[split[part]].numpy())
+                    for part in ("train", "val", "test")
+                ]
                 e["metrics"] = {name: [part[name] for part in parts] for name in parts[0]}
             evaluations.append(e)
             after[epoch] = {"state": copy.deepcopy(state_of(model)), "logits": z.tolist()}
     if "clip" in o:
         assert 0 < clipped < o["epochs"], clipped  # some are, some are not
     metrics = sorted(evaluations[0]["metrics"])
-    ends = {metric: {by: end_of(evaluations, metric, by, o.get("patience", 0), o["epochs"]) for by in ("metric", "loss")} for metric in metrics}
+    ends = {
+        metric: {
+            by: end_of(evaluations, metric, by, o.get("patience", 0), o["epochs"])
+            for by in ("metric", "loss")
+        }
+        for metric in metrics
+    }
     best = {e["best"] for by in ends.values() for e in by.values()}
     return {
-        "options": o, "labels": [[None if math.isnan(v) else v for v in row] for row in labels] if y.dim() > 1 else labels, "split": split, "init": init,
-        "losses": losses, "evaluations": evaluations, "ends": ends, "after": {epoch: after[epoch] for epoch in sorted(best)},
+        "options": o,
+        "labels": [[None if math.isnan(v) else v for v in row] for row in labels] if y.dim() > 1 else labels,
+        "split": split,
+        "init": init,
+        "losses": losses,
+        "evaluations": evaluations,
+        "ends": ends,
+        "after": {epoch: after[epoch] for epoch in sorted(best)},
     }
 
 
@@ -204,11 +241,45 @@ def end_of(evaluations, metric, by, patience, epochs):
 def trainings(rng):
     x = single(rng.normal(size=(V, FEATURES)))
     ids = rng.permutation(V)
-    split = {part: sorted(int(v) for v in some) for part, some in (("train", ids[:20]), ("val", ids[20:33]), ("test", ids[33:44]))}
+    split = {
+        part: sorted(int(v) for v in some)
+        for part, some in (("train", ids[:20]), ("val", ids[20:33]), ("test", ids[33:44]))
+    }
     settings = {
-        "classes": dict(seed=37, outputs=3, layers=3, norm="batch", lr=0.03, epochs=20, clip=0.4, schedule="cosine", patience=4, **{"weight-decay": 0.02}),
-        "labels": dict(seed=2, outputs=4, layers=2, norm="batch", lr=0.05, epochs=10, optimizer="adamw", schedule="step", **{"weight-decay": 0.3, "eval-every": 3}),
-        "two": dict(seed=35, outputs=2, layers=2, norm="layer", lr=0.5, epochs=12, optimizer="sgd", patience=3, **{"weight-decay": 0.05, "decay-first-layer-only": True}),
+        "classes": dict(
+            seed=37,
+            outputs=3,
+            layers=3,
+            norm="batch",
+            lr=0.03,
+            epochs=20,
+            clip=0.4,
+            schedule="cosine",
+            patience=4,
+            **{"weight-decay": 0.02},
+        ),
+        "labels": dict(
+            seed=2,
+            outputs=4,
+            layers=2,
+            norm="batch",
+            lr=0.05,
+            epochs=10,
+            optimizer="adamw",
+            schedule="step",
+            **{"weight-decay": 0.3, "eval-every": 3},
+        ),
+        "two": dict(
+            seed=35,
+            outputs=2,
+            layers=2,
+            norm="layer",
+            lr=0.5,
+            epochs=12,
+            optimizer="sgd",
+            patience=3,
+            **{"weight-decay": 0.05, "decay-first-layer-only": True},
+        ),
     }
     out = {}
     for name, o in settings.items():
@@ -236,7 +307,9 @@ def tables(rng):
             logits = single(rng.integers(-steps, steps + 1, size=(30, classes)) / 4)
             labels = [int(c) for c in rng.integers(0, classes, size=30)]
             vertices = sorted(int(v) for v in rng.permutation(30)[:23])
-            out[f"{classes} classes, {n}"] = dict(classes=classes, logits=logits, labels=labels, vertices=vertices)
+            out[f"{classes} classes, {n}"] = dict(
+                classes=classes, logits=logits, labels=labels, vertices=vertices
+            )
             several = (rng.uniform(size=(30, classes)) < 0.4).astype(float)
             for missing in (False, True):
                 if missing:
@@ -256,9 +329,17 @@ def tables(rng):
 if __name__ == "__main__":
     rng = numpy.random.default_rng(29)
     x, trained = trainings(rng)
-    text = json.dumps({
-        "torch": torch.__version__, "sklearn": sklearn.__version__, "features": x.tolist(), "trainings": trained, "measures": tables(rng),
-    }, separators=(",", ":"), allow_nan=False)
+    text = json.dumps(
+        {
+            "torch": torch.__version__,
+            "sklearn": sklearn.__version__,
+            "features": x.tolist(),
+            "trainings": trained,
+            "measures": tables(rng),
+        },
+        separators=(",", ":"),
+        allow_nan=False,
+    )
     (pathlib.Path(__file__).resolve().parent / "oracle.json").write_text(text + "\n")
     for name, t in trained.items():
         print(name, t["ends"], [round(e["val_loss"], 4) for e in t["evaluations"]])

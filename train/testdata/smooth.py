@@ -29,10 +29,17 @@ def known(lists):
 
 
 cases = []
-for count, alpha, scale, validation in ((0, 0, 0, False), (4, .8, 0, False), (7, 1, 0, True), (5, .9, 2.5, False)):
-    for rounds, keep in ((0, 0), (3, .7)):
+for count, alpha, scale, validation in (
+    (0, 0, 0, False),
+    (4, 0.8, 0, False),
+    (7, 1, 0, True),
+    (5, 0.9, 2.5, False),
+):
+    for rounds, keep in ((0, 0), (3, 0.7)):
         mask, y = known([train] + [val] * validation), probabilities.double()
-        c = CorrectAndSmooth(max(count, 1), alpha, max(rounds, 1), keep, autoscale=scale == 0, scale=scale or 1.)
+        c = CorrectAndSmooth(
+            max(count, 1), alpha, max(rounds, 1), keep, autoscale=scale == 0, scale=scale or 1.0
+        )
         if count:
             y = c.correct(y, labels[mask], mask, edges, norm)
         if rounds:
@@ -40,11 +47,32 @@ for count, alpha, scale, validation in ((0, 0, 0, False), (4, .8, 0, False), (7,
         else:
             y = y.clone()
             y[mask] = torch.nn.functional.one_hot(labels[mask], C).double()
-        cases.append({"correct": count, "correct_alpha": alpha, "smooth": rounds, "smooth_alpha": keep, "scale": scale, "val": validation, "result": y.flatten().tolist()})
+        cases.append(
+            {
+                "correct": count,
+                "correct_alpha": alpha,
+                "smooth": rounds,
+                "smooth_alpha": keep,
+                "scale": scale,
+                "val": validation,
+                "result": y.flatten().tolist(),
+            }
+        )
 hot = torch.nn.functional.one_hot(labels.clamp(min=0), C).double()
-spread = LabelPropagation(6, .9)(hot, edges, known([train]), norm)
-json.dump({
-    "vertices": V, "classes": C, "sources": edges[0].tolist(), "targets": edges[1].tolist(), "weights": weight.tolist(), "labels": labels.tolist(),
-    "train": train.tolist(), "val": val.tolist(), "probabilities": probabilities.flatten().tolist(), "cases": cases,
-    "propagation": {"rounds": 6, "alpha": .9, "result": spread.flatten().tolist()},
-}, open(pathlib.Path(__file__).with_suffix(".json"), "w"))
+spread = LabelPropagation(6, 0.9)(hot, edges, known([train]), norm)
+json.dump(
+    {
+        "vertices": V,
+        "classes": C,
+        "sources": edges[0].tolist(),
+        "targets": edges[1].tolist(),
+        "weights": weight.tolist(),
+        "labels": labels.tolist(),
+        "train": train.tolist(),
+        "val": val.tolist(),
+        "probabilities": probabilities.flatten().tolist(),
+        "cases": cases,
+        "propagation": {"rounds": 6, "alpha": 0.9, "result": spread.flatten().tolist()},
+    },
+    open(pathlib.Path(__file__).with_suffix(".json"), "w"),
+)

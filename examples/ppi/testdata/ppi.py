@@ -3,6 +3,7 @@
 #   python3 examples/ppi/testdata/ppi.py
 """Five graphs of 3 to 5 vertices: two to train on, one to validate, two to test. Edges of one file are directed. There are self
 loops, an edge between two graphs, and one that stands in both directions of an undirected graph."""
+
 import json
 import pathlib
 import shutil
@@ -51,7 +52,10 @@ with tempfile.TemporaryDirectory() as root:
 b = Batch.from_data_list(sum(parts, []))
 bounds = np.cumsum([0] + [sum(g.num_nodes for g in p) for p in parts]).tolist()
 expected = {
-    "x": b.x.tolist(), "y": b.y.tolist(), "batch": b.batch.tolist(), "edges": sorted(b.edge_index.t().tolist(), key=lambda e: (e[1], e[0])),
-    "splits": [list(range(*bounds[k:k + 2])) for k in range(3)],
+    "x": b.x.tolist(),
+    "y": b.y.tolist(),
+    "batch": b.batch.tolist(),
+    "edges": sorted(b.edge_index.t().tolist(), key=lambda e: (e[1], e[0])),
+    "splits": [list(range(*bounds[k : k + 2])) for k in range(3)],
 }
 (HERE / "expected.json").write_text(json.dumps(expected) + "\n")

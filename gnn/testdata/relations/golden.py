@@ -6,6 +6,7 @@ of one type, types of other widths or without features, norms of each type, and 
 
 Tensors and metadata are those of ../typed/golden.py. A parameter that the loss does not depend on has no gradient.
 """
+
 import pathlib
 import re
 import sys
@@ -36,7 +37,9 @@ class Graph:
         self.edges = {}
         for r in relations:
             n = 2 * max(count[r[0]], count[r[2]])
-            pick = lambda v, holes: torch.randint(v - holes, (n,), generator=rng)  # the last vertices have no edges
+            pick = lambda v, holes: torch.randint(
+                v - holes, (n,), generator=rng
+            )  # the last vertices have no edges
             e = torch.stack([pick(count[r[0]], 1), pick(count[r[2]], 2)])
             e = torch.cat([e, e[:, :3]], 1)  # duplicates
             if r[0] == r[2]:
@@ -52,10 +55,17 @@ class Graph:
 
 ONE = Graph(1, [("entity", 30, 12)], [("entity", r, "entity") for r in ("knows", "likes", "near")], 6)
 BARE = Graph(2, [("entity", 30, 0)], ONE.relations, 6)
-TWO = Graph(3, [("paper", 24, 7), ("author", 15, 5)], [("paper", "cites", "paper"), ("author", "writes", "paper"), ("paper", "by", "author")], 5)
+TWO = Graph(
+    3,
+    [("paper", 24, 7), ("author", 15, 5)],
+    [("paper", "cites", "paper"), ("author", "writes", "paper"), ("paper", "by", "author")],
+    5,
+)
 HALF = Graph(4, [("paper", 24, 7), ("author", 15, 0)], TWO.relations, 5)
 # No relation leads to editors: they are there in the first layer only.
-IDLE = Graph(5, [("paper", 24, 7), ("editor", 9, 4)], [("paper", "cites", "paper"), ("editor", "edits", "paper")], 5)
+IDLE = Graph(
+    5, [("paper", 24, 7), ("editor", 9, 4)], [("paper", "cites", "paper"), ("editor", "edits", "paper")], 5
+)
 
 
 def randomise(model, rng):
@@ -76,7 +86,9 @@ class RGCN(torch.nn.Module):
         (_, n, f), r = g.types[0], len(g.relations)
         widths = [f or n, HIDDEN, g.classes]
         self.convs = torch.nn.ModuleList(
-            RGCNConv(i, o, r, num_bases=bases or None, num_blocks=blocks or None) for i, o in zip(widths, widths[1:]))
+            RGCNConv(i, o, r, num_bases=bases or None, num_blocks=blocks or None)
+            for i, o in zip(widths, widths[1:])
+        )
         self.act = act
 
     def forward(self, g, x):
@@ -102,10 +114,22 @@ class TypedRGCN(torch.nn.Module):
         put = lambda *shape: torch.nn.Parameter(torch.zeros(*shape))
         first, last = torch.nn.Module(), torch.nn.Module()
         first.comp, last.comp = put(r, bases), put(r, bases)
-        first.weight, first.root, first.bias = torch.nn.ParameterDict(), torch.nn.ParameterDict(), torch.nn.ParameterDict()
+        first.weight, first.root, first.bias = (
+            torch.nn.ParameterDict(),
+            torch.nn.ParameterDict(),
+            torch.nn.ParameterDict(),
+        )
         for name, n, f in g.types:
-            first.weight[name], first.root[name], first.bias[name] = put(bases, f or n, HIDDEN), put(f or n, HIDDEN), put(HIDDEN)
-        last.weight, last.root, last.bias = put(bases, HIDDEN, g.classes), put(HIDDEN, g.classes), put(g.classes)
+            first.weight[name], first.root[name], first.bias[name] = (
+                put(bases, f or n, HIDDEN),
+                put(f or n, HIDDEN),
+                put(HIDDEN),
+            )
+        last.weight, last.root, last.bias = (
+            put(bases, HIDDEN, g.classes),
+            put(HIDDEN, g.classes),
+            put(g.classes),
+        )
         self.convs = torch.nn.ModuleList([first, last])
 
     def forward(self, g, x):
@@ -136,7 +160,9 @@ class Hetero(torch.nn.Module):
         elif model == "gin":
             net = GIN(g, **kwargs)
         else:
-            net = {"sage": GraphSAGE, "gat": GAT, "gatv2": GAT}[model]((-1, -1), HIDDEN, 2, g.classes, **kwargs)
+            net = {"sage": GraphSAGE, "gat": GAT, "gatv2": GAT}[model](
+                (-1, -1), HIDDEN, 2, g.classes, **kwargs
+            )
         self.net = to_hetero(net, ([t[0] for t in g.types], g.relations), aggr="sum")
         self.net({k: v.float() for k, v in g.x.items()}, g.edges)  # finds the widths of the features
 
@@ -148,7 +174,9 @@ class GIN(torch.nn.Module):
     def __init__(self, g, act, norm):
         super().__init__()
         widths = [g.types[0][2], HIDDEN, g.classes]
-        self.convs = torch.nn.ModuleList(GINConv(MLP([i, o, o], act=act, norm=norm), train_eps=False) for i, o in zip(widths, widths[1:]))
+        self.convs = torch.nn.ModuleList(
+            GINConv(MLP([i, o, o], act=act, norm=norm), train_eps=False) for i, o in zip(widths, widths[1:])
+        )
         self.act = torch.nn.ReLU()
 
     def forward(self, x, edge_index):
@@ -163,7 +191,11 @@ class Idle(torch.nn.Module):
         super().__init__()
         self.act, self.convs = act, torch.nn.ModuleList()
         width = {name: f for name, _, f in g.types}
-        self.convs.append(torch.nn.ModuleDict({"__".join(r): SAGEConv((width[r[0]], width[r[2]]), HIDDEN) for r in g.relations}))
+        self.convs.append(
+            torch.nn.ModuleDict(
+                {"__".join(r): SAGEConv((width[r[0]], width[r[2]]), HIDDEN) for r in g.relations}
+            )
+        )
         self.convs.append(torch.nn.ModuleDict({"paper__cites__paper": SAGEConv((HIDDEN, HIDDEN), g.classes)}))
 
     def forward(self, g, x):
@@ -193,17 +225,41 @@ def golden(name, g, model, bases=0, blocks=0, norm="none", act="relu"):
     logits = net(g, x)
     value = F.cross_entropy(logits[g.train], g.labels[g.train])
     value.backward()
-    tensors = {"labels": g.labels, "train": g.train, "logits": logits.detach(), "loss": value.detach().reshape(1)}
-    tensors |= {"x." + k: v for k, v in g.x.items()} | {"grad.x." + k: v.grad for k, v in x.items() if v.grad is not None}
+    tensors = {
+        "labels": g.labels,
+        "train": g.train,
+        "logits": logits.detach(),
+        "loss": value.detach().reshape(1),
+    }
+    tensors |= {"x." + k: v for k, v in g.x.items()} | {
+        "grad.x." + k: v.grad for k, v in x.items() if v.grad is not None
+    }
     tensors |= {"edge_index." + g.key(r): e for r, e in g.edges.items()}
     tensors |= {"param." + k: v for k, v in state.items()}
-    tensors |= {"grad." + k.removeprefix("net."): p.grad for k, p in net.named_parameters() if p.grad is not None}
+    tensors |= {
+        "grad." + k.removeprefix("net."): p.grad for k, p in net.named_parameters() if p.grad is not None
+    }
     tensors = {k: v.float() if v.is_floating_point() else v for k, v in tensors.items()}
-    one.save(HERE / f"{name}.safetensors", tensors, {
-        "model": model, "layers": "2", "hidden": str(HIDDEN), "heads": str(HEADS), "output_heads": str(HEADS), "bases": str(bases),
-        "blocks": str(blocks), "norm": norm, "act": act, "types": ",".join(n for n, _, _ in g.types),
-        "counts": ",".join(str(v) for _, v, _ in g.types), "relations": ",".join(map(g.key, g.relations)),
-        "torch": torch.__version__, "pyg": torch_geometric.__version__})
+    one.save(
+        HERE / f"{name}.safetensors",
+        tensors,
+        {
+            "model": model,
+            "layers": "2",
+            "hidden": str(HIDDEN),
+            "heads": str(HEADS),
+            "output_heads": str(HEADS),
+            "bases": str(bases),
+            "blocks": str(blocks),
+            "norm": norm,
+            "act": act,
+            "types": ",".join(n for n, _, _ in g.types),
+            "counts": ",".join(str(v) for _, v, _ in g.types),
+            "relations": ",".join(map(g.key, g.relations)),
+            "torch": torch.__version__,
+            "pyg": torch_geometric.__version__,
+        },
+    )
 
 
 if __name__ == "__main__":

@@ -21,6 +21,7 @@ R-GCN is RGCNConv on the union: edge type k is the k-th relation, the mean is ov
 features the row of vertex v of the whole graph is row v of each basis, of each weight and of the root. The other models are
 to_hetero of PyG's models: one convolution for each relation (convs.LAYER.SRC__REL__DST), whose results are added up.
 """
+
 import pathlib
 import sys
 import zlib
@@ -47,7 +48,9 @@ def dataset():
     rng = torch.Generator().manual_seed(2)
     pick = lambda n, *of: torch.tensor(of)[torch.randint(len(of), (n,), generator=rng)]
     papers, authors = range(COUNTS["paper"]), range(1, COUNTS["author"])  # author 0 writes nothing
-    hub = torch.stack([torch.arange(3, 20), torch.full((17,), 5)])  # paper 5 is cited by many, itself among them
+    hub = torch.stack(
+        [torch.arange(3, 20), torch.full((17,), 5)]
+    )  # paper 5 is cited by many, itself among them
     cites = torch.cat([torch.stack([pick(40, *papers), pick(40, *papers[2:])]), hub], 1)
     writes = torch.stack([pick(45, *authors), pick(45, *papers[:-2])])  # the last two papers have no author
     cites, writes = torch.cat([cites, cites[:, :4]], 1), torch.cat([writes, writes[:, :3]], 1)
@@ -75,7 +78,9 @@ class RGCN(torch.nn.Module):
     def __init__(self, inputs, relations, **decomposition):
         super().__init__()
         widths = [inputs, HIDDEN, CLASSES]
-        self.convs = torch.nn.ModuleList(RGCNConv(a, b, len(relations), **decomposition) for a, b in zip(widths, widths[1:]))
+        self.convs = torch.nn.ModuleList(
+            RGCNConv(a, b, len(relations), **decomposition) for a, b in zip(widths, widths[1:])
+        )
         first = {"paper": 0, "author": COUNTS["paper"]}
         union = [EDGES[r] + torch.tensor([[first[r[0]]], [first[r[2]]]]) for r in relations]
         self.edges = torch.cat(union, 1)
@@ -110,22 +115,54 @@ def write(name, net, run, x, built, relations, **metadata):
     tensors |= {"edge_index." + "__".join(r): EDGES[r] for r in relations}
     tensors |= {"x." + k: v.detach() for k, v in x.items()} | {"grad.x." + k: v.grad for k, v in x.items()}
     tensors |= {"param." + k: v for k, v in net.state_dict().items()}
-    tensors |= {"grad." + k: torch.zeros_like(p) if p.grad is None else p.grad for k, p in net.named_parameters()}
+    tensors |= {
+        "grad." + k: torch.zeros_like(p) if p.grad is None else p.grad for k, p in net.named_parameters()
+    }
     tensors = {k: v.float() if v.is_floating_point() else v for k, v in tensors.items()}
-    golden.save(HERE / f"{name}.safetensors", tensors, {
-        "layers": "2", "hidden": str(HIDDEN), "heads": "0", "output_heads": "0", "norm": "none", "act": "relu",
-        "types": ",".join(COUNTS), "counts": ",".join(map(str, COUNTS.values())), "relations": ",".join("__".join(r) for r in relations),
-        "built": built, "torch": torch.__version__, "pyg": torch_geometric.__version__} | {k: str(v) for k, v in metadata.items()})
+    golden.save(
+        HERE / f"{name}.safetensors",
+        tensors,
+        {
+            "layers": "2",
+            "hidden": str(HIDDEN),
+            "heads": "0",
+            "output_heads": "0",
+            "norm": "none",
+            "act": "relu",
+            "types": ",".join(COUNTS),
+            "counts": ",".join(map(str, COUNTS.values())),
+            "relations": ",".join("__".join(r) for r in relations),
+            "built": built,
+            "torch": torch.__version__,
+            "pyg": torch_geometric.__version__,
+        }
+        | {k: str(v) for k, v in metadata.items()},
+    )
 
 
 def main():
     relations = [CITES, WRITES, WRITTEN, CITED]
     vertices = sum(COUNTS.values())
     dense = features(torch.Generator().manual_seed(3), {"paper": 10, "author": 10})
-    for name, x, bases, blocks in (("rgcn", dense, 0, 0), ("rgcn-bases", dense, 3, 0), ("rgcn-blocks", dense, 0, 2),
-                                   ("rgcn-identity", {}, 0, 0), ("rgcn-bases-identity", {}, 3, 0)):
+    for name, x, bases, blocks in (
+        ("rgcn", dense, 0, 0),
+        ("rgcn-bases", dense, 3, 0),
+        ("rgcn-blocks", dense, 0, 2),
+        ("rgcn-identity", {}, 0, 0),
+        ("rgcn-bases-identity", {}, 3, 0),
+    ):
         net = RGCN(10 if x else vertices, relations, num_bases=bases or None, num_blocks=blocks or None)
-        write(name, net, net, x, "torch_geometric.nn.RGCNConv", relations, model="rgcn", bases=bases, blocks=blocks)
+        write(
+            name,
+            net,
+            net,
+            x,
+            "torch_geometric.nn.RGCNConv",
+            relations,
+            model="rgcn",
+            bases=bases,
+            blocks=blocks,
+        )
 
     relations = [CITES, WRITES, WRITTEN]
     x = features(torch.Generator().manual_seed(4), WIDTH)
@@ -134,11 +171,15 @@ def main():
     gat = lambda **more: lambda: GAT(both, HIDDEN, 2, CLASSES, heads=HEADS, add_self_loops=False, **more)
     layer = {"norm": "layer_norm", "norm_kwargs": {"mode": "node"}}
     heads = {"heads": HEADS, "output_heads": HEADS}
-    for name, make, metadata in (("sage", sage(), {}), ("sage-layer", sage(**layer), {"norm": "layer"}),
-                                 ("gat", gat(), heads), ("gatv2", gat(v2=True), heads)):
+    for name, make, metadata in (
+        ("sage", sage(), {}),
+        ("sage-layer", sage(**layer), {"norm": "layer"}),
+        ("gat", gat(), heads),
+        ("gatv2", gat(v2=True), heads),
+    ):
         net, run = hetero(make, relations)
         kind = name.split("-")[0]
-        built = f"torch_geometric.nn.to_hetero of torch_geometric.nn.models.{'GraphSAGE' if kind == 'sage' else 'GAT'}, aggr=\"sum\""
+        built = f'torch_geometric.nn.to_hetero of torch_geometric.nn.models.{"GraphSAGE" if kind == "sage" else "GAT"}, aggr="sum"'
         write(name, net, run, x, built, relations, model=kind, **metadata)
 
 

@@ -8,6 +8,7 @@
 A graph there is its types (name, vertices, features or null), the first of them with labels and splits, its relations (source,
 name, target, edges [source, target, weight?, features...?] by target and then source), and the fields that are left out.
 """
+
 import fractions
 import json
 import pathlib
@@ -51,10 +52,14 @@ def write(name, saved, types, relations, left=(), **options):
     torch.save(saved, HERE / f"{name}.pt", **options)
     first = next(iter(types.values()))
     expected[name] = {
-        "types": [{"type": t, "count": n, "x": None if x is None else x.tolist()} for t, (n, x, *_) in types.items()],
+        "types": [
+            {"type": t, "count": n, "x": None if x is None else x.tolist()} for t, (n, x, *_) in types.items()
+        ],
         "y": None if len(first) < 3 or first[2] is None else first[2].tolist(),
         "splits": splits_of(first[3]) if len(first) > 3 else [],
-        "relations": [{"source": s, "name": r, "target": t, "edges": e} for (s, r, t), e in relations.items()],
+        "relations": [
+            {"source": s, "name": r, "target": t, "edges": e} for (s, r, t), e in relations.items()
+        ],
         "left": list(left),
     }
 
@@ -64,7 +69,14 @@ def single(name, saved, data, left=(), weight=None, features=None, y=None, x=Non
     y = data.get("y") if y is None else y
     x = data.get("x") if x is None else x
     types = {"vertex": (data.num_nodes, x, y, data)}
-    write(name, saved, types, {("vertex", "edge", "vertex"): edges_of(data.edge_index, weight, features)}, left, **options)
+    write(
+        name,
+        saved,
+        types,
+        {("vertex", "edge", "vertex"): edges_of(data.edge_index, weight, features)},
+        left,
+        **options,
+    )
 
 
 def mask(n, *ids):
@@ -76,8 +88,14 @@ def mask(n, *ids):
 def graph(**more):
     """Five vertices, of which the last has no edge; a self loop and an edge that stands twice."""
     return Data(
-        x=torch.tensor([[1.0, 0], [0, 2], [0.5, -1], [3, 3], [0, 0]]), edge_index=torch.tensor([[0, 1, 3, 2, 1, 0], [1, 0, 2, 2, 0, 3]]),
-        y=torch.tensor([0, 1, 2, -1, 1]), train_mask=mask(5, 0, 2), val_mask=mask(5, 1), test_mask=mask(5, 4), **more)
+        x=torch.tensor([[1.0, 0], [0, 2], [0.5, -1], [3, 3], [0, 0]]),
+        edge_index=torch.tensor([[0, 1, 3, 2, 1, 0], [1, 0, 2, 2, 0, 3]]),
+        y=torch.tensor([0, 1, 2, -1, 1]),
+        train_mask=mask(5, 0, 2),
+        val_mask=mask(5, 1),
+        test_mask=mask(5, 4),
+        **more,
+    )
 
 
 # One type
@@ -89,7 +107,9 @@ single("dict", data.to_dict(), data, ['"pos"', '"name"'], weight=data.edge_weigh
 
 data = graph(num_nodes=5, edge_attr=torch.arange(12.0).view(6, 2).half())
 data.y = data.y.view(5, 1)
-data.train_mask, data.val_mask, data.test_mask = (torch.stack([m, m.roll(1)], 1) for m in (mask(5, 0), mask(5, 1), mask(5, 3)))
+data.train_mask, data.val_mask, data.test_mask = (
+    torch.stack([m, m.roll(1)], 1) for m in (mask(5, 0), mask(5, 1), mask(5, 3))
+)
 data.y[3] = 0
 data.edge_index = data.edge_index.t().contiguous().t()
 data.x = data.x.bfloat16()
@@ -110,8 +130,15 @@ single("bare", data, Data(edge_index=data.edge_index, num_nodes=4))
 # Relations as numbers, as RGCNConv takes them
 data = graph(edge_type=torch.tensor([2, 0, 2, 0, 0, 7]), edge_attr=torch.arange(6.0))
 kinds = {k: (data.edge_type == k).nonzero().view(-1) for k in (0, 2, 7)}
-write("edge_type", data, {"vertex": (5, data.x, data.y, data)},
-      {("vertex", str(k), "vertex"): edges_of(data.edge_index[:, at], features=data.edge_attr[at]) for k, at in kinds.items()})
+write(
+    "edge_type",
+    data,
+    {"vertex": (5, data.x, data.y, data)},
+    {
+        ("vertex", str(k), "vertex"): edges_of(data.edge_index[:, at], features=data.edge_attr[at])
+        for k, at in kinds.items()
+    },
+)
 
 # Version 1 keeps its fields as attributes.
 data, first = graph(), Data.__new__(Data)
@@ -128,7 +155,9 @@ OneGraph.save([data], HERE / "dataset.pt")
 saved = torch.load(HERE / "dataset.pt", weights_only=False)
 assert len(saved) == 3 and saved[1] is None
 single("dataset", saved, data)
-slices = {key: torch.tensor([0, value.size(data.__cat_dim__(key, value))]) for key, value in data.to_dict().items()}
+slices = {
+    key: torch.tensor([0, value.size(data.__cat_dim__(key, value))]) for key, value in data.to_dict().items()
+}
 single("dataset-2", (data, slices), data)
 single("dataset-1", (data, None), data)
 torch.save(graph(part=fractions.Fraction(1, 2)), HERE / "refused-class.pt")
@@ -150,18 +179,31 @@ for name, weight in (("adj_t", None), ("adj_t-weighted", values)):
 data = graph()
 data.edge_index = rows
 by_target = torch.sparse_coo_tensor(rows.flip(0), values, size).coalesce()
-single("adj_t-coo", Data(x=data.x, adj_t=by_target, y=data.y), Data(x=data.x, edge_index=rows, y=data.y), weight=values)
+single(
+    "adj_t-coo",
+    Data(x=data.x, adj_t=by_target, y=data.y),
+    Data(x=data.x, edge_index=rows, y=data.y),
+    weight=values,
+)
 
 data = graph(edge_attr=torch.arange(5))
 data.edge_index = rows
 for layout, matrix in (
     ("coo", torch.sparse_coo_tensor(rows, values, size).coalesce()),
     ("csc", torch.sparse_coo_tensor(rows, values, size).coalesce().to_sparse_csc()),
-    ("storage", torch_sparse and torch_sparse.SparseTensor(row=rows[0], col=rows[1], value=values, sparse_sizes=size)),
+    (
+        "storage",
+        torch_sparse and torch_sparse.SparseTensor(row=rows[0], col=rows[1], value=values, sparse_sizes=size),
+    ),
 ):
     if matrix is None:
         continue
-    saved = {"x": data.x.to_sparse_csr() if layout == "coo" else data.x, "adj": matrix, "y": data.y, "edge_attr": data.edge_attr}
+    saved = {
+        "x": data.x.to_sparse_csr() if layout == "coo" else data.x,
+        "adj": matrix,
+        "y": data.y,
+        "edge_attr": data.edge_attr,
+    }
     plain = Data(x=data.x, edge_index=rows, y=data.y)
     single("adj-" + layout, saved, plain, ['"edge_attr"'], weight=values)
 
@@ -171,7 +213,11 @@ hetero["author"].x = torch.tensor([[1.0, 2, 3], [4, 5, 6]])
 hetero["author"].year = torch.tensor([1, 2])
 hetero["paper"].x = torch.tensor([[1.0], [2], [3]])
 hetero["paper"].y = torch.tensor([1, -1, 0])
-hetero["paper"].train_mask, hetero["paper"].val_mask, hetero["paper"].test_mask = mask(3, 0), mask(3), mask(3, 2)
+hetero["paper"].train_mask, hetero["paper"].val_mask, hetero["paper"].test_mask = (
+    mask(3, 0),
+    mask(3),
+    mask(3, 2),
+)
 hetero["venue"].num_nodes = 2
 hetero["author", "writes", "paper"].edge_index = torch.tensor([[0, 1, 1], [2, 0, 2]])
 hetero["author", "writes", "paper"].edge_weight = torch.tensor([0.5, 1, 2])
@@ -196,23 +242,44 @@ left = ['"name"', '"year" of "author"']
 paper_first = typed(hetero, ("paper", "author", "venue"))
 write("hetero", hetero, *paper_first, left)
 write("hetero-dict", hetero.to_dict(), *paper_first, left)
-before = {**hetero.to_dict()["_global_store"], **{k: v for k, v in hetero.to_dict().items() if k != "_global_store"}}
+before = {
+    **hetero.to_dict()["_global_store"],
+    **{k: v for k, v in hetero.to_dict().items() if k != "_global_store"},
+}
 write("hetero-dict-2.0", before, *paper_first, left)
 OneGraph.save([hetero], HERE / "hetero-dataset.pt")
 write("hetero-dataset", torch.load(HERE / "hetero-dataset.pt", weights_only=False), *paper_first, left)
 if torch_sparse:
-    write("hetero-adj_t", T.ToSparseTensor(attr="edge_weight")(hetero.clone()), typed(hetero, ("paper", "author", "venue"))[0],
-      {t: [e[:3] if "writes" in t else e[:2] for e in edges] for t, edges in paper_first[1].items()}, left + ['"edge_attr" of "paper__cites__paper"'])
+    write(
+        "hetero-adj_t",
+        T.ToSparseTensor(attr="edge_weight")(hetero.clone()),
+        typed(hetero, ("paper", "author", "venue"))[0],
+        {t: [e[:3] if "writes" in t else e[:2] for e in edges] for t, edges in paper_first[1].items()},
+        left + ['"edge_attr" of "paper__cites__paper"'],
+    )
 
 two = hetero.clone()
 two["author"].y = torch.tensor([0, 1])
-write("two-labels", two, *typed(two, ("author", "paper", "venue")),
-      ['"name"', '"year" of "author"', '"y" of "paper"', '"train_mask" of "paper"', '"val_mask" of "paper"', '"test_mask" of "paper"'])
+write(
+    "two-labels",
+    two,
+    *typed(two, ("author", "paper", "venue")),
+    [
+        '"name"',
+        '"year" of "author"',
+        '"y" of "paper"',
+        '"train_mask" of "paper"',
+        '"val_mask" of "paper"',
+        '"test_mask" of "paper"',
+    ],
+)
 
 lean = HeteroData()
 lean["a", "to", "b"].edge_index = torch.tensor([[0, 3], [1, 1]])
 lean["b", "to", "a"].edge_index = torch.tensor([[1], [2]])
-write("lean", lean, {"a": (4, None), "b": (2, None)}, {t: edges_of(lean[t].edge_index) for t in lean.edge_types})
+write(
+    "lean", lean, {"a": (4, None), "b": (2, None)}, {t: edges_of(lean[t].edge_index) for t in lean.edge_types}
+)
 
 wide = HeteroData()
 wide["paper"].x = torch.eye(2, 200)
@@ -228,7 +295,9 @@ ogb.y_dict = {"paper": hetero["paper"].y.view(-1, 1)}
 ogb.edge_reltype = {t: torch.zeros(hetero[t].num_edges, 1) for t in hetero.edge_types}
 vertices, relations = typed(hetero, ("paper", "author", "venue"))
 vertices = {"paper": (*vertices["paper"][:3], {}), "author": (2, None), "venue": (2, None)}
-write("ogb", ogb, vertices, {t: edges_of(hetero[t].edge_index) for t in hetero.edge_types}, ['"edge_reltype"'])
+write(
+    "ogb", ogb, vertices, {t: edges_of(hetero[t].edge_index) for t in hetero.edge_types}, ['"edge_reltype"']
+)
 
 # Tensors of PyG's own classes, with what they remember of themselves
 data = graph(edge_weight=torch.tensor([1.0, 2, 0.5, 4, 3, 1]))
@@ -240,12 +309,20 @@ by_target, order = EdgeIndex(data.edge_index, sparse_size=(5, 5)).sort_by("col")
 by_target.fill_cache_()
 one = Data(x=data.x, edge_index=by_target, y=data.y)
 OneGraph.save([one], HERE / "edge_index-class-dataset.pt")
-single("edge_index-class-dataset", torch.load(HERE / "edge_index-class-dataset.pt", weights_only=False), Data(**{**one.to_dict(), "edge_index": by_target.as_tensor()}))
+single(
+    "edge_index-class-dataset",
+    torch.load(HERE / "edge_index-class-dataset.pt", weights_only=False),
+    Data(**{**one.to_dict(), "edge_index": by_target.as_tensor()}),
+)
 
 # Floats: features of 8 bits; labels and masks that are whole
 data = graph()
-floats = Data(x=data.x.to(torch.float8_e4m3fn), edge_index=data.edge_index, y=data.y.double(),
-              **{part + "_mask": data[part + "_mask"].float() for part in ("train", "val", "test")})
+floats = Data(
+    x=data.x.to(torch.float8_e4m3fn),
+    edge_index=data.edge_index,
+    y=data.y.double(),
+    **{part + "_mask": data[part + "_mask"].float() for part in ("train", "val", "test")},
+)
 single("floats", floats, data)
 floats.y = floats.y + 0.5
 torch.save(floats, HERE / "float-labels.pt")
@@ -263,19 +340,35 @@ data.stopping_mask = data.val_mask
 single("wikics", data, data, ['"stopping_mask"'])
 
 # Lists in place of masks, and the labels of those that they list, as Entities has them
-listed = dict(train_idx=torch.tensor([4, 0]), train_y=torch.tensor([2, 1]), test_idx=torch.tensor([3]), test_y=torch.tensor([0]))
-labels, splits = torch.tensor([1, -1, -1, 0, 2]), {"train_mask": mask(5, 0, 4), "val_mask": mask(5), "test_mask": mask(5, 3)}
+listed = dict(
+    train_idx=torch.tensor([4, 0]),
+    train_y=torch.tensor([2, 1]),
+    test_idx=torch.tensor([3]),
+    test_y=torch.tensor([0]),
+)
+labels, splits = (
+    torch.tensor([1, -1, -1, 0, 2]),
+    {"train_mask": mask(5, 0, 4), "val_mask": mask(5), "test_mask": mask(5, 3)},
+)
 kinds = {k: (torch.tensor([2, 0, 2, 0, 0, 7]) == k).nonzero().view(-1) for k in (0, 2, 7)}
-write("entities", Data(edge_index=graph().edge_index, edge_type=torch.tensor([2, 0, 2, 0, 0, 7]), num_nodes=5, **listed),
-      {"vertex": (5, None, labels, splits)},
-      {("vertex", str(k), "vertex"): edges_of(graph().edge_index[:, at]) for k, at in kinds.items()})
+write(
+    "entities",
+    Data(edge_index=graph().edge_index, edge_type=torch.tensor([2, 0, 2, 0, 0, 7]), num_nodes=5, **listed),
+    {"vertex": (5, None, labels, splits)},
+    {("vertex", str(k), "vertex"): edges_of(graph().edge_index[:, at]) for k, at in kinds.items()},
+)
 entities = HeteroData()
 entities["other"].num_nodes = 5
 entities["v"].num_nodes = 5
 for key, value in listed.items():
     entities["v"][key] = value
 entities["other", "to", "v"].edge_index = graph().edge_index
-write("entities-hetero", entities, {"v": (5, None, labels, splits), "other": (5, None)}, {("other", "to", "v"): edges_of(graph().edge_index)})
+write(
+    "entities-hetero",
+    entities,
+    {"v": (5, None, labels, splits), "other": (5, None)},
+    {("other", "to", "v"): edges_of(graph().edge_index)},
+)
 
 # Splits of edges for link prediction (TestEdgeSplits): as RandomLinkSplit leaves them, without edge_label; and in a HeteroData
 torch.manual_seed(0)
@@ -295,10 +388,19 @@ hetero["a", "x", "b"].test_edges = torch.tensor([[2, 1]])
 hetero["a", "x", "b"].val_negative_targets = torch.tensor([[1, 2, 3]])
 hetero["a", "x", "b"].test_negative_targets = torch.tensor([[0, 2, 3]])
 torch.save(hetero, HERE / "links-hetero.pt")
-torch.save(Data(**links.to_dict(), edge_type=torch.arange(train.edge_index.shape[1]) % 2), HERE / "refused-links.pt")
+torch.save(
+    Data(**links.to_dict(), edge_type=torch.arange(train.edge_index.shape[1]) % 2), HERE / "refused-links.pt"
+)
 lists = ["train_edges", "val_edges", "test_edges", "val_negatives", "test_negatives"]
 (HERE / "links.json").write_text(json.dumps({name: links[name].flatten().tolist() for name in lists}) + "\n")
 
 text = ",\n".join(json.dumps(name) + ": " + json.dumps(value) for name, value in sorted(expected.items()))
 (HERE / "expected.json").write_text("{\n" + text + "\n}\n")
-print("torch", torch.__version__, "torch_geometric", torch_geometric.__version__, "torch_sparse", torch_sparse and torch_sparse.__version__)
+print(
+    "torch",
+    torch.__version__,
+    "torch_geometric",
+    torch_geometric.__version__,
+    "torch_sparse",
+    torch_sparse and torch_sparse.__version__,
+)

@@ -5,6 +5,7 @@
 # sparse-1.13.pt is of the same lines under PyTorch 1.13 (Debian 12's python3-torch), which writes sparse tensors otherwise.
 """tensors.pt: a dict of tensors of each element type, and of windows on storages of each shape; sparse.pt: of each layout;
 types.pt: the element types that NumPy lacks or that came late, and tensors with attributes."""
+
 import collections
 import pathlib
 import sys
@@ -39,7 +40,14 @@ tensors = collections.OrderedDict(
     empty=torch.zeros(0, 3),
     parameter=torch.nn.Parameter(torch.tensor([1.0, 2.0])),
     complex64=torch.tensor([1 + 2j]),
-    other={"size": torch.Size([2, 3]), "device": torch.device("cpu"), "type": torch.float16, "array": np.array([1, 2]), "text": "é", 7: None},
+    other={
+        "size": torch.Size([2, 3]),
+        "device": torch.device("cpu"),
+        "type": torch.float16,
+        "array": np.array([1, 2]),
+        "text": "é",
+        7: None,
+    },
 )
 matrix = torch.tensor([[0, 1.5, 0], [2, 0, 3]])
 sparse = {"coo": matrix.to_sparse(), "csr": matrix.to_sparse_csr()}
@@ -49,7 +57,9 @@ if hasattr(torch, "uint16") and int(torch.__version__.split(".")[1]) > 5:
     types = {name: patterns.view(getattr(torch, name)) for name in ("float8_e4m3fn", "float8_e5m2")}
     types = {**types, **{name + " as float32": value.float() for name, value in types.items()}}
     for bits in (16, 32, 64):
-        types[f"uint{bits}"] = torch.tensor([1, 2, (1 << min(bits, 63)) - 1]).to(getattr(torch, f"uint{bits}"))
+        types[f"uint{bits}"] = torch.tensor([1, 2, (1 << min(bits, 63)) - 1]).to(
+            getattr(torch, f"uint{bits}")
+        )
     types["column"] = torch.tensor([[1.5, -2], [0, 3]]).to(torch.float8_e5m2)[:, 1]
     named = torch.tensor([1.0, 2.0])
     named.source = "attributes make a tensor one of a class"

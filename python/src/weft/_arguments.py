@@ -59,7 +59,11 @@ def arguments_of(
 def with_edge_labels(graph: Graph | None, settings: Mapping[str, Any]) -> Mapping[str, Any]:
     """The settings, with edge_label where labels of edges are learned. That is so where the task is edge, or where
     none is given and a graph in memory has no other labels."""
-    if graph is not None and graph.learns_edges and all(settings.get(name) is None for name in ("task", "config")):
+    if (
+        graph is not None
+        and graph.learns_edges
+        and all(settings.get(name) is None for name in ("task", "config"))
+    ):
         settings = {**settings, "task": "edge"}
     if graph is None or settings.get("task") != "edge" or settings.get("edge_label") is not None:
         return settings

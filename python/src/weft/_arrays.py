@@ -45,7 +45,9 @@ def dense(tensor: Any, name: str) -> Any:
     if tensor.is_meta:
         raise Refused(f"{name}: a tensor on the device meta has no values; give one with values")
     if str(tensor.layout) != "torch.strided":
-        raise Refused(f"{name}: a tensor of the layout {tensor.layout} is not read here; give tensor.to_dense()")
+        raise Refused(
+            f"{name}: a tensor of the layout {tensor.layout} is not read here; give tensor.to_dense()"
+        )
     if tensor.is_quantized:
         raise Refused(f"{name}: a tensor of {tensor.dtype} is quantized; give tensor.dequantize()")
     return tensor.detach().cpu().resolve_conj().resolve_neg()
@@ -108,13 +110,17 @@ def chosen(value: Any, name: str, count: int, of: str) -> Array:
     if made.size == 0:
         return np.zeros(0, np.int64)
     if made.ndim != 1 or made.dtype.kind not in "biu" or made.dtype.kind == "b" and len(made) != count:
-        raise Refused(f"{name}: has the shape {made.shape} of {made.dtype}: give numbers of {of}, or {count:,} booleans")
+        raise Refused(
+            f"{name}: has the shape {made.shape} of {made.dtype}: give numbers of {of}, or {count:,} booleans"
+        )
     if made.dtype == np.uint8:  # PyTorch takes it for a mask, and NumPy for numbers
         raise Refused(f"{name}: holds uint8, a mask or numbers of {of}: give booleans, or numbers as int64")
     if made.dtype.kind == "b":
         return np.flatnonzero(made)
     if not 0 <= made.min() <= made.max() < count:
-        raise Refused(f"{name}: {made.max() if made.max() >= count else made.min()} is no number of {count:,} {of}, from 0")
+        raise Refused(
+            f"{name}: {made.max() if made.max() >= count else made.min()} is no number of {count:,} {of}, from 0"
+        )
     return made.astype(np.int64)
 
 
@@ -289,7 +295,9 @@ def sparse(value: Any, name: str) -> Sparse | Coordinates:
         raise Refused(f"{name}: has {len(shape)} dimensions: a matrix has two")
     layout = str(value.layout)
     if layout in ("torch.sparse_bsr", "torch.sparse_bsc"):
-        raise Refused(f"{name}: a matrix of blocks, {layout}, is not read; give tensor.to_dense().to_sparse_csr()")
+        raise Refused(
+            f"{name}: a matrix of blocks, {layout}, is not read; give tensor.to_dense().to_sparse_csr()"
+        )
     if value.is_meta:
         raise Refused(f"{name}: a tensor on the device meta has no values; give one with values")
     if layout not in ("torch.sparse_coo", "torch.sparse_csr"):

@@ -91,7 +91,9 @@ class _Small:
         self.module = copied(module).float().eval()
         self.cut_tables()
         self.arrays = self.drawn(np.random.default_rng(1))
-        self.called = Called(self.module, schema, {of: torch.from_numpy(array) for of, array in self.arrays.items()}, outputs)
+        self.called = Called(
+            self.module, schema, {of: torch.from_numpy(array) for of, array in self.arrays.items()}, outputs
+        )
         self.called.compared = True
         if "edge_type" in self.called.names.values() and not self.called.joined:
             self.arrays[Given("edge_attr")][:] = np.random.default_rng(2).integers(0, 2, (edges, 1))
@@ -116,13 +118,17 @@ class _Small:
             if width:
                 arrays[Given("x", name)] = random.normal(size=(self.vertices[name], width)).astype(np.float32)
         for name, of in self.schema.relations.items():
-            most = [[max(1, self.vertices[end] - 1)] for end in (of.source, of.target)]  # the last vertex has no edges
+            most = [
+                [max(1, self.vertices[end] - 1)] for end in (of.source, of.target)
+            ]  # the last vertex has no edges
             ends = arrays[Given("edge_index", name)] = random.integers(0, most, (2, self.edges))
             ends[:, -2:] = ends[:, [0, 0]]  # which stands there three times
             if of.source == of.target:
                 ends[1, 1] = ends[0, 1]
             if of.features:
-                arrays[Given("edge_attr", name)] = random.normal(size=(self.edges, of.features)).astype(np.float32)
+                arrays[Given("edge_attr", name)] = random.normal(size=(self.edges, of.features)).astype(
+                    np.float32
+                )
             if of.weighted:
                 arrays[Given("edge_weight", name)] = random.uniform(0.5, 1.5, self.edges).astype(np.float32)
         return arrays
@@ -132,7 +138,10 @@ class _Small:
         if self.called.dgl:
             try:
                 self.call()
-            except (sys.modules["dgl"].DGLError, IndexError):  # of layers that refuse vertices without edges into them
+            except (
+                sys.modules["dgl"].DGLError,
+                IndexError,
+            ):  # of layers that refuse vertices without edges into them
                 self.give_each_edges()
         try:
             made = self.call()
@@ -179,7 +188,9 @@ class _Small:
             with torch.no_grad():
                 for p in own.parameters():
                     if p.requires_grad:
-                        p.mul_(1.05).add_(0.01 * torch.randn(p.shape, generator=torch.Generator().manual_seed(number)))
+                        p.mul_(1.05).add_(
+                            0.01 * torch.randn(p.shape, generator=torch.Generator().manual_seed(number))
+                        )
         fresh = self.with_state_of(own).eval()
         with torch.no_grad(), _watch.reads(own.of, read):
             theirs = _flat(own.eval()(own.tensors))
@@ -213,7 +224,9 @@ class _Small:
     def refuse_draws(self, before: Any) -> None:
         """Refuses a call that drew from Python's or NumPy's generators, whose state before it is given."""
         if _watch.drawn() != before:
-            line = _watch.line_that_changes(lambda: copied(self.called).train()(self.called.tensors), _watch.drawn)
+            line = _watch.line_that_changes(
+                lambda: copied(self.called).train()(self.called.tensors), _watch.drawn
+            )
             raise Refused(f"model: {line and line + ': '}forward draws random numbers of Python or NumPy, of which the first "
                           "call would count for all: nn.Dropout is the one random layer that weft has")  # fmt: skip
 
@@ -235,7 +248,9 @@ class _Small:
             try:
                 logits.sum().backward()
             except RuntimeError as why:
-                raise Refused(f"model: PyTorch computes no gradient of it: {' '.join(str(why).split())[:200]}") from None
+                raise Refused(
+                    f"model: PyTorch computes no gradient of it: {' '.join(str(why).split())[:200]}"
+                ) from None
         return {name for name, p in called.of.named_parameters(remove_duplicate=False) if p.grad is not None}
 
     # -- beside the program
@@ -244,14 +259,18 @@ class _Small:
         """Compares what the object computes in evaluation with the program, of what the object keeps now."""
         with torch.no_grad():
             theirs = _flat(self.own.eval()(self.called.tensors)).numpy()
-        of_graph = self.called.by_type({given: array for given, array in self.arrays.items() if given.what != "n_id"})
+        of_graph = self.called.by_type(
+            {given: array for given, array in self.arrays.items() if given.what != "n_id"}
+        )
         graph = Graph(**of_graph, num_nodes=self.vertices if self.called.typed else self.vertices[""])
         if self.outputs is None or infer is None:
             ours = self.predicted(graph)
         else:
             made = infer(self.own.of, self.program, self.outputs, graph, self.schema)
             counts = {name: self.vertices[name] for name in self.outputs.kinds}
-            ours = _flat(self.outputs.joined(made, counts, dict.fromkeys(self.schema.relations, self.edges))).numpy()
+            ours = _flat(
+                self.outputs.joined(made, counts, dict.fromkeys(self.schema.relations, self.edges))
+            ).numpy()
         apart = _apart(ours, theirs)
         if not apart <= _APART:
             raise Refused(
@@ -262,11 +281,22 @@ class _Small:
         """The logits of the program for a graph."""
         scratch = Scratch()
         try:
-            file, weights, out = (scratch.path / name for name in ("program.json", "init.safetensors", "logits.npy"))
+            file, weights, out = (
+                scratch.path / name for name in ("program.json", "init.safetensors", "logits.npy")
+            )
             with scratch.writing("the module"):
                 file.write_text(json.dumps(self.program), encoding="utf-8")
                 _weights.write(weights, _weights.of_module(self.own.of, self.program))
-            _program.run(["predict", str(graph.store), f"--program={file}", f"--init={weights}", f"--out={out}", "--threads=1"])
+            _program.run(
+                [
+                    "predict",
+                    str(graph.store),
+                    f"--program={file}",
+                    f"--init={weights}",
+                    f"--out={out}",
+                    "--threads=1",
+                ]
+            )
             made: Array = np.load(out).reshape(-1)
             return made
         finally:

@@ -97,7 +97,9 @@ def planned(
                 raise TypeError(f"plan: {name}: is {of!r}: give a number")
         counts |= {name: int(of) for name, of in counts.items() if of == int(of)}
         if missing := [name for name in COUNTS[:2] if name not in counts]:
-            raise TypeError(f"plan: {missing[0]}: give the graph of the loop, or its counts: {', '.join(COUNTS)}")
+            raise TypeError(
+                f"plan: {missing[0]}: give the graph of the loop, or its counts: {', '.join(COUNTS)}"
+            )
     _check(settings)
     from . import _planned
 

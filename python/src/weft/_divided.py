@@ -34,7 +34,11 @@ class Divided:
     """A module and its copies on a graph that is divided, with a model for each variant."""
 
     def __init__(
-        self, module: nn.Module, data: Data | None, settings: Mapping[str, Any], counts: Mapping[str, Any] | None = None
+        self,
+        module: nn.Module,
+        data: Data | None,
+        settings: Mapping[str, Any],
+        counts: Mapping[str, Any] | None = None,
     ) -> None:
         """counts: of a plan of a graph that is not there yet, in place of data, by the flags of ``weft plan``."""
         self.counts: Mapping[str, Any] = counts or {}
@@ -71,9 +75,7 @@ class Divided:
     def lacking(self, module: nn.Module) -> set[str]:
         """The arguments of a call by which it gives what the module needs and the graph lacks."""
         tables = tables_of(module, self.schema).values()
-        found = {
-            "x" for name, columns in self.schema.features.items() if not columns and name not in tables
-        }
+        found = {"x" for name, columns in self.schema.features.items() if not columns and name not in tables}
         relations = self.schema.relations.values()
         there = {
             "edge_weight": any(relation.weighted for relation in relations),

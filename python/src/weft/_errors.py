@@ -86,7 +86,10 @@ _words = [
         (r"leave empty lines out, and give ids", "give ids"),
         (r"--program program\.json", "the module"),
         (r"^--program(?=: )", "model"),
-        (r"--quiet leaves out progress, and there is no more", "progress=False leaves out progress, and there is no more"),
+        (
+            r"--quiet leaves out progress, and there is no more",
+            "progress=False leaves out progress, and there is no more",
+        ),
         (r"save (it|a mask) with (\.astype\()", r"give \1 as \2"),
         (
             r"validate: there is no such store; .*",

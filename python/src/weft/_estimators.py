@@ -178,7 +178,9 @@ class NodeClassifier(_Estimator):
 
     def _check_before(self, graph: Graph | None) -> None:
         if (task := getattr(self, "task", None)) in ("link", "edge"):
-            raise Refused(f'task="{task}": learns edges, and NodeClassifier classes of vertices; take weft.train')
+            raise Refused(
+                f'task="{task}": learns edges, and NodeClassifier classes of vertices; take weft.train'
+            )
         _check_labels(graph, "NodeClassifier")
         if graph is not None and graph.values:
             raise Refused(
@@ -237,7 +239,9 @@ class NodeRegressor(_Estimator):
 
     def _check_before(self, graph: Graph | None) -> None:
         if (task := getattr(self, "task", None)) in ("link", "edge"):
-            raise Refused(f'task="{task}": learns edges, and NodeRegressor values of vertices; take weft.train')
+            raise Refused(
+                f'task="{task}": learns edges, and NodeRegressor values of vertices; take weft.train'
+            )
         _check_labels(graph, "NodeRegressor")
         if graph is not None and graph.values is False:
             raise Refused("y: holds classes; give floats, or take NodeClassifier")

@@ -19,15 +19,23 @@ if TYPE_CHECKING:
 
 
 def explanation(
-    directory: Path, given: list[str], graph: Graph | None, of: tuple[Any, int | None], settings: dict[str, Any]
+    directory: Path,
+    given: list[str],
+    graph: Graph | None,
+    of: tuple[Any, int | None],
+    settings: dict[str, Any],
 ) -> Explanation | HeteroExplanation:
     """The explanation of a vertex or of an edge by the program, of the graph that it is given."""
     _program.check_keywords("explain", settings, taken=("edge", "help", "json", "masks", "vertex"))
     vertex, edge = of
     if vertex is not None and edge is not None:
-        raise Refused(f"explain: one prediction is explained, of vertex {vertex} or of edge {edge}; leave one of them out")
+        raise Refused(
+            f"explain: one prediction is explained, of vertex {vertex} or of edge {edge}; leave one of them out"
+        )
     if edge is not None and not isinstance(edge, (int, np.integer)):
-        raise Refused(f"edge={edge!r}: give one number: that of edge_index, or of tables the column edge of run.predict(columns=…)")
+        raise Refused(
+            f"edge={edge!r}: give one number: that of edge_index, or of tables the column edge of run.predict(columns=…)"
+        )
     try:
         import torch
         from torch_geometric.explain import Explanation, HeteroExplanation
@@ -73,7 +81,12 @@ def explanation(
     made.index = torch.tensor([told["id"] if edge is None else edge])
     if "edge.mask" in masks:
         made.own_mask = torch.from_numpy(masks["edge.mask"])
-    made.score, made.logit, made.of, made.without = told["score"], told["logit"], told["of"], told.get("without")
+    made.score, made.logit, made.of, made.without = (
+        told["score"],
+        told["logit"],
+        told["of"],
+        told.get("without"),
+    )
     made._model_args = [] if typed else [key for key in _read_of_edges(directory) if key in made]
     return made
 
@@ -113,7 +126,9 @@ def _features(folder: Path, of: dict[str, Any]) -> Array | None:
         return np.asarray(np.load(folder / "features.npy"), np.float32)
     if not (folder / "features_indptr.npy").exists():
         return None
-    indptr, indices, values = (np.load(folder / f"features_{part}.npy") for part in ("indptr", "indices", "data"))
+    indptr, indices, values = (
+        np.load(folder / f"features_{part}.npy") for part in ("indptr", "indices", "data")
+    )
     x = np.zeros((of["count"], of["features"]["columns"]), np.float32)
     x[np.repeat(np.arange(len(x)), np.diff(indptr)), indices] = values
     return x

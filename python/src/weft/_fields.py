@@ -29,7 +29,9 @@ Target = str | tuple[str, str, str] | None
 
 def check_target(target: Target, types: Collection[Any], relations: Collection[Any]) -> None:
     if target is not None and target not in types and target not in relations:
-        raise Refused(f"target={target!r}: its types are {', '.join(types)}, and its relations {', '.join(map(str, relations))}")
+        raise Refused(
+            f"target={target!r}: its types are {', '.join(types)}, and its relations {', '.join(map(str, relations))}"
+        )
 
 
 def first_labelled(made: dict[str, Any], types: list[str]) -> dict[str, Any]:

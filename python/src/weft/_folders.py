@@ -27,7 +27,9 @@ def graphs_named(text: str) -> str:
         return word[0] if found == path else found
 
     text = re.sub(r"(?:[^\s<>]|<wbr>)+", named, text)
-    return text.replace(' title="a graph in memory">graph<', ">a graph in memory<")  # a page shows the name alone
+    return text.replace(
+        ' title="a graph in memory">graph<', ">a graph in memory<"
+    )  # a page shows the name alone
 
 
 def without_folders(text: str) -> str:
@@ -36,5 +38,9 @@ def without_folders(text: str) -> str:
     text = re.sub(r"(?<=[\w-]) \0(/\w+(\.\w+)?)?: ", ": ", text)  # behind the keyword
     text = re.sub(r"\0(/(graph|arrays|sweep\.yaml))?: ", "", text)
     text = re.sub(r"\0(/(graph|arrays))?(?![/\w])", "the graph", text)
-    text = re.sub(r"\0/(?:(?:graph|arrays)/)?(\S*?)(\.npy|\.safetensors|\.txt|\.parquet|\.csv)?(?=[:;, ]|$)", r"\1", text)
+    text = re.sub(
+        r"\0/(?:(?:graph|arrays)/)?(\S*?)(\.npy|\.safetensors|\.txt|\.parquet|\.csv)?(?=[:;, ]|$)",
+        r"\1",
+        text,
+    )
     return text.replace("\0/", "")

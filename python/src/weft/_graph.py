@@ -232,7 +232,9 @@ class Graph:
             fields = {name: value for name, value in fields.items() if name not in (*MASKS, *EDGE_MASKS)}
         made = cls(**(fields | changes))
         made.undivided = "train_edges" not in changes and _of_pyg.is_part_of_split(data)
-        made.labels_parallel = made.undivided and made.labelled is None and _of_pyg.labels_parallel_edges(data)
+        made.labels_parallel = (
+            made.undivided and made.labelled is None and _of_pyg.labels_parallel_edges(data)
+        )
         return made
 
     def __copy__(self) -> Graph:
@@ -297,7 +299,8 @@ class Graph:
         if isinstance(ends, np.ndarray):
             ends = Ends(ends[0], ends[1])
         source, target = (
-            np.asarray(end.all() if isinstance(end, Rows) else end, np.int64) for end in (ends.source, ends.target)
+            np.asarray(end.all() if isinstance(end, Rows) else end, np.int64)
+            for end in (ends.source, ends.target)
         )
         order = np.argsort(target * (int(source.max(initial=0)) + 1) + source, kind="stable")
         degrees = np.bincount(target, minlength=len(indptr) - 1)
@@ -352,7 +355,9 @@ class Graph:
         except Refused as error:
             if not self._split_of_edges:
                 raise
-            raise Refused(re.sub(r'array "([^"]*)edge_(train|val|test)_mask"', r"\1edge_split", str(error))) from None
+            raise Refused(
+                re.sub(r'array "([^"]*)edge_(train|val|test)_mask"', r"\1edge_split", str(error))
+            ) from None
 
     def _plain(self, given: dict[str, Any]) -> dict[str, Array | Ends]:
         edges, shape = edge_arrays(given, "")

@@ -14,14 +14,23 @@ from ._errors import Refused
 
 VERTEX = ("num_nodes", "x", "y", "train_mask", "val_mask", "test_mask", "batch")
 EDGE = (
-    *("edge_index", "edge_weight", "edge_attr", "edge_y", "edge_time", "edge_split", *EDGE_MASKS, "train_edges", "val_edges", "test_edges"),
+    *(
+        "edge_index",
+        "edge_weight",
+        "edge_attr",
+        "edge_y",
+        "edge_time",
+        "edge_split",
+        *EDGE_MASKS,
+        "train_edges",
+        "val_edges",
+        "test_edges",
+    ),
     *("val_negatives", "test_negatives", "val_negative_targets", "test_negative_targets"),
 )
 
 
-def edge_arrays(
-    given: dict[str, Any], folder: str
-) -> tuple[dict[str, Array | Ends], tuple[int, int] | None]:
+def edge_arrays(given: dict[str, Any], folder: str) -> tuple[dict[str, Array | Ends], tuple[int, int] | None]:
     """The arrays of edges by their files, and the shape of the matrix that they were."""
     files: dict[str, Array | Ends] = {}
     shape = None

@@ -16,7 +16,9 @@ from ._pass import passed
 from ._trace import Outputs, Schema
 
 
-def inferred(module: nn.Module, program: Mapping[str, Any], outputs: Outputs, graph: Graph, schema: Schema) -> Any:
+def inferred(
+    module: nn.Module, program: Mapping[str, Any], outputs: Outputs, graph: Graph, schema: Schema
+) -> Any:
     """What the program of a module returns in evaluation for a graph, without a gradient."""
     model = Model(module, Traced(dict(program), outputs), ["--threads=1", str(graph.store)])
     with torch.no_grad():

@@ -214,7 +214,9 @@ class Edges:
         """Where the edges of the graph stand in the store."""
         if number not in self._places:
             order = self._order(number)
-            self._places[number] = torch.arange(self._count(number)) if order is None else torch.argsort(order)
+            self._places[number] = (
+                torch.arange(self._count(number)) if order is None else torch.argsort(order)
+            )
         return self._places[number]
 
     def inputs(self, **given: Any) -> list[Input]:

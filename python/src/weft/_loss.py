@@ -172,7 +172,9 @@ def _said(error: Refused) -> Refused:
     what, _, instead = why.rpartition(": ")
     if re.search("propagate|edge|feature|order", instead):
         why = f"{what}: a loss is of each vertex's logits and labels, and of sums and means over the training vertices"
-    return Refused(f"loss: {why}; in a loop of your own, by weft.compile, it may be any function (docs/loop.md)")
+    return Refused(
+        f"loss: {why}; in a loop of your own, by weft.compile, it may be any function (docs/loop.md)"
+    )
 
 
 def _check_calls(loss: Any, logits: Tensor, labels: Tensor, columns: int) -> None:

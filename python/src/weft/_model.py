@@ -52,7 +52,9 @@ def blocks_of(outputs: Outputs, types: Sequence[Type]) -> list[Block]:
     """The blocks of the tensors that forward returns."""
     numbers = numbers_of(types)
     return [
-        Block(outputs.relations.index(kind) if edges else numbers.get(kind, 0), math.prod(shape), whole, edges)
+        Block(
+            outputs.relations.index(kind) if edges else numbers.get(kind, 0), math.prod(shape), whole, edges
+        )
         for kind, shape, whole, edges in zip(outputs.types, outputs.shapes, outputs.whole, outputs.edges)
     ]
 
@@ -184,7 +186,12 @@ class Model:
             for name, shape in names.items():
                 of = state.get(name)
                 whole = of is not None and name in counters_of(self.traced) and not of.is_floating_point()
-                if of is None or tuple(of.shape) != shape or (of.dtype != torch.float32 and not whole) or of.is_meta:
+                if (
+                    of is None
+                    or tuple(of.shape) != shape
+                    or (of.dtype != torch.float32 and not whole)
+                    or of.is_meta
+                ):
                     now = "not there" if of is None else f"{of.dtype} {tuple(of.shape)} on {of.device}"
                     raise Refused(
                         f"{name}: is {now}, and a compiled module computes with float32 {shape}: give it "

@@ -69,7 +69,11 @@ def counts_of(settings: Mapping[str, Any], graph: Sequence[str]) -> dict[str, An
 def of_tables(settings: Iterable[str]) -> list[str]:
     """Those of the names of settings that say how tables are read, and what is learned of their edges."""
     flags = _program.flags_of("train")
-    return [name for name in settings if name == "edge_label" or flags.get(name, {}).get("group", "").startswith("Tables")]
+    return [
+        name
+        for name in settings
+        if name == "edge_label" or flags.get(name, {}).get("group", "").startswith("Tables")
+    ]
 
 
 def made(make: Callable[[Any, int], Any], counts: Mapping[str, Any]) -> torch.nn.Module:
@@ -118,7 +122,9 @@ def in_place(
         optimizer = getattr(scheduler, "optimizer", None)
     groups = hasattr(optimizer, "param_groups")
     if scheduler is not None and (not groups or getattr(scheduler, "optimizer", None) is not optimizer):
-        raise Refused("scheduler: is of no optimizer, or of another one: give its own as optimizer, an object of torch.optim")
+        raise Refused(
+            "scheduler: is of no optimizer, or of another one: give its own as optimizer, an object of torch.optim"
+        )
     if counts is None:
         counts = counts_of(settings, graph) if callable(module) or callable(settings.get("loss")) else {}
     if settings.get("edge_label") is not None:
@@ -127,10 +133,14 @@ def in_place(
         module = made(module, counts)
     if not is_module(module):
         if groups:
-            raise Refused("optimizer: is of the parameters of a module; give it as model, or the optimizer by its name")
+            raise Refused(
+                "optimizer: is of the parameters of a module; give it as model, or the optimizer by its name"
+            )
         return dict(settings) | _of_loss(settings, counts, None, scratch), None
     if find_spec("torch.export") is None:
-        raise Refused(f"model: a module is read by torch.export, which PyTorch {sys.modules['torch'].__version__} lacks: install PyTorch 2.6 to 2.15")
+        raise Refused(
+            f"model: a module is read by torch.export, which PyTorch {sys.modules['torch'].__version__} lacks: install PyTorch 2.6 to 2.15"
+        )
     with as_written(), _progress.shown(f"reading {name_of(module)}", progress and _progress.is_watched()):
         return _traced(module, optimizer, settings, counts, scratch, name)
 
@@ -172,15 +182,21 @@ def _traced(
     flags, of_parameters = _optimized(module, optimizer, settings) if groups else ({}, {})
     if scheduler is not None:
         flags |= _scheduled(scheduler, settings, scratch)
-    if hooked := [name for name, p in module.named_parameters() if p._backward_hooks or p._post_accumulate_grad_hooks]:
-        raise Refused(f"model: {hooked[0]} has a hook on its gradient: remove it; a rate of its own is given by an optimizer")
+    if hooked := [
+        name for name, p in module.named_parameters() if p._backward_hooks or p._post_accumulate_grad_hooks
+    ]:
+        raise Refused(
+            f"model: {hooked[0]} has a hook on its gradient: remove it; a rate of its own is given by an optimizer"
+        )
     with _watch.generators():  # lazy layers draw from them
         given, module = module, copied(module).cpu()
         schema = Schema.of(counts)
         outputs = Outputs() if settings.get("edge_label") is not None else None
         traced, program = program_of(module, schema, outputs)
     if outputs is not None and not (outputs.tree.num_leaves == 1 and outputs.edges[0]):
-        raise Refused('model: with task="edge" forward returns one tensor of edges × classes, and nothing else')
+        raise Refused(
+            'model: with task="edge" forward returns one tensor of edges × classes, and nothing else'
+        )
     file, weights = (scratch.path / f"{name}{end}" for end in ("program.json", "init.safetensors"))
     program["class"] = name or program["class"]
     for parameter in program["parameters"]:
@@ -212,7 +228,9 @@ def program_of(
         raise Refused("model: forward takes x, and the graph has no features; give x, or random_features=64")
     for path, layer in module.named_modules():
         if layer._backward_hooks or layer._backward_pre_hooks:
-            raise Refused(f"model: {path or type(layer).__name__} has a hook of its backward pass, which is not called: remove it")
+            raise Refused(
+                f"model: {path or type(layer).__name__} has a hook of its backward pass, which is not called: remove it"
+            )
     try:
         traced = trace(module, schema=schema, outputs=outputs)
     except Refused:
@@ -248,7 +266,9 @@ def as_written() -> Iterator[None]:
         here = contextlib.nullcontext() if torch.empty(0).device.type == "cpu" else torch.device("cpu")
         with torch.compiler.set_stance("force_eager"), here:
             config = torch._dynamo.config
-            nested = config.error_on_nested_fx_trace  # 2.6 refuses to trace what was compiled, unless this is off
+            nested = (
+                config.error_on_nested_fx_trace
+            )  # 2.6 refuses to trace what was compiled, unless this is off
             config.error_on_nested_fx_trace = False
             try:
                 yield
@@ -259,7 +279,10 @@ def as_written() -> Iterator[None]:
 def _mark_trained(program: dict[str, Any], learned: set[str]) -> None:
     """Says which parameters are trained: those that have a gradient, as an optimizer of PyTorch leaves out the others."""
     reached = reached_by(program, program.get("edge_outputs", [program["output"]])[0])
-    names = {parameter["name"]: {parameter["name"], *parameter.get("aliases", ())} for parameter in program["parameters"]}
+    names = {
+        parameter["name"]: {parameter["name"], *parameter.get("aliases", ())}
+        for parameter in program["parameters"]
+    }
     if missing := learned.difference(*(names[name] for name in reached & names.keys())):
         raise Refused(f"model: PyTorch has a gradient of {min(missing)}, and weft has none: this is a mistake of weft: please "
                       "report it with the module")  # fmt: skip
@@ -267,17 +290,23 @@ def _mark_trained(program: dict[str, Any], learned: set[str]) -> None:
         parameter["trained"] = bool(parameter["trained"] and names[parameter["name"]] & learned)
     _check_tables(program)
     if not any(p["trained"] and p["name"] in reached for p in program["parameters"]):
-        raise Refused("model: no parameter has a gradient: there is none, forward is under torch.no_grad, or all have requires_grad=False")
+        raise Refused(
+            "model: no parameter has a gradient: there is none, forward is under torch.no_grad, or all have requires_grad=False"
+        )
 
 
 def _check_tables(program: Mapping[str, Any]) -> None:
     """Refuses tables that are not trained."""
     tables = {o["name"] for o in program["operations"] if o["op"] == "table"}
     if still := [p["name"] for p in program["parameters"] if p["name"] in tables and not p["trained"]]:
-        raise Refused(f"model: {still[0]} has a row for each vertex, and is not trained: give its rows as features, x")
+        raise Refused(
+            f"model: {still[0]} has a row for each vertex, and is not trained: give its rows as features, x"
+        )
 
 
-def _of_loss(settings: Mapping[str, Any], counts: Mapping[str, Any], shape: Any, scratch: Scratch) -> dict[str, Any]:
+def _of_loss(
+    settings: Mapping[str, Any], counts: Mapping[str, Any], shape: Any, scratch: Scratch
+) -> dict[str, Any]:
     """The settings of a loss that is a function."""
     if not callable(settings.get("loss")):
         return {}
@@ -328,13 +357,17 @@ def _optimized(
                 raise Refused(f"optimizer: {name}={value!r} is not what weft has: {_said(kind, name)}")
         for parameter in group["params"]:
             if id(parameter) not in names:
-                raise Refused("optimizer: has a parameter that is none of the model; make it of model.parameters()")
+                raise Refused(
+                    "optimizer: has a parameter that is none of the model; make it of model.parameters()"
+                )
             if _rate(group):  # else it stays as it is
                 own = {"rate": _rate(group) / rate, "decay": float(group["weight_decay"])}
                 of[names[id(parameter)]] = own
     for name in ("weight_decay", *flags):
         if name != "optimizer" and settings.get(name) is not None:
-            raise Refused(f"{name}: the optimizer has its own; leave it out, or give the optimizer by its name")
+            raise Refused(
+                f"{name}: the optimizer has its own; leave it out, or give the optimizer by its name"
+            )
     return {name: value for name, value in flags.items() if (name, value) != ("momentum", 0.0)}, of
 
 
@@ -355,18 +388,26 @@ def _scheduled(scheduler: Any, settings: Mapping[str, Any], scratch: Scratch) ->
         fixed = {"threshold": 1e-4, "threshold_mode": "rel", "cooldown": 0}
         for name, value in fixed.items():
             if getattr(scheduler, name) != value:
-                raise Refused(f"scheduler: {name}={getattr(scheduler, name)!r} is not what weft has: give {name}={value!r}")
+                raise Refused(
+                    f"scheduler: {name}={getattr(scheduler, name)!r} is not what weft has: give {name}={value!r}"
+                )
         if any(scheduler.min_lrs):
             raise Refused("scheduler: weft has no least rate: give min_lr=0")
         select = {"select": "loss"} if scheduler.mode == "min" and settings.get("select") is None else {}
-        return {"schedule": "plateau", "plateau_factor": scheduler.factor, "plateau_patience": scheduler.patience} | select
+        return {
+            "schedule": "plateau",
+            "plateau_factor": scheduler.factor,
+            "plateau_patience": scheduler.patience,
+        } | select
     scheduler, epochs = copy.deepcopy(scheduler), settings.get("epochs")
     groups, factors = scheduler.optimizer.param_groups, []
     others = [{k: v for k, v in group.items() if k in ("momentum", "betas")} for group in groups]
     for _ in range(int(_program.flags_of("train")["epochs"]["default"] if epochs is None else epochs)):
         now = [float(group["lr"]) / _rate(group) for group in groups if _rate(group)] or [1.0]
         if max(now) - min(now) > 1e-9 * max(now):
-            raise Refused(f"scheduler: {kind} changes the groups' rates by different factors; give the same for all")
+            raise Refused(
+                f"scheduler: {kind} changes the groups' rates by different factors; give the same for all"
+            )
         if others != [{k: group[k] for k in other} for group, other in zip(groups, others)]:
             raise Refused(f"scheduler: {kind} changes the momentum, too: give cycle_momentum=False")
         factors.append(now[0])
@@ -375,7 +416,9 @@ def _scheduled(scheduler: Any, settings: Mapping[str, Any], scratch: Scratch) ->
                 warnings.simplefilter("ignore")  # that the optimizer has made no step
                 scheduler.step()
         except TypeError:
-            raise Refused(f"scheduler: the step of {kind} takes something: weft has ReduceLROnPlateau, and schedulers of epochs") from None
+            raise Refused(
+                f"scheduler: the step of {kind} takes something: weft has ReduceLROnPlateau, and schedulers of epochs"
+            ) from None
     file = scratch.path / "schedule.txt"
     with scratch.writing("the schedule"):
         file.write_text("".join(f"{factor!r}\n" for factor in factors))

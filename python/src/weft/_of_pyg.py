@@ -28,9 +28,18 @@ from ._fields import (
 )
 
 # The fields of which a list of graphs must have all or none.
-_READ = {*VERTEX, *LINKS, *EDGE_LABELS, *EDGE_MASKS, "edge_index", "adj_t", "adj", "edge_weight", "edge_attr", "edge_type"} - {
-    "num_nodes"
-}
+_READ = {
+    *VERTEX,
+    *LINKS,
+    *EDGE_LABELS,
+    *EDGE_MASKS,
+    "edge_index",
+    "adj_t",
+    "adj",
+    "edge_weight",
+    "edge_attr",
+    "edge_type",
+} - {"num_nodes"}
 
 
 def together(graphs: Sequence[Any]) -> Any:
@@ -116,7 +125,9 @@ def labels_parallel_edges(data: Any) -> bool:
     twice."""
     for store in _edge_stores(data).values():
         if "edge_label_index" in store and "edge_index" in store:
-            wanted, there = _numbered(array(store["edge_label_index"], "edge_label_index"), array(store["edge_index"], "edge_index"))
+            wanted, there = _numbered(
+                array(store["edge_label_index"], "edge_label_index"), array(store["edge_index"], "edge_index")
+            )
             return bool(np.isin(wanted, there).all())
     return False
 
@@ -270,7 +281,9 @@ def _listed(store: dict[str, Any], made: dict[str, Any], count: int | None) -> N
         if "y" not in made and f"{part}_y" in store:
             of = array(store.pop(f"{part}_y"), f"{part}_y")
             if of.shape != ids.shape:
-                raise Refused(f"{part}_y: has the shape {of.shape}: give a label for each of the {len(ids)} of {part}_idx")
+                raise Refused(
+                    f"{part}_y: has the shape {of.shape}: give a label for each of the {len(ids)} of {part}_idx"
+                )
             labels[ids] = of
     if "y" not in made and (labels >= 0).any():
         made["y"] = labels
@@ -335,7 +348,9 @@ def _pairs(value: Any) -> Array:
     """The ends of the edges that edge_label_index names."""
     made = array(value, "edge_label_index")
     if made.ndim != 2 or len(made) != 2 or made.dtype.kind not in "iu":
-        raise Refused(f"edge_label_index: is of {made.dtype} {made.shape}: give 2 × N numbers of vertices, as edge_index")
+        raise Refused(
+            f"edge_label_index: is of {made.dtype} {made.shape}: give 2 × N numbers of vertices, as edge_index"
+        )
     return made
 
 

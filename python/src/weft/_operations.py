@@ -111,9 +111,7 @@ class Builder:
 
     def regrouped(self, x: Value, rows: Rows, shape: tuple[int, ...], axis: int) -> Value:
         """A view each of whose rows is several rows of x, or one of the parts of a row."""
-        if isinstance(
-            x.rows, Flat
-        ):  # the first dimension of a row comes to where PyTorch has the rows
+        if isinstance(x.rows, Flat):  # the first dimension of a row comes to where PyTorch has the rows
             count, before = x.rows.count, x.axis
             x = Value(x.op, x.rows.rows, (count, *x.shape))
             x = self.permute(x, [*range(1, before + 1), 0, *range(before + 1, len(x.shape))], before)

@@ -173,7 +173,9 @@ class _Call:
         learned: set[str] = set()
         for k, grad in enumerate(grads):
             sample, number = divmod(k, self.outputs)
-            if grad is not None or model.processes > 1:  # the losses of other processes may read other outputs
+            if (
+                grad is not None or model.processes > 1
+            ):  # the losses of other processes may read other outputs
                 reached |= {(sample, *one) for one in model.reached[number].inputs}
                 learned |= model.reached[number].parameters & model.learned
         zero = torch.zeros(())
@@ -182,7 +184,9 @@ class _Call:
         values = program.memory(sum(map(math.prod, model.parameters.values())))
         given = [
             program.memory(of.numel()) if differentiable and (sample, *what) in reached else None
-            for of, differentiable, sample, what in zip(tensors, self.differentiable, self.sample, self.inputs)
+            for of, differentiable, sample, what in zip(
+                tensors, self.differentiable, self.sample, self.inputs
+            )
         ]
         self.ask("backward", values, given, output, again=again)
         if not again:
@@ -208,7 +212,13 @@ class _Call:
     ) -> dict[str, Any]:
         """Asks for a pass: values and inputs with their numbers, or where their gradients go."""
         given = [
-            {"of": of, "type": kind, "memory": memory.number, "differentiable": differentiable, "sample": sample}
+            {
+                "of": of,
+                "type": kind,
+                "memory": memory.number,
+                "differentiable": differentiable,
+                "sample": sample,
+            }
             for (of, kind), sample, memory, differentiable in zip(
                 self.inputs, self.sample, inputs, self.differentiable
             )

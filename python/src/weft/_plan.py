@@ -125,6 +125,8 @@ def plan(
     scratch = Scratch()
     try:
         _, arguments, _ = arguments_of("plan", data, settings, scratch)
-        return json.loads(_program.run([*arguments, f"--workers={4 if workers is None else workers}", "--json"]))  # type: ignore[no-any-return]
+        return json.loads(
+            _program.run([*arguments, f"--workers={4 if workers is None else workers}", "--json"])
+        )  # type: ignore[no-any-return]
     finally:
         scratch.close()

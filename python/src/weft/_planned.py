@@ -67,7 +67,9 @@ def planned(
     found: dict[str, Any] = answer["planned"]
     rows, edges_of = found.pop("rows"), found.pop("edges")
     groups = answer["groups"]
-    found["shared_bytes"] = sum(map(_calls.bytes_of, _shared(module, made, types, each, passes, given, groups)))
+    found["shared_bytes"] = sum(
+        map(_calls.bytes_of, _shared(module, made, types, each, passes, given, groups))
+    )
     if len(rows) > 1 and all(rows):
         found["process_shared_bytes"] = [
             sum(map(_calls.bytes_of, _of_process(module, made, types, list(each), passes, given, *here)))

@@ -47,7 +47,9 @@ _ANSWERS = ("class", "probability", "margin", "entropy", "probabilities", "value
 def _of_ends(words: list[str]) -> list[str]:
     """The words for columns of a table of edges that name the edge or an end."""
     return [
-        word for word in words if word not in _ANSWERS and not word.startswith(("probability_", "label_", "value_"))
+        word
+        for word in words
+        if word not in _ANSWERS and not word.startswith(("probability_", "label_", "value_"))
     ]
 
 

@@ -120,7 +120,9 @@ def fetched(model: Model, kind: int, of: Tensor, vertices: Tensor) -> Tensor:
     if len(vertices) == 0:
         vertices = vertices.long()
     if vertices.dim() != 1 or vertices.is_floating_point() or vertices.dtype in (torch.bool, torch.uint8):
-        raise Refused(f"rows: vertices are {vertices.dtype} {tuple(vertices.shape)}: give a list of vertex ids")
+        raise Refused(
+            f"rows: vertices are {vertices.dtype} {tuple(vertices.shape)}: give a list of vertex ids"
+        )
     if model.processes == 1:
         return of[vertices.to(of.device)]
     made: Tensor = _Rows.apply(model, kind, of, vertices.detach().cpu())
@@ -137,7 +139,9 @@ class _Rows(torch.autograd.Function):  # type: ignore[misc]
     @staticmethod
     def backward(ctx: Any, grad: Tensor) -> tuple[None, None, Tensor, None]:
         if torch.is_grad_enabled():
-            raise Refused("create_graph=True: rows of other processes have no second derivative: leave it out")
+            raise Refused(
+                "create_graph=True: rows of other processes have no second derivative: leave it out"
+            )
         model, kind, shape, vertices = ctx.of
         mine = torch.zeros(shape)
         return None, None, _exchanged("return", model, kind, mine, grad, vertices).to(grad.device), None

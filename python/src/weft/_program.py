@@ -112,7 +112,9 @@ def warn_if_launched(says: str) -> None:
     Args:
         says: what, and the way out.
     """
-    started = max((int(text) for name in _STARTED if (text := os.environ.get(name, "")).isdecimal()), default=1)
+    started = max(
+        (int(text) for name in _STARTED if (text := os.environ.get(name, "")).isdecimal()), default=1
+    )
     ranks = (os.environ.get(name) for name in _RANKS)
     if started > 1 and all(rank in (None, "0") for rank in ranks):
         warnings.warn(f"each of the {started} processes that the launcher started {says}", stacklevel=depth())
@@ -133,7 +135,9 @@ def refuse_torchrun() -> None:
     if not of_torchrun or launched() or not started.isdecimal() or int(started) < 2:
         return
     line = shlex.join(["mpirun", "-n", started, "python", *sys.orig_argv[1:]])
-    raise Refused(f"torchrun started these {started} processes, and weft's work together by MPI: start them by {line}")
+    raise Refused(
+        f"torchrun started these {started} processes, and weft's work together by MPI: start them by {line}"
+    )
 
 
 def find() -> str:
@@ -191,7 +195,9 @@ def _check(program: str, changed: int) -> None:
     except (ValueError, LookupError, TypeError):
         raise Failed(f"{program}: is not the program weft, as it tells no version of it; {_NAMED}") from None
     if protocol != PROTOCOL:
-        raise Failed(f"{program}: is weft {version}, of another version than this package: install both anew; {_NAMED}")
+        raise Failed(
+            f"{program}: is weft {version}, of another version than this package: install both anew; {_NAMED}"
+        )
 
 
 def _is_python(path: str) -> bool:
@@ -226,7 +232,11 @@ def _entry(value: Any) -> str:
 
 def axes(value: Any) -> Any:
     """What ``parallel`` is given for a mesh: of a dict, its axes with their numbers of workers."""
-    return ",".join(f"{axis}={number}" for axis, number in value.items()) if isinstance(value, Mapping) else value
+    return (
+        ",".join(f"{axis}={number}" for axis, number in value.items())
+        if isinstance(value, Mapping)
+        else value
+    )
 
 
 def offload(value: Any, device: Any) -> Any:
@@ -367,7 +377,9 @@ def run(arguments: Sequence[str], told: Told | None = None, answers: bool = Fals
     return _finished(checked()[0], arguments, told, answers).result()
 
 
-def _finished(program: str, arguments: Sequence[str], told: Told | None = None, answers: bool = False) -> _Child:
+def _finished(
+    program: str, arguments: Sequence[str], told: Told | None = None, answers: bool = False
+) -> _Child:
     """A program that was run to its end, as run does."""
     child = _Child(program, arguments, told, answers)
     try:

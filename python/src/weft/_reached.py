@@ -26,9 +26,13 @@ def operations_of(program: Mapping[str, Any], output: int) -> Iterator[dict[str,
 
 
 # What rows an operation has, where they are not those of what it reads.
-_ROWS = {"parameter": "", "constant": "", "vertices": ""} | dict.fromkeys(("row_sum", "row_mean", "row_max", "row_min"), "")
+_ROWS = {"parameter": "", "constant": "", "vertices": ""} | dict.fromkeys(
+    ("row_sum", "row_mean", "row_max", "row_min"), ""
+)
 _ROWS |= dict.fromkeys(("features", "table", "scatter", "loop_values"), "vertices")
-_ROWS |= dict.fromkeys(("gather", "edge_features", "edge_weight", "with_loops", "without_loops", "edge_softmax"), "edges")
+_ROWS |= dict.fromkeys(
+    ("gather", "edge_features", "edge_weight", "with_loops", "without_loops", "edge_softmax"), "edges"
+)
 
 
 def until(program: Mapping[str, Any], of: str) -> dict[str, Any]:
@@ -37,8 +41,14 @@ def until(program: Mapping[str, Any], of: str) -> dict[str, Any]:
     for o in operations:
         read = [rows[k] for k in o.get("in", ())]
         rows.append(o.get("rows") or _ROWS.get(o["op"], next(filter(None, read), "")))
-    found = [k for k, o in enumerate(operations) if f"{o.get('path', '')}.".startswith(f"{of}.") and rows[k] == "vertices"]
+    found = [
+        k
+        for k, o in enumerate(operations)
+        if f"{o.get('path', '')}.".startswith(f"{of}.") and rows[k] == "vertices"
+    ]
     if not found:
         names = sorted({path for o in operations if (path := o.get("path", "").partition("#")[0])})
-        raise Refused(f"of={of!r}: the module has no such layer with rows of vertices: it has {', '.join(names)}")
+        raise Refused(
+            f"of={of!r}: the module has no such layer with rows of vertices: it has {', '.join(names)}"
+        )
     return {**program, "operations": operations[: found[-1] + 1], "output": found[-1]}

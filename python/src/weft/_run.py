@@ -196,7 +196,9 @@ class Run:
             return (probabilities > 0.5).astype(np.int64)
         # Of equal probabilities the model's own likeliest class counts.
         own, rows = logits.argmax(1), np.arange(len(logits))
-        return np.asarray(np.where(probabilities[rows, own] < probabilities.max(1), probabilities.argmax(1), own))
+        return np.asarray(
+            np.where(probabilities[rows, own] < probabilities.max(1), probabilities.argmax(1), own)
+        )
 
     def scores(self, edges: Any, relation: int = 0) -> Array:
         """The scores of edges by a run of link prediction: the larger, the likelier.
@@ -265,7 +267,9 @@ class Run:
         if output not in ("predictions", "logits", "probabilities"):
             raise Refused(f"output={output!r}: it is predictions, logits or probabilities")
         if columns is None and settings.get("threshold") is not None:
-            raise Refused(f'threshold={settings["threshold"]!r}: is for tables; give columns=["class"], or compare run.probabilities with run.summary["threshold"]["at"]')
+            raise Refused(
+                f'threshold={settings["threshold"]!r}: is for tables; give columns=["class"], or compare run.probabilities with run.summary["threshold"]["at"]'
+            )
         if columns is None:
             return self._as(output, self._predicted(data, vertices, settings, "out"))
         if output != "predictions":
@@ -275,7 +279,9 @@ class Run:
         columns = [word.strip() for word in columns]
         return self._predicted(data, vertices, settings, "out", columns)
 
-    def embeddings(self, data: Data = None, vertices: Any = None, of: str | None = None, **settings: Any) -> Array:
+    def embeddings(
+        self, data: Data = None, vertices: Any = None, of: str | None = None, **settings: Any
+    ) -> Array:
         """The last hidden layer: V × hidden float32. Of a module of one's own: the input of its last layer with
         parameters.
 
@@ -294,7 +300,9 @@ class Run:
         elif of is not None:
             raise Refused(f"of={of!r}: is for runs of a module of one's own; leave it out")
         if of is not None and self.summary["task"] == "edge":
-            raise Refused(f"of={of!r}: the run predicts edges; a forward hook of the layer, run.module().get_submodule({of!r}), has its rows, as own-model.md says")
+            raise Refused(
+                f"of={of!r}: the run predicts edges; a forward hook of the layer, run.module().get_submodule({of!r}), has its rows, as own-model.md says"
+            )
         if of is None:
             return self._predicted(data, vertices, settings, "embeddings")
         with reading(file):
@@ -317,10 +325,17 @@ class Run:
     ) -> Table: ...
 
     def _predicted(
-        self, data: Data, vertices: Any, settings: dict[str, Any], wanted: str, columns: list[str] | None = None
+        self,
+        data: Data,
+        vertices: Any,
+        settings: dict[str, Any],
+        wanted: str,
+        columns: list[str] | None = None,
     ) -> Array | Table:
         """The array that the program writes for the flag wanted, or the table with these columns."""
-        _program.check_keywords("predict", settings, taken=("help", "out", "embeddings", "plain_names", "vertices"))
+        _program.check_keywords(
+            "predict", settings, taken=("help", "out", "embeddings", "plain_names", "vertices")
+        )
         data, settings, files = _tables.placed(data, settings)
         graph = self._graph if data is None else graph_of(data)
         given = self._given(data, graph)
@@ -344,7 +359,9 @@ class Run:
             _program.run(arguments)
             if columns is None:
                 return placed(matrix_of(file), order)
-            made = table_of(file, columns if of_edges else None, bool(self.summary["graph"].get("several_labels")))
+            made = table_of(
+                file, columns if of_edges else None, bool(self.summary["graph"].get("several_labels"))
+            )
         finally:
             scratch.close()
         return made if asked is None else asked.table(made)
@@ -355,9 +372,7 @@ class Run:
             return arguments(data, graph)
         store = self._record["store"]
         if not os.path.exists(store):
-            raise Refused(
-                f"{self.directory}: the graph of the run is not there any more; give it, as data=…"
-            )
+            raise Refused(f"{self.directory}: the graph of the run is not there any more; give it, as data=…")
         return [str(store)]
 
     def explain(
@@ -439,10 +454,14 @@ class Run:
         """
         name = self.summary["model"]
         if not self.settings.get("program"):
-            raise Refused(f"module: the run is of weft's own model {name}; to_pyg() gives PyG's with its weights")
+            raise Refused(
+                f"module: the run is of weft's own model {name}; to_pyg() gives PyG's with its weights"
+            )
         module = module if module is not None else self._module
         if module is None:
-            raise Refused(f"module: {self.directory} has the weights and no class: give a module to load them into, as run.module({name}(…))")
+            raise Refused(
+                f"module: {self.directory} has the weights and no class: give a module to load them into, as run.module({name}(…))"
+            )
         return _module.with_weights(module, self.directory)
 
     def to_pyg(self) -> torch.nn.Module:

@@ -60,7 +60,9 @@ def sweep(
     calls = functions(callbacks)
     tried = {*(grid or {}), *(random or {}).get("settings", {})}
     if "resume" in settings:
-        raise TypeError("unknown keyword resume: with the out of an earlier sweep the same call goes on there")
+        raise TypeError(
+            "unknown keyword resume: with the out of an earlier sweep the same call goes on there"
+        )
     _program.check_keywords("train", {*settings, *tried}, TAKEN)
     for name, values in (grid or {}).items():
         if isinstance(values, str) or not isinstance(values, Iterable):
@@ -97,7 +99,9 @@ def sweep(
     scratch = Scratch()
     try:
         given = graph_arguments(data, graph)
-        own = {name: value for name, value in file["settings"].items() if name != "loss" or not callable(value)}
+        own = {
+            name: value for name, value in file["settings"].items() if name != "loss" or not callable(value)
+        }
         base = file["settings"]
         modules: dict[str, Any] = {}
         made_of = lists.get("model", ())
@@ -123,7 +127,9 @@ def sweep(
         }
         path = scratch.path / "sweep.yaml"
         with scratch.writing("the sweep"):
-            path.write_text(json.dumps(file, default=_written, ensure_ascii=False), encoding="utf-8")  # JSON is YAML
+            path.write_text(
+                json.dumps(file, default=_written, ensure_ascii=False), encoding="utf-8"
+            )  # JSON is YAML
         arguments = ["sweep", str(path), *given, f"--out={out}", f"--jobs={jobs}", "--json"]
         arguments += [flag for name in tables for flag in _program.flags(name, base[name])]
         if max_time is not None:

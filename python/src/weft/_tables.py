@@ -60,7 +60,9 @@ def placed(data: Any, settings: Mapping[str, Any]) -> tuple[Any, dict[str, Any],
         if name in ("vertices_from", "add_vertices", "add_edges") and isinstance(value, Mapping):
             made[name] = paths(name, value)
         elif isinstance(value, (list, tuple)) and any(is_table(table) for table in value):
-            raise Refused(f"{name}: a list of tables does not say {'of what relation' if name == 'add_edges' else 'of what vertex type'} each is: give a dict of them")
+            raise Refused(
+                f"{name}: a list of tables does not say {'of what relation' if name == 'add_edges' else 'of what vertex type'} each is: give a dict of them"
+            )
         else:
             made[name] = path(value, name)
     for name, table in data.items() if _are_lists(data) else [("", data)]:

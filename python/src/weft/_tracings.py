@@ -63,7 +63,9 @@ def traced(module: nn.Module, schema: Schema, frozen: frozenset[str]) -> Traced:
 def _without(key: tuple[Any, ...], counters: set[str]) -> tuple[Any, ...]:
     """What tells a trace from others, but for the numbers that buffers have counted to."""
     return tuple(
-        {name: n for name, n in of.items() if name.removeprefix(".") not in counters} if k == _CONSTANTS else of
+        {name: n for name, n in of.items() if name.removeprefix(".") not in counters}
+        if k == _CONSTANTS
+        else of
         for k, of in enumerate(key)
     )
 
@@ -96,7 +98,9 @@ def layers_of(module: nn.Module) -> list[Any]:
     return [
         (
             path,
-            layer.code if isinstance(layer, torch.fx.GraphModule) else type(layer),  # whose copies have classes of their own
+            layer.code
+            if isinstance(layer, torch.fx.GraphModule)
+            else type(layer),  # whose copies have classes of their own
             {
                 name: of
                 for name, of in vars(layer).items()

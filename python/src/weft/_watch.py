@@ -99,16 +99,26 @@ def state_of(value: Any, seen: dict[int, Same], deep: int = 8) -> Any:
         return Rows(value)
     if isinstance(value, np.ndarray):
         some = value.ravel()[:: 1 + value.size // _MANY]
-        return Same(value) if value.dtype == object else (value.shape, value.dtype, zlib.crc32(some.tobytes()))
+        return (
+            Same(value) if value.dtype == object else (value.shape, value.dtype, zlib.crc32(some.tobytes()))
+        )
     drawn = generator_state(value)
     if drawn is not None:
         return Same(value), drawn
     if isinstance(value, Mapping):
-        return type(value), _length(value), [(inner(k), inner(v)) for k, v in itertools.islice(value.items(), _MANY)]
+        return (
+            type(value),
+            _length(value),
+            [(inner(k), inner(v)) for k, v in itertools.islice(value.items(), _MANY)],
+        )
     if isinstance(value, (set, frozenset)):
         return type(value), _length(value), sorted(map(repr, itertools.islice(value, _MANY)))
     if isinstance(value, (list, tuple)) or type(value).__name__ == "deque":
-        return type(value), _length(value), [inner(v) for v in itertools.islice(_own(value).__iter__(value), _MANY)]
+        return (
+            type(value),
+            _length(value),
+            [inner(v) for v in itertools.islice(_own(value).__iter__(value), _MANY)],
+        )
     if isinstance(value, functools.partial):
         return Same(value), inner(value.args), inner(value.keywords)
     if isinstance(value, types.FunctionType):
@@ -137,8 +147,16 @@ def _length(value: Any) -> int:
 
 
 def _attributes(value: Any) -> list[tuple[str, Any]]:
-    slots = [name for kind in type(value).__mro__ for name in (getattr(kind, "__slots__", None) or ()) if isinstance(name, str)]
-    return [*getattr(value, "__dict__", {}).items(), *((name, getattr(value, name)) for name in slots if hasattr(value, name))]
+    slots = [
+        name
+        for kind in type(value).__mro__
+        for name in (getattr(kind, "__slots__", None) or ())
+        if isinstance(name, str)
+    ]
+    return [
+        *getattr(value, "__dict__", {}).items(),
+        *((name, getattr(value, name)) for name in slots if hasattr(value, name)),
+    ]
 
 
 def generator_state(of: Any) -> Any:
@@ -155,7 +173,12 @@ def generator_state(of: Any) -> Any:
 def _held(function: types.FunctionType) -> list[Any]:
     """What a function holds: in its closure, in its defaults and as attributes."""
     cells = [cell.cell_contents for cell in function.__closure__ or () if _is_full(cell)]
-    return [*cells, *(function.__defaults__ or ()), *(function.__kwdefaults__ or {}).values(), *vars(function).values()]
+    return [
+        *cells,
+        *(function.__defaults__ or ()),
+        *(function.__kwdefaults__ or {}).values(),
+        *vars(function).values(),
+    ]
 
 
 def _is_full(cell: Any) -> bool:
@@ -171,7 +194,9 @@ def _functions_of(of: Any, layers: Mapping[str, nn.Module]) -> list[types.Functi
     for layer in layers.values():
         left += _methods(type(layer))
         left += [v for name, v in vars(layer).items() if name not in _OWN]
-        left += [hook for name in ("_forward_hooks", "_forward_pre_hooks") for hook in vars(layer)[name].values()]
+        left += [
+            hook for name in ("_forward_hooks", "_forward_pre_hooks") for hook in vars(layer)[name].values()
+        ]
     found, seen = list[types.FunctionType](), dict[int, Any]()
     while left:
         value = left.pop()
@@ -208,7 +233,12 @@ def _names(code: types.CodeType) -> set[str]:
 def _of_classes(layers: Iterable[nn.Module]) -> dict[str, Any]:
     """What the layers' classes have that is neither a method nor of one object, by its name."""
     kinds = {kind for layer in layers for kind in type(layer).__mro__ if not is_library(kind.__module__)}
-    every = [(f"{kind.__name__}.{name}", value) for kind in kinds for name, value in vars(kind).items() if not name.startswith("__")]
+    every = [
+        (f"{kind.__name__}.{name}", value)
+        for kind in kinds
+        for name, value in vars(kind).items()
+        if not name.startswith("__")
+    ]
     return {name: value for name, value in every if not _is_of_class(value)}
 
 
@@ -220,7 +250,9 @@ def _is_of_class(value: Any) -> bool:
 def _outer(function: types.FunctionType) -> dict[str, Any]:
     """What a function reads and may change that is no attribute: variables of its file, of its closure, and of classes."""
     found = {name: value for name, value in _variables(function).items() if not isinstance(value, _CODE)}
-    defaults = [name for name, p in inspect.signature(function).parameters.items() if p.default is not p.empty]
+    defaults = [
+        name for name, p in inspect.signature(function).parameters.items() if p.default is not p.empty
+    ]
     values = [*(function.__defaults__ or ()), *(function.__kwdefaults__ or {}).values()]
     found |= {name: value for name, value in zip(defaults, values) if isinstance(value, (list, dict, set))}
     return found
@@ -240,7 +272,9 @@ def _variables(function: types.FunctionType) -> dict[str, Any]:
     names = _names(code) | set(code.co_freevars)
     cells = zip(code.co_freevars, function.__closure__ or ())
     closure = {name: cell.cell_contents for name, cell in cells if _is_full(cell)}
-    imported = {name: sys.modules[name] for name in names & sys.modules.keys() - file.keys()}  # in the function
+    imported = {
+        name: sys.modules[name] for name in names & sys.modules.keys() - file.keys()
+    }  # in the function
     left: list[tuple[str, Mapping[str, Any]]] = [("", file | imported | closure)]
     found, seen = dict[str, Any](), set[int]()
     while left:
@@ -257,7 +291,11 @@ def _variables(function: types.FunctionType) -> dict[str, Any]:
 
 def changed(before: Mapping[str, Any], after: Mapping[str, Any]) -> set[str]:
     """The names of what is not as it was."""
-    return {name for name in before.keys() | after.keys() if name not in before or name not in after or before[name] != after[name]}
+    return {
+        name
+        for name in before.keys() | after.keys()
+        if name not in before or name not in after or before[name] != after[name]
+    }
 
 
 def without_tensors(state: Any) -> Any:
@@ -285,7 +323,9 @@ class TensorsRead(TorchFunctionMode):  # type: ignore[misc]
 
     def changed(self, before: Mapping[str, Any], after: Mapping[str, Any]) -> set[str]:
         """The names of what is not as it was before the call, of which it has read a tensor."""
-        return {name for name in changed(before, after) if not self.ids.isdisjoint(_tensors(before.get(name)))}
+        return {
+            name for name in changed(before, after) if not self.ids.isdisjoint(_tensors(before.get(name)))
+        }
 
 
 # What tells nothing of a tensor's numbers.

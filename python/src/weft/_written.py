@@ -71,7 +71,9 @@ def _attention(query: Tensor, key: Tensor, value: Tensor, attn_mask: Tensor | No
         return NotImplemented
     scores = query @ key.transpose(-2, -1) * (query.shape[-1] ** -0.5 if scale is None else scale)
     if attn_mask is not None:
-        scores = scores.masked_fill(~attn_mask, -math.inf) if attn_mask.dtype == torch.bool else scores + attn_mask
+        scores = (
+            scores.masked_fill(~attn_mask, -math.inf) if attn_mask.dtype == torch.bool else scores + attn_mask
+        )
     return F.dropout(scores.softmax(-1), dropout_p, dropout_p > 0) @ value
 
 
@@ -88,7 +90,9 @@ def _heads(query: Tensor, key: Tensor, value: Tensor, width: int, heads: int, we
     if query.dim() != 3 or not all(isinstance(x.shape[0], int) for x in (query, key)):
         return NotImplemented
     if any(x is not None for x in others) or add_zero_attn or more.get("is_causal"):
-        raise Unlowerable("attention with a mask or a bias of its own: leave it out, or write softmax and products")
+        raise Unlowerable(
+            "attention with a mask or a bias of its own: leave it out, or write softmax and products"
+        )
     parts = weight.chunk(3) if weight is not None else [more[f"{k}_proj_weight"] for k in "qkv"]
     biases = [None] * 3 if bias is None else bias.chunk(3)
     q, k, v = (F.linear(x.transpose(0, 1), w, b).unflatten(-1, (heads, -1)).transpose(1, 2)
@@ -132,7 +136,17 @@ def _rnn_cell(activation: Callable[[Tensor], Tensor]) -> Callable[..., Tensor]:
 def _sequence(cell: Callable[..., Any], states: int) -> Callable[..., Any]:
     """A recurrent layer: each state is layers · directions × rows × width."""
 
-    def run(x: Any, hx: Any, weights: Any, biases: Any, layers: int, dropout: float, train: bool, both: bool, first: bool) -> Any:
+    def run(
+        x: Any,
+        hx: Any,
+        weights: Any,
+        biases: Any,
+        layers: int,
+        dropout: float,
+        train: bool,
+        both: bool,
+        first: bool,
+    ) -> Any:
         if not isinstance(biases, bool) or isinstance(x.shape[int(first)], torch.SymInt):
             raise Unlowerable(
                 "a recurrent layer runs over all vertices or edges, or over some of each row's: give it rows × length × width with "
@@ -197,7 +211,11 @@ def _item(x: Tensor, at: Any) -> Any:
         if of is None:
             x = x.unsqueeze(dim)
         elif isinstance(of, slice):
-            x = x if of == slice(None) else torch.ops.aten.slice.Tensor(x, dim, of.start, of.stop, of.step or 1)
+            x = (
+                x
+                if of == slice(None)
+                else torch.ops.aten.slice.Tensor(x, dim, of.start, of.stop, of.step or 1)
+            )
         else:
             x = x.select(dim, of)
         dim += not isinstance(of, int)
@@ -261,13 +279,17 @@ class _Sparse:
         return x.new_zeros((self.shape[0], *x.shape[1:])).index_add(0, self.edges[0], messages)
 
     def __getattr__(self, name: str) -> Any:
-        raise Unlowerable(f"{name} of a sparse matrix: a program multiplies rows by such, adj @ x; give edge_index to propagate")
+        raise Unlowerable(
+            f"{name} of a sparse matrix: a program multiplies rows by such, adj @ x; give edge_index to propagate"
+        )
 
     @classmethod
     def __torch_function__(cls, function: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         name = getattr(function, "__name__", "")
         if name not in _PRODUCTS:
-            raise Unlowerable(f"{name.strip('_')} of a sparse matrix: a program multiplies rows by such, adj @ x; give edge_index to propagate")
+            raise Unlowerable(
+                f"{name.strip('_')} of a sparse matrix: a program multiplies rows by such, adj @ x; give edge_index to propagate"
+            )
         return args[0] @ args[1]
 
 
@@ -279,10 +301,17 @@ def _sparse(indices: Tensor, entries: Tensor, size: Any = None, **_: Any) -> Any
 
 
 def _hook(*_: Any) -> Any:
-    raise Unlowerable("a hook changes a gradient: write it by plain operations, as h.detach() + s * (h - h.detach())")
+    raise Unlowerable(
+        "a hook changes a gradient: write it by plain operations, as h.detach() + s * (h - h.detach())"
+    )
 
 
-_CELLS = {"gru": _gru_cell, "lstm": _lstm_cell, "rnn_tanh": _rnn_cell(torch.tanh), "rnn_relu": _rnn_cell(torch.relu)}
+_CELLS = {
+    "gru": _gru_cell,
+    "lstm": _lstm_cell,
+    "rnn_tanh": _rnn_cell(torch.tanh),
+    "rnn_relu": _rnn_cell(torch.relu),
+}
 _WRITTEN: dict[str, Callable[..., Any]] = {
     **{f"{name}_cell": cell for name, cell in _CELLS.items()},
     **{name: _sequence(cell, 1 + (name == "lstm")) for name, cell in _CELLS.items()},

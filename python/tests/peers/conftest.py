@@ -79,6 +79,7 @@ def pytest_pycollect_makemodule(module_path, parent):
     if not all(map(has, NEEDS.get(module_path.name, "").split())):
         return Lacking.from_parent(parent, path=module_path)
 
+
 BRIEF = {"epochs": 3, "hidden": 8, "checkpoint_every": 0}
 
 
@@ -122,7 +123,9 @@ def in_double(monkeypatch):
     import torch_geometric
 
     torch.manual_seed(0)
-    monkeypatch.setattr(torch_geometric.backend, "use_segment_matmul", False)  # RGCNConv chooses by the counts of edges
+    monkeypatch.setattr(
+        torch_geometric.backend, "use_segment_matmul", False
+    )  # RGCNConv chooses by the counts of edges
     kept = torch.get_default_dtype()
     torch.set_default_dtype(torch.float64)
     yield

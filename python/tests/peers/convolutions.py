@@ -93,7 +93,8 @@ def arrays():
     part = torch.rand(VERTICES, generator=random)
     return {
         "edge_index": edges,
-        "x": torch.randn(VERTICES, WIDTH, generator=random) + F.one_hot(y, CLASSES).repeat(1, WIDTH // CLASSES),
+        "x": torch.randn(VERTICES, WIDTH, generator=random)
+        + F.one_hot(y, CLASSES).repeat(1, WIDTH // CLASSES),
         "y": y,
         "train_mask": part < 0.6,
         "val_mask": part >= 0.6,
@@ -145,8 +146,17 @@ def apart(name, net, graph, optimizer, mesh, wanted):
     """The largest relative difference of the losses, or why weft refuses."""
     with tempfile.TemporaryDirectory() as folder:
         try:
-            run = weft.train(weft.Graph(**graph), model=net, optimizer=optimizer, lr=rate(name, optimizer), epochs=EPOCHS, out=folder + "/run",
-                             progress=False, checkpoint_every=0, **MESHES[mesh])
+            run = weft.train(
+                weft.Graph(**graph),
+                model=net,
+                optimizer=optimizer,
+                lr=rate(name, optimizer),
+                epochs=EPOCHS,
+                out=folder + "/run",
+                progress=False,
+                checkpoint_every=0,
+                **MESHES[mesh],
+            )
         except (weft.Refused, weft.Failed) as why:
             return " ".join(str(why).split())
         return farthest(wanted, [float(v) for v in run.history["loss"]])
@@ -160,7 +170,10 @@ def farthest(wanted, losses):
 def unstable(name, optimizers):
     """How far PyTorch's losses in float32 are from those in float64, with the optimizer that differs most."""
     net, graph = make(name)
-    return max(farthest(*(pytorch(name, net, graph, o, kind) for kind in (torch.float64, torch.float32))) for o in optimizers)
+    return max(
+        farthest(*(pytorch(name, net, graph, o, kind) for kind in (torch.float64, torch.float32)))
+        for o in optimizers
+    )
 
 
 def results(names, optimizers, meshes):
@@ -182,15 +195,23 @@ def table(found):
         elif result > NEAR:
             float32 = unstable(name, OPTIMIZERS)
             why = f"PyTorch's losses in float32 are {float32:.0e} of their value away from those in float64"
-            cells[name, mesh] = ("as float32", why) if result <= float32 else ("no", f"{result:.0e} of their value away")
+            cells[name, mesh] = (
+                ("as float32", why) if result <= float32 else ("no", f"{result:.0e} of their value away")
+            )
         else:
             cells.setdefault((name, mesh), ("yes", ""))
     for key, (word, why) in cells.items():
         reasons += [why] if why and why not in reasons else []
         cells[key] = f"{word} ({1 + reasons.index(why)})" if why else word
-    rows = [f"| {name} | " + " | ".join(cells.get((name, mesh), "") for mesh in MESHES) + " |" for name in dict.fromkeys(n for n, _ in cells)]
+    rows = [
+        f"| {name} | " + " | ".join(cells.get((name, mesh), "") for mesh in MESHES) + " |"
+        for name in dict.fromkeys(n for n, _ in cells)
+    ]
     head = ["| convolution | " + " | ".join(MESHES) + " |", "|---" * (1 + len(MESHES)) + "|"]
-    notes = [textwrap.fill(f"{i}. {why}", 110, subsequent_indent="   ", break_on_hyphens=False) for i, why in enumerate(reasons, 1)]
+    notes = [
+        textwrap.fill(f"{i}. {why}", 110, subsequent_indent="   ", break_on_hyphens=False)
+        for i, why in enumerate(reasons, 1)
+    ]
     return "\n".join(head + rows + [""] + notes)
 
 
@@ -208,8 +229,14 @@ if __name__ == "__main__":
     p.add_argument("--write", type=pathlib.Path, help="the document whose table is written anew")
     a = p.parse_args()
     found = []
-    for name, optimizer, mesh, result in results(a.only.split(","), a.optimizers.split(","), a.meshes.split(",")):
-        print(f"{name:22}{optimizer:6}{mesh:12}", result if isinstance(result, str) else f"{result:.1e}", flush=True)
+    for name, optimizer, mesh, result in results(
+        a.only.split(","), a.optimizers.split(","), a.meshes.split(",")
+    ):
+        print(
+            f"{name:22}{optimizer:6}{mesh:12}",
+            result if isinstance(result, str) else f"{result:.1e}",
+            flush=True,
+        )
         found.append((name, optimizer, mesh, result))
     if a.write:
         write(a.write, table(found))

@@ -47,7 +47,9 @@ def gradients(module, data, of, steps=0, score=log_odds):
     for at in points:
         for which in range(2):
             given = (x * at if which == 0 else x).clone().requires_grad_()
-            mask = torch.full((data.num_edges,), at if which == 1 else 1.0, dtype=torch.float64, requires_grad=True)
+            mask = torch.full(
+                (data.num_edges,), at if which == 1 else 1.0, dtype=torch.float64, requires_grad=True
+            )
             set_masks(module, mask, data.edge_index, apply_sigmoid=False)
             out = module(given, data.edge_index, **extra)[VERTEX]
             clear_masks(module)

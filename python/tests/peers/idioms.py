@@ -93,7 +93,11 @@ def default_argument(s):
 
 def low_rank(s):
     """LoRA: a frozen layer with a forward that adds the product of two small matrices."""
-    s.layer, s.down, s.up = nn.Linear(5, 5).requires_grad_(False), nn.Parameter(torch.randn(2, 5)), nn.Parameter(torch.randn(5, 2))
+    s.layer, s.down, s.up = (
+        nn.Linear(5, 5).requires_grad_(False),
+        nn.Parameter(torch.randn(2, 5)),
+        nn.Parameter(torch.randn(5, 2)),
+    )
     before = s.layer.forward
 
     def forward(z):
@@ -308,7 +312,11 @@ SHOWN = {}
 class OnlyTraining(nn.Module):
     def __init__(self):
         super().__init__()
-        self.into, self.norm, self.out = g.GCNConv(WIDTH, 5, cached=True), g.BatchNorm(5), g.GCNConv(5, CLASSES)
+        self.into, self.norm, self.out = (
+            g.GCNConv(WIDTH, 5, cached=True),
+            g.BatchNorm(5),
+            g.GCNConv(5, CLASSES),
+        )
 
     def forward(self, data):
         return self.out(self.norm(self.into(data.x, data.edge_index)).relu(), data.edge_index)
@@ -320,7 +328,9 @@ TRAIN = {
     "partial": lambda: Net(lambda s, h, e: s.f(h), partial_of),
     "closure of the module": lambda: Net(lambda s, h, e: s.f(h), closure_of),
     "closure of a parameter": lambda: Net(lambda s, h, e: s.f(h), closure_of_tensor),
-    "closures in containers": lambda: Net(lambda s, h, e: s.fs["then"][0](s.fs["first"][0](h)), closures_in_containers),
+    "closures in containers": lambda: Net(
+        lambda s, h, e: s.fs["then"][0](s.fs["first"][0](h)), closures_in_containers
+    ),
     "default argument": lambda: Net(lambda s, h, e: s.f(h), default_argument),
     "low rank": lambda: Net(lambda s, h, e: s.layer(h), low_rank),
     "bound method": lambda: Net(lambda s, h, e: s.layer(h), bound_method),
@@ -330,20 +340,42 @@ TRAIN = {
     "hooks on messages": lambda: Net(lambda s, h, e: s.layer(h, e), hooks_on_messages),
     "helper object": lambda: Net(lambda s, h, e: h @ s.helper.weight * s.helper.scale, helper_object),
     "list of parameters": lambda: Net(lambda s, h, e: h @ s.ws[0], lambda s: setattr(s, "ws", [s.w])),
-    "function of a class": lambda: Net(lambda s, h, e: s.acts[1](h @ s.w), set_("acts", lambda: [F.relu, torch.tanh])),
+    "function of a class": lambda: Net(
+        lambda s, h, e: s.acts[1](h @ s.w), set_("acts", lambda: [F.relu, torch.tanh])
+    ),
     # parameters
     "tied": lambda: Net(lambda s, h, e: s.again(h) + h @ s.w, tied),
-    "parameter list": lambda: Net(lambda s, h, e: h @ s.ps[0] + s.ps[1], set_("ps", lambda: nn.ParameterList([torch.randn(5, 5), torch.randn(5)]))),
-    "parameter dict": lambda: Net(lambda s, h, e: h @ s.ps["a"] + s.ps["b"], set_("ps", lambda: nn.ParameterDict({"a": torch.randn(5, 5), "b": torch.randn(5)}))),
+    "parameter list": lambda: Net(
+        lambda s, h, e: h @ s.ps[0] + s.ps[1],
+        set_("ps", lambda: nn.ParameterList([torch.randn(5, 5), torch.randn(5)])),
+    ),
+    "parameter dict": lambda: Net(
+        lambda s, h, e: h @ s.ps["a"] + s.ps["b"],
+        set_("ps", lambda: nn.ParameterDict({"a": torch.randn(5, 5), "b": torch.randn(5)})),
+    ),
     "masked weight": lambda: Net(lambda s, h, e: h @ (s.w * s.mask), masked),
-    "frozen layer": lambda: Net(lambda s, h, e: s.layer(h), set_("layer", lambda: nn.Linear(5, 5).requires_grad_(False))),
-    "weight norm": lambda: Net(lambda s, h, e: s.layer(h), set_("layer", lambda: parametrizations.weight_norm(nn.Linear(5, 5)))),
+    "frozen layer": lambda: Net(
+        lambda s, h, e: s.layer(h), set_("layer", lambda: nn.Linear(5, 5).requires_grad_(False))
+    ),
+    "weight norm": lambda: Net(
+        lambda s, h, e: s.layer(h), set_("layer", lambda: parametrizations.weight_norm(nn.Linear(5, 5)))
+    ),
     "weight norm of old": lambda: Net(lambda s, h, e: s.layer(h), old_weight_norm),
-    "own parametrization": lambda: Net(lambda s, h, e: h @ s.w, lambda s: parametrize.register_parametrization(s, "w", Zero())),
+    "own parametrization": lambda: Net(
+        lambda s, h, e: h @ s.w, lambda s: parametrize.register_parametrization(s, "w", Zero())
+    ),
     "normalised weight": lambda: Net(stochastic_weight),
-    "exponent of a scale": lambda: Net(lambda s, h, e: h * s.t.exp(), lambda s: setattr(s, "t", nn.Parameter(torch.zeros(1)))),
-    "scalar parameter": lambda: Net(lambda s, h, e: (1 + s.eps) * h + mean(h, e), lambda s: setattr(s, "eps", nn.Parameter(torch.tensor(0.1)))),
-    "softmax of weights": lambda: Net(lambda s, h, e: s.a.softmax(0)[0] * h + s.a.softmax(0)[1] * mean(h, e), lambda s: setattr(s, "a", nn.Parameter(torch.zeros(2)))),
+    "exponent of a scale": lambda: Net(
+        lambda s, h, e: h * s.t.exp(), lambda s: setattr(s, "t", nn.Parameter(torch.zeros(1)))
+    ),
+    "scalar parameter": lambda: Net(
+        lambda s, h, e: (1 + s.eps) * h + mean(h, e),
+        lambda s: setattr(s, "eps", nn.Parameter(torch.tensor(0.1))),
+    ),
+    "softmax of weights": lambda: Net(
+        lambda s, h, e: s.a.softmax(0)[0] * h + s.a.softmax(0)[1] * mean(h, e),
+        lambda s: setattr(s, "a", nn.Parameter(torch.zeros(2))),
+    ),
     # parameters without a gradient
     "detached": lambda: Net(lambda s, h, e: h + (h @ s.w).detach()),
     "no_grad": lambda: Net(lambda s, h, e: h + _without(h, s.w)),
@@ -361,28 +393,56 @@ TRAIN = {
     "fills a list": lambda: Net(fills_a_list),
     "clears what it kept": lambda: Net(clears_what_it_kept),
     "cached norm": lambda: Net(cached_norm, set_("norm", None)),
-    "cached layer": lambda: Net(lambda s, h, e: s.conv(h, e), set_("conv", lambda: g.GCNConv(5, 5, cached=True))),
-    "lazy and cached": lambda: Net(lambda s, h, e: s.conv(h, e), set_("conv", lambda: g.GCNConv(-1, 5, cached=True))),
-    "generator that is not drawn from": lambda: Net(lambda s, h, e: h @ s.w, set_("rng", lambda: np.random.default_rng(0))),
-    "evaluation of a part": lambda: Net(lambda s, h, e: s.norm.eval()(h @ s.w), set_("norm", lambda: nn.BatchNorm1d(5))),
+    "cached layer": lambda: Net(
+        lambda s, h, e: s.conv(h, e), set_("conv", lambda: g.GCNConv(5, 5, cached=True))
+    ),
+    "lazy and cached": lambda: Net(
+        lambda s, h, e: s.conv(h, e), set_("conv", lambda: g.GCNConv(-1, 5, cached=True))
+    ),
+    "generator that is not drawn from": lambda: Net(
+        lambda s, h, e: h @ s.w, set_("rng", lambda: np.random.default_rng(0))
+    ),
+    "evaluation of a part": lambda: Net(
+        lambda s, h, e: s.norm.eval()(h @ s.w), set_("norm", lambda: nn.BatchNorm1d(5))
+    ),
     # layers
     "residual": lambda: Net(chain, layers_of(2, lambda: nn.Linear(5, 5))),
     "layers without weights": lambda: Net(chain, layers_of(1, nn.Tanh)),
     "parts by name": lambda: Net(attention, named_parts),
     "batch norm": lambda: Net(lambda s, h, e: s.norm(h @ s.w), set_("norm", lambda: nn.BatchNorm1d(5))),
-    "cumulative batch norm": lambda: Net(lambda s, h, e: s.norm(h @ s.w), set_("norm", lambda: nn.BatchNorm1d(5, momentum=None))),
+    "cumulative batch norm": lambda: Net(
+        lambda s, h, e: s.norm(h @ s.w), set_("norm", lambda: nn.BatchNorm1d(5, momentum=None))
+    ),
     "layer norm": lambda: Net(lambda s, h, e: s.norm(h @ s.w), set_("norm", lambda: nn.LayerNorm(5))),
     "graph norm": lambda: Net(lambda s, h, e: s.norm(h @ s.w), set_("norm", lambda: g.GraphNorm(5))),
     "recurrent": lambda: Net(gru_of_layers, set_("cell", lambda: nn.GRUCell(5, 5))),
-    "sequential": lambda: Net(lambda s, h, e: s.mlp(h), set_("mlp", lambda: nn.Sequential(nn.Linear(5, 4), nn.ELU(), nn.Linear(4, 5)))),
-    "sequential of PyG": lambda: Net(lambda s, h, e: s.seq(h, e), set_("seq", lambda: g.Sequential("x, e", [(g.GCNConv(5, 5), "x, e -> x"), nn.Tanh()]))),
+    "sequential": lambda: Net(
+        lambda s, h, e: s.mlp(h),
+        set_("mlp", lambda: nn.Sequential(nn.Linear(5, 4), nn.ELU(), nn.Linear(4, 5))),
+    ),
+    "sequential of PyG": lambda: Net(
+        lambda s, h, e: s.seq(h, e),
+        set_("seq", lambda: g.Sequential("x, e", [(g.GCNConv(5, 5), "x, e -> x"), nn.Tanh()])),
+    ),
     "checkpoint": lambda: Net(checkpointed),
     "number of an attribute": lambda: Net(scheduled, set_("beta", 0.3)),
     "learned walk": lambda: Net(lambda s, h, e: s.walk(h, e), set_("walk", Walk)),
-    "GAT": lambda: Net(lambda s, h, e: s.conv(h, e), set_("conv", lambda: g.GATConv(5, 5, heads=2, concat=False))),
-    "GATv2": lambda: Net(lambda s, h, e: s.conv(h, e), set_("conv", lambda: g.GATv2Conv(5, 5, share_weights=True))),
-    "SAGE": lambda: Net(lambda s, h, e: s.conv(h, e), set_("conv", lambda: g.SAGEConv(5, 5, normalize=True, project=True))),
-    "GIN": lambda: Net(lambda s, h, e: s.conv(h, e), set_("conv", lambda: g.GINConv(nn.Sequential(nn.Linear(5, 5), nn.BatchNorm1d(5), nn.ReLU()), train_eps=True))),
+    "GAT": lambda: Net(
+        lambda s, h, e: s.conv(h, e), set_("conv", lambda: g.GATConv(5, 5, heads=2, concat=False))
+    ),
+    "GATv2": lambda: Net(
+        lambda s, h, e: s.conv(h, e), set_("conv", lambda: g.GATv2Conv(5, 5, share_weights=True))
+    ),
+    "SAGE": lambda: Net(
+        lambda s, h, e: s.conv(h, e), set_("conv", lambda: g.SAGEConv(5, 5, normalize=True, project=True))
+    ),
+    "GIN": lambda: Net(
+        lambda s, h, e: s.conv(h, e),
+        set_(
+            "conv",
+            lambda: g.GINConv(nn.Sequential(nn.Linear(5, 5), nn.BatchNorm1d(5), nn.ReLU()), train_eps=True),
+        ),
+    ),
     "APPNP": lambda: Net(lambda s, h, e: s.conv(h, e), set_("conv", lambda: g.APPNP(2, 0.1))),
     "one object": lambda: OnlyTraining(),
     # in place, and sizes
@@ -391,6 +451,10 @@ TRAIN = {
     "sizes": lambda: Net(sizes),
     "self loops": lambda: Of(with_loops),
     "transposed edges": lambda: Net(lambda s, h, e: mean(h, e.flip(0)) @ s.w),
-    "jumping": lambda: Net(lambda s, h, e: s.jump([h, h @ s.w]), set_("jump", lambda: g.JumpingKnowledge("max"))),
-    "positional encoding": lambda: Net(lambda s, h, e: h + s.place, lambda s: setattr(s, "place", nn.Parameter(torch.randn(V, 5)))),
+    "jumping": lambda: Net(
+        lambda s, h, e: s.jump([h, h @ s.w]), set_("jump", lambda: g.JumpingKnowledge("max"))
+    ),
+    "positional encoding": lambda: Net(
+        lambda s, h, e: h + s.place, lambda s: setattr(s, "place", nn.Parameter(torch.randn(V, 5)))
+    ),
 }

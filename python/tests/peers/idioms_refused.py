@@ -154,7 +154,10 @@ def of_global(s):
 
 # A file of the user's own beside that of the module.
 beside = sys.modules["beside"] = types.ModuleType("beside")
-exec("CALLS = 0\ndef count():\n    global CALLS\n    CALLS += 1\n    return CALLS\nclass Of:\n    calls = 0\n", vars(beside))  # noqa: S102
+exec(
+    "CALLS = 0\ndef count():\n    global CALLS\n    CALLS += 1\n    return CALLS\nclass Of:\n    calls = 0\n",
+    vars(beside),
+)  # noqa: S102
 
 
 def of_module(s):
@@ -249,61 +252,167 @@ SIZE = "forward takes another course at other numbers of vertices or edges"
 LOG = functools.partial(set_, "log")
 REFUSED = {
     # chance
-    "layer drop": (lambda: Net(drops_layer), r"if s.training and random.random\(\) < 0.5:.*forward draws random numbers of Python"),
-    "layer drop by NumPy": (lambda: Net(drops_by_numpy), r"np.random.rand\(\) < 0.9 else h: forward draws random numbers"),
-    "own generator": (lambda: Net(draws_of_its_own, set_("rng", lambda: random.Random(3))), rf"s.rng.random\(\) < 2 else h: forward changes rng: .*{KEPT}"),
-    "own generator of NumPy": (lambda: Net(draws_of_its_own, set_("rng", lambda: np.random.default_rng(3))), f"forward changes rng: .*{KEPT}"),
-    "coin of PyTorch": (lambda: Net(lambda s, h, e: h @ s.w if torch.rand(1) < 0.5 else h), "forward's course, or a size, depends on values"),
+    "layer drop": (
+        lambda: Net(drops_layer),
+        r"if s.training and random.random\(\) < 0.5:.*forward draws random numbers of Python",
+    ),
+    "layer drop by NumPy": (
+        lambda: Net(drops_by_numpy),
+        r"np.random.rand\(\) < 0.9 else h: forward draws random numbers",
+    ),
+    "own generator": (
+        lambda: Net(draws_of_its_own, set_("rng", lambda: random.Random(3))),
+        rf"s.rng.random\(\) < 2 else h: forward changes rng: .*{KEPT}",
+    ),
+    "own generator of NumPy": (
+        lambda: Net(draws_of_its_own, set_("rng", lambda: np.random.default_rng(3))),
+        f"forward changes rng: .*{KEPT}",
+    ),
+    "coin of PyTorch": (
+        lambda: Net(lambda s, h, e: h @ s.w if torch.rand(1) < 0.5 else h),
+        "forward's course, or a size, depends on values",
+    ),
     # state
-    "previous rows": (lambda: Net(adds_previous, set_("prev", None)), r"s.prev = h.detach\(\): forward changes prev"),
+    "previous rows": (
+        lambda: Net(adds_previous, set_("prev", None)),
+        r"s.prev = h.detach\(\): forward changes prev",
+    ),
     "number": (lambda: Net(counts_by(number), set_("calls", 0)), "s.calls \\+= 1: forward changes calls"),
-    "of a class": (lambda: Counting(counts_by(of_class)), r"type\(s\).number_of_calls \+= 1: forward changes Counting.number_of_calls"),
-    "of another object": (lambda: Net(counts_by(of_other), set_("settings", Settings)), r"s.settings.step \+= 1: forward changes settings"),
+    "of a class": (
+        lambda: Counting(counts_by(of_class)),
+        r"type\(s\).number_of_calls \+= 1: forward changes Counting.number_of_calls",
+    ),
+    "of another object": (
+        lambda: Net(counts_by(of_other), set_("settings", Settings)),
+        r"s.settings.step \+= 1: forward changes settings",
+    ),
     "list": (lambda: Net(counts_by(of_list), LOG(list)), r"s.log.append\(1\): forward changes log"),
     "list in a list": (lambda: Net(counts_by(of_nested_list), LOG(lambda: [[]])), "forward changes log"),
     "dict": (lambda: Net(counts_by(of_dict), LOG(lambda: {"calls": 0})), "forward changes log"),
-    "deque": (lambda: Net(counts_by(of_deque), LOG(lambda: collections.deque(range(30)))), "forward changes log"),
+    "deque": (
+        lambda: Net(counts_by(of_deque), LOG(lambda: collections.deque(range(30)))),
+        "forward changes log",
+    ),
     "array": (lambda: Net(counts_by(of_array), LOG(lambda: np.zeros(2))), "forward changes log"),
     "set": (lambda: Net(counts_by(of_set), LOG(set)), "forward changes log"),
     "tuple": (lambda: Net(counts_by(of_tuple), LOG((0, "first"))), "forward changes log"),
     "text": (lambda: Net(counts_by(of_text), LOG("")), r"s.log = s.log \+ '?\"?.*: forward changes log"),
     "iterator": (lambda: Net(counts_by(of_iterator), LOG(itertools.count)), "forward changes log"),
-    "tensor for later": (lambda: Net(ticks_for_later(another), LOG(lambda: torch.zeros(1))), r"s.log = s.log \+ 1: forward changes log"),
-    "tensor in place for later": (lambda: Net(ticks_for_later(in_its_place), LOG(lambda: torch.zeros(1))), r"s.log.add_\(1\): forward changes log"),
-    "tensor in a list for later": (lambda: Net(ticks_for_later(in_a_list), LOG(lambda: [torch.zeros(1)])), r"s.log\[0\] = s.log\[0\] \+ 1: forward changes log"),
+    "tensor for later": (
+        lambda: Net(ticks_for_later(another), LOG(lambda: torch.zeros(1))),
+        r"s.log = s.log \+ 1: forward changes log",
+    ),
+    "tensor in place for later": (
+        lambda: Net(ticks_for_later(in_its_place), LOG(lambda: torch.zeros(1))),
+        r"s.log.add_\(1\): forward changes log",
+    ),
+    "tensor in a list for later": (
+        lambda: Net(ticks_for_later(in_a_list), LOG(lambda: [torch.zeros(1)])),
+        r"s.log\[0\] = s.log\[0\] \+ 1: forward changes log",
+    ),
     "tensor": (lambda: Net(ticks, LOG(lambda: torch.zeros(1))), r"s.log = s.log \+ 1: forward changes log"),
-    "moving average": (lambda: Net(centred, set_("centre", lambda: torch.zeros(5))), "forward changes centre"),
+    "moving average": (
+        lambda: Net(centred, set_("centre", lambda: torch.zeros(5))),
+        "forward changes centre",
+    ),
     "global": (lambda: Net(counts_by(of_global)), r"CALLS\[\"n\"\] \+= 1: forward changes CALLS"),
     "of a module": (lambda: Net(counts_by(of_module)), r"beside.CALLS \+= 1: forward changes beside.CALLS"),
     "of a function of a module": (lambda: Net(counts_by(lambda s: beside.count())), "forward changes CALLS"),
     "of a class of a module": (lambda: Net(counts_by(of_class_in_module)), "forward changes beside.Of.calls"),
     "of a module that forward imports": (lambda: Net(counts_by(of_module_in_it)), "forward changes CALLS"),
-    "of two files by one name": (lambda: Net(counts_by(of_same_name), set_("counter", Counter)), "forward changes CALLS"),
-    "closure": (lambda: Net(counts_by(lambda s: s.count()), of_closure), "calls \\+= 1: forward changes (calls|count)"),
+    "of two files by one name": (
+        lambda: Net(counts_by(of_same_name), set_("counter", Counter)),
+        "forward changes CALLS",
+    ),
+    "closure": (
+        lambda: Net(counts_by(lambda s: s.count()), of_closure),
+        "calls \\+= 1: forward changes (calls|count)",
+    ),
     "flag": (lambda: Net(flag, set_("first", True)), "s.first = False: forward changes first"),
     "weight that is kept": (lambda: Net(cached_weight, set_("folded", None)), "forward changes folded"),
-    "buffer that is replaced": (lambda: Net(lambda s, h, e: setattr(s, "m", s.m * 2) or h + s.m, lambda s: s.register_buffer("m", torch.ones(5))), "forward changes m: "),
-    "buffer in place": (lambda: Net(lambda s, h, e: h @ s.w + s.m.add_(1), lambda s: s.register_buffer("m", torch.ones(5))), "forward changes m: "),
-    "weight in place": (lambda: Net(lambda s, h, e: h @ s.w.data.clamp_(-1, 1)), "forward reads or sets .data of a tensor"),
-    "spectral norm": (lambda: Net(lambda s, h, e: s.layer(h), set_("layer", lambda: parametrizations.spectral_norm(nn.Linear(5, 5)))), "forward (changes layer.parametrizations.weight.0._u|writes into a parameter or a buffer): "),
+    "buffer that is replaced": (
+        lambda: Net(
+            lambda s, h, e: setattr(s, "m", s.m * 2) or h + s.m,
+            lambda s: s.register_buffer("m", torch.ones(5)),
+        ),
+        "forward changes m: ",
+    ),
+    "buffer in place": (
+        lambda: Net(lambda s, h, e: h @ s.w + s.m.add_(1), lambda s: s.register_buffer("m", torch.ones(5))),
+        "forward changes m: ",
+    ),
+    "weight in place": (
+        lambda: Net(lambda s, h, e: h @ s.w.data.clamp_(-1, 1)),
+        "forward reads or sets .data of a tensor",
+    ),
+    "spectral norm": (
+        lambda: Net(
+            lambda s, h, e: s.layer(h), set_("layer", lambda: parametrizations.spectral_norm(nn.Linear(5, 5)))
+        ),
+        "forward (changes layer.parametrizations.weight.0._u|writes into a parameter or a buffer): ",
+    ),
     # parameters of others
-    "global parameter": (lambda: Net(lambda s, h, e: h @ GLOBAL), "a parameter of .5, 5. is read that is none of the module's"),
-    "tensor with a gradient": (lambda: Net(lambda s, h, e: h @ s.t, set_("t", lambda: torch.randn(5, 5, requires_grad=True))), "none of the module's: register it"),
-    "tensor of parameters": (lambda: Net(lambda s, h, e: h @ s.t, lambda s: setattr(s, "t", s.w.t())), "none of the module's"),
+    "global parameter": (
+        lambda: Net(lambda s, h, e: h @ GLOBAL),
+        "a parameter of .5, 5. is read that is none of the module's",
+    ),
+    "tensor with a gradient": (
+        lambda: Net(lambda s, h, e: h @ s.t, set_("t", lambda: torch.randn(5, 5, requires_grad=True))),
+        "none of the module's: register it",
+    ),
+    "tensor of parameters": (
+        lambda: Net(lambda s, h, e: h @ s.t, lambda s: setattr(s, "t", s.w.t())),
+        "none of the module's",
+    ),
     # gradients
-    "own gradient": (lambda: Net(lambda s, h, e: Doubled.apply(h @ s.w)), "Doubled has a gradient of its own"),
+    "own gradient": (
+        lambda: Net(lambda s, h, e: Doubled.apply(h @ s.w)),
+        "Doubled has a gradient of its own",
+    ),
     "hook on a gradient": (lambda: Net(gradient_reversed), "a hook changes a gradient"),
-    "hook of backward": (lambda: Net(lambda s, h, e: s.layer(h), backward_hook), "layer has a hook of its backward pass, which is not called: remove it"),
-    "teacher that PyTorch refuses": (lambda: Net(lambda s, h, e: h @ s.teacher(h).T @ h, set_("teacher", Teacher)), "each pair of vertices"),
-    "rows of inference in a product": (lambda: Net(lambda s, h, e: s.teacher(h) @ s.w, set_("teacher", Teacher)), "Inference tensors cannot be saved for backward"),
-    "orthogonal weight": (lambda: Net(lambda s, h, e: s.layer(h), set_("layer", lambda: parametrizations.orthogonal(nn.Linear(5, 5), orthogonal_map="householder"))), "householder_product is not among a program's operations"),
+    "hook of backward": (
+        lambda: Net(lambda s, h, e: s.layer(h), backward_hook),
+        "layer has a hook of its backward pass, which is not called: remove it",
+    ),
+    "teacher that PyTorch refuses": (
+        lambda: Net(lambda s, h, e: h @ s.teacher(h).T @ h, set_("teacher", Teacher)),
+        "each pair of vertices",
+    ),
+    "rows of inference in a product": (
+        lambda: Net(lambda s, h, e: s.teacher(h) @ s.w, set_("teacher", Teacher)),
+        "Inference tensors cannot be saved for backward",
+    ),
+    "orthogonal weight": (
+        lambda: Net(
+            lambda s, h, e: s.layer(h),
+            set_("layer", lambda: parametrizations.orthogonal(nn.Linear(5, 5), orthogonal_map="householder")),
+        ),
+        "householder_product is not among a program's operations",
+    ),
     # sizes
-    "many edges": (lambda: Net(branch_on(lambda h, e: e.size(1) > 30000)), rf"idioms_refused.py:\d+: if condition\(h, e\):|.*{SIZE}"),
+    "many edges": (
+        lambda: Net(branch_on(lambda h, e: e.size(1) > 30000)),
+        rf"idioms_refused.py:\d+: if condition\(h, e\):|.*{SIZE}",
+    ),
     "many vertices": (lambda: Net(branch_on(lambda h, e: h.shape[0] > 1000)), SIZE),
     "few vertices": (lambda: Net(branch_on(lambda h, e: h.size(0) < 18)), SIZE),
     "edges beside vertices": (lambda: Net(branch_on(lambda h, e: e.size(1) > 4 * h.size(0))), SIZE),
     "odd": (lambda: Net(branch_on(lambda h, e: h.size(0) % 2 == 1)), SIZE),
-    "positional buffer": (lambda: Net(lambda s, h, e: h @ s.w + s.place, lambda s: s.register_buffer("place", torch.randn(V, 5))), "a table with a row for each vertex, .* as features"),
-    "positional encoding that is frozen": (lambda: Net(lambda s, h, e: h + s.place, lambda s: setattr(s, "place", nn.Parameter(torch.randn(V, 5), requires_grad=False))), "place has a row for each vertex, and is not trained: give its rows as features"),
-    "length": (lambda: Net(branch_on(lambda h, e: len(h) > 3)), r"the number of vertices is a fixed number here, as len\(x\) is: write x.size\(0\)"),
+    "positional buffer": (
+        lambda: Net(
+            lambda s, h, e: h @ s.w + s.place, lambda s: s.register_buffer("place", torch.randn(V, 5))
+        ),
+        "a table with a row for each vertex, .* as features",
+    ),
+    "positional encoding that is frozen": (
+        lambda: Net(
+            lambda s, h, e: h + s.place,
+            lambda s: setattr(s, "place", nn.Parameter(torch.randn(V, 5), requires_grad=False)),
+        ),
+        "place has a row for each vertex, and is not trained: give its rows as features",
+    ),
+    "length": (
+        lambda: Net(branch_on(lambda h, e: len(h) > 3)),
+        r"the number of vertices is a fixed number here, as len\(x\) is: write x.size\(0\)",
+    ),
 }

@@ -33,7 +33,8 @@ UNARY = {
     "dropout": lambda x, p: x,
 }
 BINARY = {
-    name: getattr(torch, name) for name in "add sub mul div pow fmod atan2 maximum minimum gt ge lt le eq ne".split()
+    name: getattr(torch, name)
+    for name in "add sub mul div pow fmod atan2 maximum minimum gt ge lt le eq ne".split()
 } | {"and": torch.logical_and, "or": torch.logical_or}
 
 
@@ -191,7 +192,9 @@ class Interpreter:
         out = left @ right
         return out.squeeze(-2) if x[1].dim() == 2 else out
 
-    def batch_norm(self, x, eps, momentum=None, weight=None, bias=None, mean=None, variance=None, batches=None):
+    def batch_norm(
+        self, x, eps, momentum=None, weight=None, bias=None, mean=None, variance=None, batches=None
+    ):
         assert x[0] == "vertices"
         get = self.parameters.get
         return x[0], F.batch_norm(x[1], None, None, get(weight), get(bias), True, momentum or 0.1, eps)

@@ -71,10 +71,24 @@ def started(launcher: str, mark: str, *arguments: str) -> subprocess.Popen[str]:
         options += ["--mca", name, str(folder)]
     if "mpich" in launcher:
         options = []
-    command = [shutil.which(launcher) or "mpirun", *options, "-n", "2", sys.executable, "-B", "-W", "ignore", __file__]
+    command = [
+        shutil.which(launcher) or "mpirun",
+        *options,
+        "-n",
+        "2",
+        sys.executable,
+        "-B",
+        "-W",
+        "ignore",
+        __file__,
+    ]
     return subprocess.Popen(
-        [*command, *arguments], env=os.environ | {MARK: mark}, text=True, stdin=subprocess.DEVNULL,
-        stdout=subprocess.PIPE, stderr=subprocess.DEVNULL,
+        [*command, *arguments],
+        env=os.environ | {MARK: mark},
+        text=True,
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.DEVNULL,
     )
 
 
@@ -110,11 +124,19 @@ def folders(mark: str) -> set[str]:
 def trial(launcher: str, chance: random.Random, deadline: float) -> tuple[str, float]:
     """What was killed, and the seconds in which the job then ended."""
     victim, at_work = chance.choice(VICTIMS), chance.random() < 0.7
-    return victim, killed(launcher, victim, 0, at_work, chance.uniform(0, 0.5 if at_work else 5), chance, deadline)
+    return victim, killed(
+        launcher, victim, 0, at_work, chance.uniform(0, 0.5 if at_work else 5), chance, deadline
+    )
 
 
 def killed(
-    launcher: str, victim: str, steps: int, at_work: bool, after: float, chance: random.Random, deadline: float
+    launcher: str,
+    victim: str,
+    steps: int,
+    at_work: bool,
+    after: float,
+    chance: random.Random,
+    deadline: float,
 ) -> float:
     """The seconds in which a job ends of which one is killed, so long after its start, or after it is at work."""
     mark = uuid.uuid4().hex
@@ -127,7 +149,13 @@ def killed(
 
 
 def tried(
-    launcher: str, victim: str, steps: int, at_work: bool, after: float, chance: random.Random, deadline: float,
+    launcher: str,
+    victim: str,
+    steps: int,
+    at_work: bool,
+    after: float,
+    chance: random.Random,
+    deadline: float,
     mark: str,
 ) -> float:
     job = started(launcher, mark, "--loop", str(steps))

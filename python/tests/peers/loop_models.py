@@ -163,7 +163,9 @@ def assert_alike(module: nn.Module, exact: nn.Module) -> None:
     """Parameters and buffers are those of float64, and the same have gradients."""
     for (path, p), q in zip(module.named_parameters(), exact.parameters()):
         assert (p.grad is None) == (q.grad is None), path
-        assert float((p.detach().double() - q.detach()).norm()) <= 1e-5 * max(float(q.detach().norm()), 0.1), path
+        assert float((p.detach().double() - q.detach()).norm()) <= 1e-5 * max(
+            float(q.detach().norm()), 0.1
+        ), path
     for (path, p), q in zip(module.named_buffers(), exact.buffers()):
         assert torch.allclose(p.double(), q.double(), rtol=1e-5, atol=1e-6), path
 

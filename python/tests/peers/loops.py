@@ -1,6 +1,6 @@
 """Lists the loops that tests compare with PyTorch in float64: name, losses, optimizers, module, settings, published as.
 
-    WEFT_PROGRAM=bin/weft PYTHONPATH=python/src python python/tests/peers/loops.py
+WEFT_PROGRAM=bin/weft PYTHONPATH=python/src python python/tests/peers/loops.py
 """
 
 from __future__ import annotations
@@ -47,7 +47,9 @@ def _line(item: pytest.Item) -> str:
     loop = of.params["loop"]
     text = inspect.getsource(loop)
     losses = set(re.findall(r"F\.(\w+)\(", text)) - _OTHERS
-    losses |= {name for name in ("logsigmoid", "norm", "logsumexp", "pow") if not losses and f"{name}(" in text}
+    losses |= {
+        name for name in ("logsigmoid", "norm", "logsumexp", "pow") if not losses and f"{name}(" in text
+    }
     optimizers = set(re.findall(r"optim\.([A-Z]\w+)\(", text)) - {"swa_utils"}
     kind = item.name.partition("[")[0].removeprefix("test_")
     shown = (

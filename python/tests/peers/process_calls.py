@@ -109,14 +109,22 @@ class Calls:
         state = {name: of.clone() for name, of in net.state_dict().items()}
         z = net()
         if self.second:
-            refused(net, f"rank 1 calls forward in training with gradients, its call … of net 1, and rank 0 backward of …{AGAIN}")
+            refused(
+                net,
+                f"rank 1 calls forward in training with gradients, its call … of net 1, and rank 0 backward of …{AGAIN}",
+            )
         else:
-            refused(z.sum().backward, f"rank 1 calls forward …, and rank 0 backward of call …, its call … of net 1{AGAIN}")
+            refused(
+                z.sum().backward,
+                f"rank 1 calls forward …, and rank 0 backward of call …, its call … of net 1{AGAIN}",
+            )
         z.sum().backward()  # the pass is there
         net.load_state_dict(state)
         self.works()
         x = X[net.vertices]
-        refused(lambda: net(x if self.second else None), f"rank 1 calls forward of features of type 0 in …{AGAIN}")
+        refused(
+            lambda: net(x if self.second else None), f"rank 1 calls forward of features of type 0 in …{AGAIN}"
+        )
         for vertex in (0, V - 1):  # whichever process has it
             refused(
                 lambda vertex=vertex: net(rows=torch.tensor([vertex])),
@@ -124,36 +132,55 @@ class Calls:
                 "the outputs",
             )
         net.train(not self.second)
-        refused(net, f"rank 1 calls forward with gradients, … and rank 0 forward in training with gradients, …{AGAIN}")
+        refused(
+            net,
+            f"rank 1 calls forward with gradients, … and rank 0 forward in training with gradients, …{AGAIN}",
+        )
         net.train()
         if self.second:
             net.module.norm.eval()
         refused(
-            net, "rank 1 calls the first pass of Two with norm in evaluation, and rank 0 forward in training with gradients, "
+            net,
+            "rank 1 calls the first pass of Two with norm in evaluation, and rank 0 forward in training with gradients, "
             f"its call … of net 1{AGAIN}",
         )
         net.module.norm.eval()
         net()  # which both have now
         net.module.norm.train(not self.second)
-        refused(net, f"rank 1 calls forward …, its call … of net 2, and rank 0 forward …, its call … of net 1{AGAIN}")
+        refused(
+            net,
+            f"rank 1 calls forward …, its call … of net 2, and rank 0 forward …, its call … of net 1{AGAIN}",
+        )
         net.module.norm.train()
         net.load_state_dict(state)
         self.works()
 
     def of_nets(self) -> None:
         """One compiles, or other modules, graphs or settings; nets end in another order; a plan is of one alone."""
-        net, compiles = self.net, f"weft.compile of Two, and rank 0 forward in training with gradients, its call … of net 1{AGAIN}"
+        net, compiles = (
+            self.net,
+            f"weft.compile of Two, and rank 0 forward in training with gradients, its call … of net 1{AGAIN}",
+        )
         refused(self.compile if self.second else net, f"rank 1 calls {compiles}")
         self.works()
         # One refuses alone: a setting, a module, or what is none.
         refused(lambda: self.compile(partition="none" if self.second else "auto"), "…partition none: …")
         self.works()
-        refused(lambda: self.compile(Untraced() if self.second else None), "…model: process_calls.py:…: return x if …")
+        refused(
+            lambda: self.compile(Untraced() if self.second else None),
+            "…model: process_calls.py:…: return x if …",
+        )
         self.works()
-        refused(lambda: self.compile(len if self.second else None), "…module: builtin_function_or_method is no module …")
+        refused(
+            lambda: self.compile(len if self.second else None),
+            "…module: builtin_function_or_method is no module …",
+        )
         self.works()
         compiled = "rank 1 compiles otherwise than rank 0: …"
-        refused(lambda: self.compile(Two(GCNConv(WIDTH, 16), GCNConv(16, 4), mean=self.second)), f"module: {compiled}")
+        refused(
+            lambda: self.compile(Two(GCNConv(WIDTH, 16), GCNConv(16, 4), mean=self.second)),
+            f"module: {compiled}",
+        )
         for constant in ({"scale": 3.0}, {"shift": 2}):
             arguments = constant if self.second else {}
             refused(lambda arguments=arguments: self.compile(Scaled(**arguments)), f"module: {compiled}")
@@ -172,7 +199,10 @@ class Calls:
         refused(scaled, "slope: rank 1 has other values than rank 0: …")
         nets = [self.compile(), self.compile()]
         a, b = nets[:: -1 if self.second else 1]
-        refused(a, f"rank 1 calls forward in training with gradients, its call … of net …, and rank 0 forward …{AGAIN}")
+        refused(
+            a,
+            f"rank 1 calls forward in training with gradients, its call … of net …, and rank 0 forward …{AGAIN}",
+        )
         del a
         nets.remove(b)
         gc.collect()  # of other nets
@@ -197,11 +227,20 @@ class Calls:
         layers = [nn.Linear(3, 3, bias=False) for _ in range(2)]
         parameters = [layer.weight for layer in layers]
         if self.second:
-            refused(lambda: net.sum_gradients(parameters), f"rank 1 calls sum of gradients of 2 parameters, … and rank 0 …{AGAIN}")
+            refused(
+                lambda: net.sum_gradients(parameters),
+                f"rank 1 calls sum of gradients of 2 parameters, … and rank 0 …{AGAIN}",
+            )
             parameters.reverse()
         else:
-            refused(net, f"rank 1 calls sum of gradients of 2 parameters, its call … of net 1, and rank 0 forward …{AGAIN}")
-        refused(lambda: net.sum_gradients(parameters), "parameter 0, parameter 1: rank 1 has other values than rank 0: …")
+            refused(
+                net,
+                f"rank 1 calls sum of gradients of 2 parameters, its call … of net 1, and rank 0 forward …{AGAIN}",
+            )
+        refused(
+            lambda: net.sum_gradients(parameters),
+            "parameter 0, parameter 1: rank 1 has other values than rank 0: …",
+        )
         parameters = [layer.weight for layer in layers]
         parameters[net.rank].grad = torch.full((3, 3), 2.0)
         given = [*parameters, *parameters]  # each counts once

@@ -169,7 +169,9 @@ class Alone(nn.Module):
 
     @property
     def vertices(self) -> Any:
-        count = {name: torch.arange(len(of)) for name, of in self.x.items()} if isinstance(self.x, dict) else None
+        count = (
+            {name: torch.arange(len(of)) for name, of in self.x.items()} if isinstance(self.x, dict) else None
+        )
         return count or torch.arange(V)
 
     @property
@@ -194,7 +196,9 @@ class Alone(nn.Module):
                     key: of[key].index_select(along, mask.nonzero()[:, 0]) for key, mask in edges.items()
                 }
         elif edges is not None:
-            beside = {name: of[..., edges] if name == "edge_index" else of[edges] for name, of in beside.items()}
+            beside = {
+                name: of[..., edges] if name == "edge_index" else of[edges] for name, of in beside.items()
+            }
         return self.module(self.x if x is None else x, **beside)
 
     def sum(self, of: Tensor, group: bool = False) -> Tensor:

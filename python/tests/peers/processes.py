@@ -1,17 +1,17 @@
 """Loops of several processes, beside those of one process of PyTorch in float64.
 
-    mpirun -n 2 python processes.py graph=2 NAME…  a line for each loop, or those named: its name, and how far figures,
-                                                   weights and running statistics are apart; "bits" if a second run
-                                                   has the bits of the first
-    mpirun -n 2 python processes.py --unlike MESH  rank 1 makes other calls than rank 0, and ends before it
-    mpirun -n 2 python processes.py --planned      the ranks whose memory is as planned, of a loop that is given
-                                                   features of edges
-    mpirun -n 2 python processes.py --checkpoint FILE graph=2
-                                                   losses and norms of weights of steps after a checkpoint, which is
-                                                   written if it is not there, else read
-    mpirun -n 2 python processes.py --sends STEPS  what passes send as planned, and other rows that net.rows fetches,
-                                                   after so many steps
-    mpirun -n 2 python processes.py --raises       rank 1 raises an exception, while rank 0 waits for it
+mpirun -n 2 python processes.py graph=2 NAME…  a line for each loop, or those named: its name, and how far figures,
+                                               weights and running statistics are apart; "bits" if a second run
+                                               has the bits of the first
+mpirun -n 2 python processes.py --unlike MESH  rank 1 makes other calls than rank 0, and ends before it
+mpirun -n 2 python processes.py --planned      the ranks whose memory is as planned, of a loop that is given
+                                               features of edges
+mpirun -n 2 python processes.py --checkpoint FILE graph=2
+                                               losses and norms of weights of steps after a checkpoint, which is
+                                               written if it is not there, else read
+mpirun -n 2 python processes.py --sends STEPS  what passes send as planned, and other rows that net.rows fetches,
+                                               after so many steps
+mpirun -n 2 python processes.py --raises       rank 1 raises an exception, while rank 0 waits for it
 """
 
 from __future__ import annotations
@@ -106,7 +106,9 @@ def net_of_rank(mesh: str, make: Callable[[], nn.Module]) -> Any:
     if isinstance(module, Two):
         module.norm.num_batches_tracked.fill_(2**40 + 1 + rank)
         module.norm.running_mean.fill_(rank)
-    return weft.compile(module, graph_of(WEIGHTED if isinstance(module, Weighted) else PLAIN, module), parallel=mesh)
+    return weft.compile(
+        module, graph_of(WEIGHTED if isinstance(module, Weighted) else PLAIN, module), parallel=mesh
+    )
 
 
 def check_planned(net: Any, of: str = "x") -> None:
@@ -117,7 +119,9 @@ def check_planned(net: Any, of: str = "x") -> None:
         given = {of: PLAIN[of][rows].requires_grad_()}
         a = net(**given)
         b = net(**given)  # one of the outputs of the step before is garbage now
-        sum(one.mean() for made in (a, b) for one in (made if isinstance(made, tuple) else (made,))).backward()
+        sum(
+            one.mean() for made in (a, b) for one in (made if isinstance(made, tuple) else (made,))
+        ).backward()
     took, keys = net.memory(), ("peak_tensor_bytes", "graph_bytes", "kinds", "peaks")
     unlike = {key: (took[key], planned[key]) for key in keys if took[key] != planned[key]}
     assert not unlike, unlike
@@ -178,7 +182,9 @@ def main() -> None:
         process_calls.check(net, sys.argv[2])
         if net.rank == 0:
             for _ in range(2):
-                process_calls.refused(net, "rank 1 calls nothing more, as its Python ends, and rank 0 forward …")
+                process_calls.refused(
+                    net, "rank 1 calls nothing more, as its Python ends, and rank 0 forward …"
+                )
             print("as it should be", flush=True)
     elif what == "--planned":
         net = weft.compile(Flows(), graph_of(PLAIN, Flows()), parallel=mesh)

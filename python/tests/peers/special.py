@@ -14,16 +14,76 @@ INF, NAN = math.inf, math.nan
 # Numbers at which functions of one have a bound, a kink, a tie or an end.
 ONE = [0.0, -0.0, 1, -1, 0.5, -0.5, 2, -2, 3, -3, 6, -6, 1.5, -1.5, 2.5, 20, -20, 21, 88, -104, 1e-40, -1e-40, 1e-20, -1e-20, 1e4, -1e4,
        1e15, -1e15, 1e30, -1e30, 0.3, -0.7, INF, -INF, NAN]  # fmt: skip
-TWO = [*product([0.0, 1, -1.5, INF, -INF], repeat=2), (NAN, 1), (1, NAN), (NAN, NAN), (NAN, 0), (2, 3), (-2, 3), (-2, 2.5), (1e15, 1e-15), (1e-40, 1), (1e18, 1e18)]
-THREE = [*product([0.0, 1], [-1.5, 2, INF, NAN], [0.0, 3, -INF, NAN]), (-2, 1, 3), (NAN, 1, 2), (0.5, 0.25, 0.75)]
+TWO = [
+    *product([0.0, 1, -1.5, INF, -INF], repeat=2),
+    (NAN, 1),
+    (1, NAN),
+    (NAN, NAN),
+    (NAN, 0),
+    (2, 3),
+    (-2, 3),
+    (-2, 2.5),
+    (1e15, 1e-15),
+    (1e-40, 1),
+    (1e18, 1e18),
+]
+THREE = [
+    *product([0.0, 1], [-1.5, 2, INF, NAN], [0.0, 3, -INF, NAN]),
+    (-2, 1, 3),
+    (NAN, 1, 2),
+    (0.5, 0.25, 0.75),
+]
 FOUR = [(1, 2, 2, 1), (0, 0, 0, 0), (3, -1, 2, 0.5), (-3, -1, -2, -3), (INF, 1, INF, 0), (-INF, -INF, 2, 3), (-INF,) * 4, (INF, -INF, 0, 1),
         (NAN, 1, 2, 2), (1, NAN, NAN, 0), (NAN, INF, 1, 1), (1e15, 1e15, -1e15, 1), (1e-40, 0, 1e-40, -1e-40), (88, 100, 100, 3), (-200, -100, -300, -200),
         (0, 2, 3, 4), (0, 0, 3, 4), (-0.0, 0.0, 1, 1), (5, 5, 5, 5), (-1, 1, -1, 1)]  # fmt: skip
 ROWS = [1, 2, 2, 1, -3, 2, -3, 0.5, 0, 0]  # of vertices: no infinities, which all rows would meet
 # Of vertices, of which each meets the two before it.
-BY_EDGES = [4, 0, 1, -1, 0.5, -0.5, 2, -2, 3, -3, 6, 1.5, -1.5, 20, -20, 88, -104, 1e-40, -1e-20, 1e4, 5, -1e4, 1e15, 7, 8, 1e30, 0.25, 0.75, INF, 0.2, 0.3, -INF, 0.7, -0.7, NAN]
+BY_EDGES = [
+    4,
+    0,
+    1,
+    -1,
+    0.5,
+    -0.5,
+    2,
+    -2,
+    3,
+    -3,
+    6,
+    1.5,
+    -1.5,
+    20,
+    -20,
+    88,
+    -104,
+    1e-40,
+    -1e-20,
+    1e4,
+    5,
+    -1e4,
+    1e15,
+    7,
+    8,
+    1e30,
+    0.25,
+    0.75,
+    INF,
+    0.2,
+    0.3,
+    -INF,
+    0.7,
+    -0.7,
+    NAN,
+]
 V = max(map(len, (ONE, TWO, THREE, FOUR, BY_EDGES)))
-INPUTS = {"one": [(x,) for x in ONE], "two": TWO, "three": THREE, "four": FOUR, "rows": [(x,) for x in ROWS + [0.25] * 25], "edges": [(x,) for x in BY_EDGES]}
+INPUTS = {
+    "one": [(x,) for x in ONE],
+    "two": TWO,
+    "three": THREE,
+    "four": FOUR,
+    "rows": [(x,) for x in ROWS + [0.25] * 25],
+    "edges": [(x,) for x in BY_EDGES],
+}
 
 
 def edges():

@@ -319,5 +319,7 @@ def test_without_room(without_room: None, tmp_path: Path) -> None:
     ):
         with pytest.raises(weft.Failed) as said:
             call()
-        why = "the module cannot be written there: File too large; make room, or name another folder by TMPDIR"
+        why = (
+            "the module cannot be written there: File too large; make room, or name another folder by TMPDIR"
+        )
         assert str(said.value) == f"{tmp_path}: {why}"

@@ -96,7 +96,9 @@ def test_nothing_on_cpu(name, graph, tmp_path, monkeypatch):
     here = weft.train(graph, model=module, out=tmp_path / "here", **settings)
     # of the module's program, without tracing it once more
     program, weights = tmp_path / "here" / "program.json", module.state_dict()
-    there = weft.train(graph, program=program, init=weights, device="cuda", out=tmp_path / "there", **settings)
+    there = weft.train(
+        graph, program=program, init=weights, device="cuda", out=tmp_path / "there", **settings
+    )
     assert "device" not in here.summary
     assert there.summary["device"]["on_cpu"] == []
     for of in ("loss", "val_loss"):

@@ -17,7 +17,11 @@ import weft
 
 V, WIDTH, CLASSES, EPOCHS, SEED = 60, 8, 3, 4, 5
 G = torch.Generator().manual_seed(3)
-X, EDGES, Y = torch.randn(V, WIDTH, generator=G), torch.randint(V - 2, (2, 240), generator=G), torch.arange(V) % CLASSES
+X, EDGES, Y = (
+    torch.randn(V, WIDTH, generator=G),
+    torch.randint(V - 2, (2, 240), generator=G),
+    torch.arange(V) % CLASSES,
+)
 TRAIN = torch.arange(V) % 3 > 0
 MESHES = {
     "one worker": {},
@@ -84,12 +88,21 @@ def other_layer(s, h):
 MODULES = {
     "DropNode": lambda: Net(drops_nodes),
     "noise": lambda: Net(between=noisy),
-    "random features": lambda: Net(lambda s, x: torch.cat([x, torch.rand(x.size(0), 3), torch.randn(x.shape[0], 2)], 1), extra=5),
-    "in place": lambda: Net(between=lambda s, h: h + torch.empty_like(h).uniform_(-0.5, 0.5) + torch.empty_like(h).exponential_(3.0).clamp(max=2)),
+    "random features": lambda: Net(
+        lambda s, x: torch.cat([x, torch.rand(x.size(0), 3), torch.randn(x.shape[0], 2)], 1), extra=5
+    ),
+    "in place": lambda: Net(
+        between=lambda s, h: (
+            h + torch.empty_like(h).uniform_(-0.5, 0.5) + torch.empty_like(h).exponential_(3.0).clamp(max=2)
+        )
+    ),
     "Gumbel": lambda: Net(between=lambda s, h: F.gumbel_softmax(h, tau=0.7)),
     "counters": lambda: Net(between=counts),
     "counters alone": lambda: Net(after=counts_under_no_grad),
-    "evaluation": lambda: Net(after=lambda s, h: h if s.training else 2 * h.tanh(), between=lambda s, h: h.relu() if s.training else h),
+    "evaluation": lambda: Net(
+        after=lambda s, h: h if s.training else 2 * h.tanh(),
+        between=lambda s, h: h.relu() if s.training else h,
+    ),
 }
 
 
@@ -113,7 +126,12 @@ def philox(counter, key):
     k = [key % 2**32, key >> 32]
     for _ in range(10):
         p, q = np.uint64(0xD2511F53) * c[0], np.uint64(0xCD9E8D57) * c[2]
-        c = [q >> np.uint64(32) ^ c[1] ^ np.uint64(k[0]), q & low, p >> np.uint64(32) ^ c[3] ^ np.uint64(k[1]), p & low]
+        c = [
+            q >> np.uint64(32) ^ c[1] ^ np.uint64(k[0]),
+            q & low,
+            p >> np.uint64(32) ^ c[3] ^ np.uint64(k[1]),
+            p & low,
+        ]
         k = [(k[0] + 0x9E3779B9) % 2**32, (k[1] + 0xBB67AE85) % 2**32]
     return np.stack(c)
 
@@ -124,7 +142,10 @@ def uniform(key, rows, columns):
     word, words = column % 128 // 16, []
     for stream in (1, 2):
         bits = philox((vertex, column // 128, column % 16, np.full_like(vertex, stream)), key)
-        words.append(np.take_along_axis(bits, word[None] // 2, 0)[0] >> (16 * (word % 2)).astype(np.uint64) & np.uint64(0xFFFF))
+        words.append(
+            np.take_along_axis(bits, word[None] // 2, 0)[0] >> (16 * (word % 2)).astype(np.uint64)
+            & np.uint64(0xFFFF)
+        )
     return torch.from_numpy((words[0] << np.uint64(8) | words[1] >> np.uint64(8)).astype(np.float64) / 2**24)
 
 
@@ -183,7 +204,17 @@ def test_trains_as_pytorch(name, graph):
     losses, valid, buffers = pytorch(module)
     for mesh in MESHES if name in ("noise", "counters") else ["one worker", "graph=3"]:
         settings = MESHES[mesh]
-        run = weft.train(graph, model=module, optimizer="sgd", lr=0.1, epochs=EPOCHS, seed=SEED, select="loss", progress=False, **settings)
+        run = weft.train(
+            graph,
+            model=module,
+            optimizer="sgd",
+            lr=0.1,
+            epochs=EPOCHS,
+            seed=SEED,
+            select="loss",
+            progress=False,
+            **settings,
+        )
         assert list(run.history["loss"]) == pytest.approx(losses, rel=1e-5), mesh
         assert list(run.history["val_loss"]) == pytest.approx(valid, rel=1e-5), mesh
         for key, of in run.module().named_buffers():
@@ -217,7 +248,10 @@ class Skips(nn.Module):
 
     def __init__(self):
         super().__init__()
-        self.skip, self.layers = nn.Linear(WIDTH, WIDTH), nn.ModuleList(GCNConv(WIDTH, WIDTH) for _ in range(3))
+        self.skip, self.layers = (
+            nn.Linear(WIDTH, WIDTH),
+            nn.ModuleList(GCNConv(WIDTH, WIDTH) for _ in range(3)),
+        )
         self.own, self.last = SAGEConv(WIDTH, WIDTH), nn.Linear(WIDTH, CLASSES)
 
     def forward(self, x, edge_index):
@@ -255,7 +289,17 @@ def test_what_is_not_taken_is_not_computed(name, graph):
     module = UNTAKEN[name]()
     losses, valid, _ = pytorch(module)
     for mesh, settings in MESHES.items():
-        run = weft.train(graph, model=module, optimizer="sgd", lr=0.1, epochs=EPOCHS, seed=SEED, select="loss", progress=False, **settings)
+        run = weft.train(
+            graph,
+            model=module,
+            optimizer="sgd",
+            lr=0.1,
+            epochs=EPOCHS,
+            seed=SEED,
+            select="loss",
+            progress=False,
+            **settings,
+        )
         assert list(run.history["loss"]) == pytest.approx(losses, rel=1e-5), mesh
         assert list(run.history["val_loss"]) == pytest.approx(valid, rel=1e-5), mesh
 
@@ -275,7 +319,10 @@ def test_edges_are_dropped_anew(graph):
     torch.manual_seed(1)
     module = Dropped()
     settings = {"model": module, "optimizer": "sgd", "lr": 1e-9, "epochs": 3, "progress": False}
-    losses = [list(weft.train(graph, **settings, **MESHES[mesh]).history["loss"]) for mesh in ("one worker", "graph=3", "tensor=2")]
+    losses = [
+        list(weft.train(graph, **settings, **MESHES[mesh]).history["loss"])
+        for mesh in ("one worker", "graph=3", "tensor=2")
+    ]
     assert len({round(loss, 6) for loss in losses[0]}) == 3
     for others in losses[1:]:
         assert others == pytest.approx(losses[0], rel=1e-5)

@@ -126,7 +126,9 @@ def test_refusals() -> None:
     refused(weft.Refused, "str is no module", lambda: weft.compile("gcn", graph))
     net = weft.compile(module, graph)
     refused(weft.Refused, "no module to compile", lambda: weft.compile(net, graph))
-    refused(weft.Refused, r"x: is .*float32 \(3, 8\) on cpu.*: give floats of 90 vertices × 8", lambda: net(X[:3]))
+    refused(
+        weft.Refused, r"x: is .*float32 \(3, 8\) on cpu.*: give floats of 90 vertices × 8", lambda: net(X[:3])
+    )
     refused(TypeError, "not pickled: pickle its state_dict", lambda: pickle.dumps(net))
     twice = functools.partial(torch.autograd.grad, net().sum(), [*net.parameters()], create_graph=True)
     refused(weft.Refused, "no second derivative", twice)
@@ -190,7 +192,9 @@ def test_without_parameters(mesh: str, has_features: bool) -> None:
     weights = torch.linspace(1, 2, X.numel()).view_as(X)
     (made * weights).sum().backward()
     (theirs * weights).sum().backward()
-    assert torch.allclose(made.double(), theirs, atol=1e-6) and torch.allclose(x.grad.double(), exact.grad, atol=1e-5)
+    assert torch.allclose(made.double(), theirs, atol=1e-6) and torch.allclose(
+        x.grad.double(), exact.grad, atol=1e-5
+    )
     planned = weft.plan(graph, model=net, gradients="x")
     assert planned["peak_tensor_bytes"] == net.memory()["peak_tensor_bytes"]
 
@@ -209,7 +213,9 @@ def test_containers_without_a_length() -> None:
     module, irrep = Returns(lambda x, e: x), Irrep((1, 2))
     module.irreps = [irrep, {"of": irrep}]
     assert torch.equal(weft.compile(module, GRAPHS["plain"])().detach(), module.lin(X).detach())
-    assert _watch.state_of(irrep, {}) == _watch.state_of(Irrep((1, 2)), {}) != _watch.state_of(Irrep((1, 3)), {})
+    assert (
+        _watch.state_of(irrep, {}) == _watch.state_of(Irrep((1, 2)), {}) != _watch.state_of(Irrep((1, 3)), {})
+    )
 
 
 def test_what_has_no_copy() -> None:
@@ -221,4 +227,8 @@ def test_what_has_no_copy() -> None:
 
     module = Returns(lambda x, e: x)
     module.alone = Alone()
-    refused(weft.Refused, "^model: the module cannot be copied: NotImplementedError$", lambda: weft.compile(module, GRAPHS["plain"]))
+    refused(
+        weft.Refused,
+        "^model: the module cannot be copied: NotImplementedError$",
+        lambda: weft.compile(module, GRAPHS["plain"]),
+    )

@@ -280,7 +280,9 @@ def test_labels_of_edges(tmp_path):
     settings = {"task": "edge", "hidden": 8, "epochs": 3, "progress": False}
     want = weft.train(
         weft.Graph(
-            edge_index=torch.stack(bare.edges()), x=bare.ndata["feat"], edge_y=label,
+            edge_index=torch.stack(bare.edges()),
+            x=bare.ndata["feat"],
+            edge_y=label,
             **{"edge_" + name: mask for name, mask in divided.items()},
         ),
         **settings,

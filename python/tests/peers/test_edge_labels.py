@@ -29,7 +29,9 @@ def logits(of, **settings):
 @pytest.fixture
 def arrays():
     """The logits of the same as arrays."""
-    return logits(weft.Graph(edge_index=EDGES, x=X, edge_y=Y, **{"edge_" + name: of for name, of in MASKS.items()}))
+    return logits(
+        weft.Graph(edge_index=EDGES, x=X, edge_y=Y, **{"edge_" + name: of for name, of in MASKS.items()})
+    )
 
 
 def tensors(of):
@@ -65,11 +67,22 @@ def test_edge_label_index(arrays):
         assert (logits(partly, split=rule) == want).all()
     for index in (np.array([[39, 0], [39, 0]]), EDGES[:, :2] * 0):
         other = homogeneous(edge_label=np.array([0, 1]), edge_label_index=index)
-        with pytest.raises(weft.Refused, match='^edge_label_index: has edges that edge_index lacks, and with task="edge" all edges pass messages'):
+        with pytest.raises(
+            weft.Refused,
+            match='^edge_label_index: has edges that edge_index lacks, and with task="edge" all edges pass messages',
+        ):
             logits(other)
-    parallel = data.Data(x=torch.tensor(X), edge_index=torch.tensor(np.hstack([EDGES, EDGES[:, :3]])), edge_label=torch.tensor(Y), edge_label_index=torch.tensor(EDGES))
+    parallel = data.Data(
+        x=torch.tensor(X),
+        edge_index=torch.tensor(np.hstack([EDGES, EDGES[:, :3]])),
+        edge_label=torch.tensor(Y),
+        edge_label_index=torch.tensor(EDGES),
+    )
     for twice in (homogeneous(edge_label=np.array([0, 1]), edge_label_index=EDGES[:, [4, 4]]), parallel):
-        with pytest.raises(weft.Refused, match="^edge_label_index: names an edge twice, or one that edge_index has several times, so that it is not known which"):
+        with pytest.raises(
+            weft.Refused,
+            match="^edge_label_index: names an edge twice, or one that edge_index has several times, so that it is not known which",
+        ):
             logits(twice)
 
 
@@ -91,7 +104,9 @@ def test_parts_of_a_split_of_links():
     parts = RandomLinkSplit(num_val=0.2, num_test=0.2)(homogeneous())
     with pytest.raises(weft.Refused, match="^edge_label_index: "):
         logits(parts[0])
-    with pytest.raises(weft.Refused, match='^task="edge": the edges to predict are those of a split of links'):
+    with pytest.raises(
+        weft.Refused, match='^task="edge": the edges to predict are those of a split of links'
+    ):
         logits(parts)
 
 
@@ -101,7 +116,9 @@ def test_hetero(label):
     edges = {RATES: EDGES, BACK: EDGES[::-1].copy()}
     want = logits(
         weft.Graph(
-            x=x, edge_index=edges, edge_y={RATES: Y},
+            x=x,
+            edge_index=edges,
+            edge_y={RATES: Y},
             **{"edge_" + name: {RATES: of} for name, of in MASKS.items()},
         )
     )
@@ -126,8 +143,12 @@ def test_hetero(label):
 
 ATTR = random.normal(size=(COUNT, 2)).astype(np.float32)
 MESHES: list[dict] = [
-    {}, {"parallel": "graph=3"}, {"parallel": "tensor=2"}, {"partitions": 3, "offload": True},
-    {"parallel": "pipeline=2", "chunks": 1}, {"parallel": "graph=2,pipeline=2", "chunks": 2},
+    {},
+    {"parallel": "graph=3"},
+    {"parallel": "tensor=2"},
+    {"partitions": 3, "offload": True},
+    {"parallel": "pipeline=2", "chunks": 1},
+    {"parallel": "graph=2,pipeline=2", "chunks": 2},
 ]
 
 
@@ -156,7 +177,9 @@ def losses_of(net, y, loss, epochs):
     optimizer, train = torch.optim.Adam(net.parameters(), lr=0.02), torch.tensor(MASKS["train_mask"])
     for _ in range(epochs):
         optimizer.zero_grad()
-        made = loss(net(torch.tensor(X).double(), torch.tensor(EDGES), torch.tensor(ATTR).double())[train], y[train])
+        made = loss(
+            net(torch.tensor(X).double(), torch.tensor(EDGES), torch.tensor(ATTR).double())[train], y[train]
+        )
         made.backward()
         optimizer.step()
         losses.append(made.item())
@@ -175,7 +198,11 @@ def test_own_module(kind):
     values = (3 + X[EDGES[0], 1] + ATTR[:, 0] ** 2).astype(np.float32)
     y, target, loss = {
         "classes": (Y, torch.tensor(Y), torch.nn.functional.cross_entropy),
-        "several": (np.stack([Y, 1 - Y], 1), torch.tensor(np.stack([Y, 1 - Y], 1)).double(), torch.nn.BCEWithLogitsLoss()),
+        "several": (
+            np.stack([Y, 1 - Y], 1),
+            torch.tensor(np.stack([Y, 1 - Y], 1)).double(),
+            torch.nn.BCEWithLogitsLoss(),
+        ),
         "values": (values, scored(values), torch.nn.functional.mse_loss),
     }[kind]
     net = Net(outputs=1 if kind == "values" else 2)
@@ -200,9 +227,14 @@ def test_own_module(kind):
 
 def test_own_module_by_its_class():
     """A class is called with the classes of the edges."""
-    run = weft.train(own(np.array(["a", "b", "c"])[np.arange(COUNT) % 3]), task="edge", model=Net, epochs=2, progress=False)
+    run = weft.train(
+        own(np.array(["a", "b", "c"])[np.arange(COUNT) % 3]), task="edge", model=Net, epochs=2, progress=False
+    )
     assert run.logits.shape == (COUNT, 3) and run.classes.tolist() == ["a", "b", "c"]
-    assert run.evaluate()["test"]["accuracy"] == (run.predictions == np.arange(COUNT) % 3)[MASKS["test_mask"]].mean()
+    assert (
+        run.evaluate()["test"]["accuracy"]
+        == (run.predictions == np.arange(COUNT) % 3)[MASKS["test_mask"]].mean()
+    )
     assert weft.plan(own(), workers=2, task="edge", model=Net)["meshes"]
 
 
@@ -242,7 +274,9 @@ def test_own_module_of_several_types(tmp_path):
 
     want = losses_of(Called(), scored(stars), torch.nn.functional.mse_loss, 5)
     for mesh in MESHES:
-        run = weft.train(graph, task="edge", model=net, epochs=5, lr=0.02, weight_decay=0, progress=False, **mesh)
+        run = weft.train(
+            graph, task="edge", model=net, epochs=5, lr=0.02, weight_decay=0, progress=False, **mesh
+        )
         assert run.summary["losses"] == pytest.approx(want, abs=1e-5), mesh
     assert run.logits.shape == (COUNT, 1)
     # the store's own edges, as new ones that pass no messages, and as one that is explained

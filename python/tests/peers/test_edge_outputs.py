@@ -93,7 +93,9 @@ class Gated(nn.Module):  # type: ignore[misc]
     def __init__(self) -> None:
         super().__init__()
         self.encode, self.encode_edges = nn.Linear(FEATURES, WIDTH), nn.Linear(OF_EDGES, WIDTH)
-        self.layers = nn.ModuleList(nn.ModuleList(nn.Linear(WIDTH, WIDTH) for _ in range(5)) for _ in range(2))
+        self.layers = nn.ModuleList(
+            nn.ModuleList(nn.Linear(WIDTH, WIDTH) for _ in range(5)) for _ in range(2)
+        )
         self.norms = nn.ModuleList(nn.BatchNorm1d(WIDTH) for _ in range(2))
 
     def forward(self, x: Tensor, edge_index: Tensor, edge_attr: Tensor) -> Any:
@@ -145,10 +147,14 @@ def assert_near(ours: Any, theirs: Any) -> None:
 
 
 def takes_attr(module: nn.Module) -> bool:
-    return "edge_attr" in type(module).forward.__code__.co_varnames[: type(module).forward.__code__.co_argcount]
+    return (
+        "edge_attr" in type(module).forward.__code__.co_varnames[: type(module).forward.__code__.co_argcount]
+    )
 
 
-STAGES = [(mesh, name) for mesh in ("pipeline=2", "graph=2,pipeline=2") for name in ("latents", "scores", "gated")]
+STAGES = [
+    (mesh, name) for mesh in ("pipeline=2", "graph=2,pipeline=2") for name in ("latents", "scores", "gated")
+]
 
 
 @pytest.mark.parametrize(("mesh", "name"), [(mesh, name) for mesh in MESHES for name in MODULES] + STAGES)

@@ -13,7 +13,12 @@ torch = pytest.importorskip("torch")
 nn = pytest.importorskip("torch_geometric.nn")
 metrics = pytest.importorskip("sklearn.metrics")
 
-MESHES: list[dict] = [{}, {"parallel": "graph=3"}, {"parallel": "tensor=2"}, {"partitions": 3, "offload": True}]
+MESHES: list[dict] = [
+    {},
+    {"parallel": "graph=3"},
+    {"parallel": "tensor=2"},
+    {"partitions": 3, "offload": True},
+]
 SETTINGS = {"task": "edge", "lr": 0.01, "weight_decay": 0, "progress": False}
 BUYS, BACK, KNOWS = ("user", "buys", "item"), ("item", "rev_buys", "user"), ("user", "knows", "user")
 
@@ -23,7 +28,9 @@ class Decoded(torch.nn.Module):
 
     def __init__(self, width, features, outputs):
         super().__init__()
-        self.lins = torch.nn.ModuleList([torch.nn.Linear(3 * width + features, width), torch.nn.Linear(width, outputs)])
+        self.lins = torch.nn.ModuleList(
+            [torch.nn.Linear(3 * width + features, width), torch.nn.Linear(width, outputs)]
+        )
 
     def forward(self, u, v, attr):
         z = torch.cat([u, v, u * v] + [attr] * (attr is not None), 1)
@@ -77,7 +84,9 @@ class Typed(torch.nn.Module):
 
     def __init__(self, columns, relations, outputs):
         super().__init__()
-        self.convs = torch.nn.ModuleDict({"__".join(r): nn.SAGEConv((columns[r[0]], columns[r[2]]), 8) for r in relations})
+        self.convs = torch.nn.ModuleDict(
+            {"__".join(r): nn.SAGEConv((columns[r[0]], columns[r[2]]), 8) for r in relations}
+        )
         self.decoder = Decoded(8, 0, outputs)
 
     def embed(self, x_dict, edge_index_dict):
@@ -107,7 +116,11 @@ def sets(kind):
         items = random.normal(size=(60, 3)).astype(np.float32)
         edges[1] %= 60
         stars = 3 + x[edges[0], 0] * items[edges[1], 0] + 0.1 * noise
-        return {"x": {"user": x, "item": items}, "edge_index": {BUYS: edges, BACK: edges[::-1].copy()}}, stars.astype(np.float32), train
+        return (
+            {"x": {"user": x, "item": items}, "edge_index": {BUYS: edges, BACK: edges[::-1].copy()}},
+            stars.astype(np.float32),
+            train,
+        )
     if kind == "relations":
         items = random.normal(size=(60, 3)).astype(np.float32)
         edges[1] %= 60
@@ -195,7 +208,11 @@ def test_divided_by_time(kind):
     arrays, y, _ = sets("drift")
     time = np.arange(1500) * 7 % 1500 / 150
     y = np.where(np.arange(1500) % 9 == 4, -1, y)  # no label, and yet messages
-    x, edges, attr = torch.tensor(arrays["x"]).double(), torch.tensor(arrays["edge_index"]), arrays["edge_attr"].astype(float)
+    x, edges, attr = (
+        torch.tensor(arrays["x"]).double(),
+        torch.tensor(arrays["edge_index"]),
+        arrays["edge_attr"].astype(float),
+    )
     torch.manual_seed(4)
     net = States(5, 2) if kind == "states" else Named(5, 2)
     settings = SETTINGS | {"split": "time:edge_time=5,7", "metric": "roc-auc", "normalize_features": "none"}
@@ -251,13 +268,29 @@ def test_measured_on_later_edges():
     arrays, y, _ = sets("drift")
     time = np.arange(1500) * 7 % 1500 / 150
     first = time < 8.5
-    before = {"x": arrays["x"], "edge_index": arrays["edge_index"][:, first], "edge_attr": arrays["edge_attr"][first]}
-    settings = {"model": "sage", "hidden": 8, "dropout": 0, "normalize_features": "none", "split": "time:edge_time=5,7"}
-    run = weft.train(weft.Graph(**before, edge_y=y[first], edge_time=time[first]), epochs=20, **SETTINGS | settings)
+    before = {
+        "x": arrays["x"],
+        "edge_index": arrays["edge_index"][:, first],
+        "edge_attr": arrays["edge_attr"][first],
+    }
+    settings = {
+        "model": "sage",
+        "hidden": 8,
+        "dropout": 0,
+        "normalize_features": "none",
+        "split": "time:edge_time=5,7",
+    }
+    run = weft.train(
+        weft.Graph(**before, edge_y=y[first], edge_time=time[first]), epochs=20, **SETTINGS | settings
+    )
     net, found = Named(5, 2).double(), run.state_dict()
     net.load_state_dict({name: torch.tensor(found[name]) for name in net.state_dict()})
     attr = (arrays["edge_attr"] - found["edge_features.mean"]) / found["edge_features.deviation"]
-    given = torch.tensor(arrays["x"]).double(), torch.tensor(arrays["edge_index"]), torch.tensor(attr).double()
+    given = (
+        torch.tensor(arrays["x"]).double(),
+        torch.tensor(arrays["edge_index"]),
+        torch.tensor(attr).double(),
+    )
     with torch.no_grad():
         logits = over_periods(net, *given, torch.tensor(time)).numpy()
     told = run.evaluate(weft.Graph(**arrays, edge_y=y, edge_time=time))
@@ -286,7 +319,9 @@ class Normed(Named):
 def test_norm_divided_by_time():
     arrays, y, _ = sets("drift")
     graph = weft.Graph(**arrays, edge_y=y, edge_time=np.arange(1500) % 10)
-    with pytest.raises(weft.Refused, match="the model Normed has a batch_norm of norm .* over the edges of the graph"):
+    with pytest.raises(
+        weft.Refused, match="the model Normed has a batch_norm of norm .* over the edges of the graph"
+    ):
         weft.train(graph, model=Normed(5, 2), split="time:edge_time=5,7", **SETTINGS)
 
 
@@ -304,7 +339,8 @@ def test_types_divided_by_time():
         made = []
         for until in (5, 7):
             passing = {
-                of: torch.tensor(ends if of == KNOWS else ends[:, time < until].copy()) for of, ends in edges.items()
+                of: torch.tensor(ends if of == KNOWS else ends[:, time < until].copy())
+                for of, ends in edges.items()
             }
             made.append(net.score(net.embed(x, passing), torch.tensor(edges[BUYS])))
         return torch.where(torch.tensor(time >= 7)[:, None], made[1], made[0])
@@ -335,12 +371,21 @@ def test_metrics_with_an_argument(of):
     is_yes = score + rng.normal(size=len(score)) > 0.5
     split = rng.permutation(len(score)) % 3
     y = np.where(is_yes, "yes", "no")
-    labels = {"edge_y": y, "edge_split": split} if of == "edges" else {
-        "y": y, "train_mask": split == 0, "val_mask": split == 1, "test_mask": split == 2
-    }
+    labels = (
+        {"edge_y": y, "edge_split": split}
+        if of == "edges"
+        else {"y": y, "train_mask": split == 0, "val_mask": split == 1, "test_mask": split == 2}
+    )
     task = {"task": "edge"} if of == "edges" else {}
     for name in ("precision@5", "recall@fpr=0.1", "f1:yes"):
-        run = weft.train(weft.Graph(edge_index=ends, x=x, **labels), model="sage", epochs=8, metric=name, progress=False, **task)
+        run = weft.train(
+            weft.Graph(edge_index=ends, x=x, **labels),
+            model="sage",
+            epochs=8,
+            metric=name,
+            progress=False,
+            **task,
+        )
         assert run.summary["metric"] == name
         z = run.logits[:, 1].astype(float) - run.logits[:, 0]
         for part, mask in (("train", split == 0), ("val", split == 1), ("test", split == 2)):

@@ -178,7 +178,9 @@ class OfEdges(Net):
 
 def test_rows_of_edges_are_no_output_of_train(arrays):
     graph = weft.Graph(**arrays)
-    with pytest.raises(weft.Refused, match="^model: forward returns something else than one tensor of vertices"):
+    with pytest.raises(
+        weft.Refused, match="^model: forward returns something else than one tensor of vertices"
+    ):
         weft.train(graph, model=OfEdges(Processor), epochs=1, progress=False)
 
 

@@ -91,7 +91,11 @@ def test_kills() -> None:
     program = _calls.program()
     net = weft.compile(module, GRAPHS["plain"])
     os.kill(program.process.pid, signal.SIGSEGV)
-    refused(weft.Failed, "^the program weft crashed: SIGSEGV: segmentation violation; compile the module again$", net)
+    refused(
+        weft.Failed,
+        "^the program weft crashed: SIGSEGV: segmentation violation; compile the module again$",
+        net,
+    )
 
 
 @pytest.mark.parametrize("kind", ["interrupts", "program"])

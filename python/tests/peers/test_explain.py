@@ -115,7 +115,9 @@ class Normalized(nn.Module):
         self.conv, self.lin = SAGEConv(into, out, aggr="sum"), nn.Linear(into, out)
 
     def forward(self, x, edge_index):
-        return self.conv(x, edge_index) * (1 + degree(edge_index[1], x.shape[0])[:, None]).rsqrt() + self.lin(x)
+        return self.conv(x, edge_index) * (1 + degree(edge_index[1], x.shape[0])[:, None]).rsqrt() + self.lin(
+            x
+        )
 
 
 OWN = {
@@ -149,7 +151,9 @@ class RawFeatures(MessagePassing):
         self.lin = nn.Linear(4, out)
 
     def forward(self, x, edge_index, edge_attr):
-        return self.lin(self.propagate(edge_index, edge_attr=edge_attr, size=(x.size(0), x.size(0)))) + x.sum(1, keepdim=True)
+        return self.lin(self.propagate(edge_index, edge_attr=edge_attr, size=(x.size(0), x.size(0)))) + x.sum(
+            1, keepdim=True
+        )
 
     def message(self, edge_attr):
         return edge_attr
@@ -163,7 +167,9 @@ class LinearFeatures(MessagePassing):
         self.lin = nn.Linear(4, out)
 
     def forward(self, x, edge_index, edge_attr):
-        return self.propagate(edge_index, edge_attr=edge_attr, size=(x.size(0), x.size(0))) + x.sum(1, keepdim=True)
+        return self.propagate(edge_index, edge_attr=edge_attr, size=(x.size(0), x.size(0))) + x.sum(
+            1, keepdim=True
+        )
 
     def message(self, edge_attr):
         return self.lin(edge_attr)
@@ -223,7 +229,9 @@ def test_removal_is_a_second_graph(model, tmp_path):
     others = np.exp(z[[k for k in range(C) if k != of]].astype(float) - float(z[of]))
     assert why.without["logit"] == pytest.approx(-np.log(others[0] + others[1]), abs=1e-12)  # of float64 sums
     whole = run.predict(output="logits", vertices=[VERTEX])[0]
-    assert abs(log_odds(torch.tensor(whole), of).item() - why.logit) < 1e-5 and why.logit != why.without["logit"]
+    assert (
+        abs(log_odds(torch.tensor(whole), of).item() - why.logit) < 1e-5 and why.logit != why.without["logit"]
+    )
 
 
 def planted(seed):
@@ -266,9 +274,13 @@ def test_planted_reasons_of_edges():
         n = data.num_nodes
         label = data.y[data.edge_index[1]].numpy()
         made = weft.Graph(np.asarray(data.edge_index), data.x.numpy(), edge_y=label)
-        run = weft.train(made, task="edge", model="sage", layers=1, epochs=100, lr=0.05, split="random:60/20/20")
+        run = weft.train(
+            made, task="edge", model="sage", layers=1, epochs=100, lr=0.05, split="random:60/20/20"
+        )
         assert run.summary["test"] > 0.9
-        right = torch.tensor(run.predictions == label) & (torch.arange(5 * n) >= n)  # not the loud neighbour's own edge
+        right = torch.tensor(run.predictions == label) & (
+            torch.arange(5 * n) >= n
+        )  # not the loud neighbour's own edge
         e = int(right.nonzero()[37 * seed])
         v = int(data.edge_index[1, e])
         why = run.explain(edge=e)
@@ -286,8 +298,12 @@ def test_metrics():
     assert isinstance(why, Explanation) and set(why.available_explanations) == {"node_mask", "edge_mask"}
     config = {"mode": "multiclass_classification", "task_level": "node", "return_type": "raw"}
     explainer = Explainer(
-        run.to_pyg(), algorithm=DummyExplainer(), explanation_type="model", node_mask_type="attributes",
-        edge_mask_type="object", model_config=config,
+        run.to_pyg(),
+        algorithm=DummyExplainer(),
+        explanation_type="model",
+        node_mask_type="attributes",
+        edge_mask_type="object",
+        model_config=config,
     )
     why.target = torch.tensor(run.predictions)
     why.prediction = torch.tensor(run.logits)
@@ -317,19 +333,40 @@ def test_metrics_of_models_that_read_edges(rows):
         data.edge_attr = None
     if rows == "edge":
         data.y, data.edge_y = None, torch.arange(data.num_edges) % 2
-        masks = {f"edge_{part}_mask": np.arange(data.num_edges) % 3 == k for k, part in enumerate(("train", "val", "test"))}
-        data = weft.Graph(edge_index=data.edge_index, x=data.x, edge_attr=data.edge_attr, edge_weight=data.edge_weight, edge_y=data.edge_y, **masks)
+        masks = {
+            f"edge_{part}_mask": np.arange(data.num_edges) % 3 == k
+            for k, part in enumerate(("train", "val", "test"))
+        }
+        data = weft.Graph(
+            edge_index=data.edge_index,
+            x=data.x,
+            edge_attr=data.edge_attr,
+            edge_weight=data.edge_weight,
+            edge_y=data.edge_y,
+            **masks,
+        )
     run = weft.train(data, model="gcn" if rows == "gcn" else ReadsEdges(rows), epochs=3, progress=False)
     why = run.explain(edge=VERTEX) if rows == "edge" else run.explain(VERTEX)
     assert why._model_args == (["edge_weight"] if rows == "gcn" else ["edge_attr"])
     module = run.to_pyg() if rows == "gcn" else run.module().eval()
-    config = {"mode": "multiclass_classification", "task_level": "edge" if rows == "edge" else "node", "return_type": "raw"}
+    config = {
+        "mode": "multiclass_classification",
+        "task_level": "edge" if rows == "edge" else "node",
+        "return_type": "raw",
+    }
     explainer = Explainer(
-        module, algorithm=DummyExplainer(), explanation_type="model", node_mask_type="attributes",
-        edge_mask_type="object", model_config=config,
+        module,
+        algorithm=DummyExplainer(),
+        explanation_type="model",
+        node_mask_type="attributes",
+        edge_mask_type="object",
+        model_config=config,
     )
     if rows == "edge":
-        with pytest.raises(weft.Refused, match=r"a forward hook of the layer, run.module\(\).get_submodule\('conv'\), has its rows"):
+        with pytest.raises(
+            weft.Refused,
+            match=r"a forward hook of the layer, run.module\(\).get_submodule\('conv'\), has its rows",
+        ):
             run.embeddings(of="conv")
         kept = []
         handle = module.get_submodule("conv").register_forward_hook(lambda _, given, rows: kept.append(rows))
@@ -337,7 +374,9 @@ def test_metrics_of_models_that_read_edges(rows):
         handle.remove()
         assert kept[0].shape == (V, C) and np.allclose(out.detach(), run.logits, atol=1e-5)
     more = {key: why[key] for key in why._model_args}
-    masked = explainer.get_masked_prediction(why.x, why.edge_index, why.node_mask, why.edge_mask, **more)[why.index].softmax(-1)
+    masked = explainer.get_masked_prediction(why.x, why.edge_index, why.node_mask, why.edge_mask, **more)[
+        why.index
+    ].softmax(-1)
     own = module(why.x, why.edge_index, **more)[why.index].softmax(-1)
     want = 1 - np.exp(-float((masked * (masked.log() - own.log())).sum()))
     assert unfaithfulness(explainer, why) == pytest.approx(want, abs=1e-5)

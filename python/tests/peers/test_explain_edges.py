@@ -40,13 +40,24 @@ def test_an_edge(e, period, tmp_path):
     label = rng.integers(0, C, data.num_edges)
     split = rng.integers(0, 3, data.num_edges)
     made = weft.Graph(
-        np.asarray(data.edge_index), data.x.numpy(), edge_attr=data.edge_attr.numpy(), edge_y=label,
+        np.asarray(data.edge_index),
+        data.x.numpy(),
+        edge_attr=data.edge_attr.numpy(),
+        edge_y=label,
         **({"edge_split": split} if period is None else {"edge_time": time}),
     )
     settings = {} if period is None else {"split": "time:edge_time=5,7"}
     run = weft.train(
-        made, model="gcn", task="edge", hidden=8, epochs=5, dropout=0, out=tmp_path / "run",
-        normalize_features="none", progress=False, **settings,
+        made,
+        model="gcn",
+        task="edge",
+        hidden=8,
+        epochs=5,
+        dropout=0,
+        out=tmp_path / "run",
+        normalize_features="none",
+        progress=False,
+        **settings,
     )
     why = run.explain(edge=e, **{"class": "1"})
     assert why.index.tolist() == [e] and torch.equal(why.edge_index, data.edge_index)
@@ -65,7 +76,11 @@ def test_an_edge(e, period, tmp_path):
         for layer in range(2):
             h = h @ weights[f"convs.{layer}.lin.weight"].T
             rows = h[ends[0]] * (scale[ends[0]] * scale[ends[1]] * mask[keep])[:, None]
-            h = torch.zeros_like(h).index_add(0, ends[1], rows) + h / degrees[:, None] + weights[f"convs.{layer}.bias"]
+            h = (
+                torch.zeros_like(h).index_add(0, ends[1], rows)
+                + h / degrees[:, None]
+                + weights[f"convs.{layer}.bias"]
+            )
             if layer == 0:
                 h = h.relu()
         source, target = data.edge_index[:, e]
@@ -142,7 +157,11 @@ def labelled_edges(data, seed=2):
     rng = np.random.default_rng(seed)
     label, split = rng.integers(0, C, data.num_edges), rng.integers(0, 3, data.num_edges)
     return weft.Graph(
-        np.asarray(data.edge_index), data.x.numpy(), edge_attr=data.edge_attr.numpy(), edge_y=label, edge_split=split
+        np.asarray(data.edge_index),
+        data.x.numpy(),
+        edge_attr=data.edge_attr.numpy(),
+        edge_y=label,
+        edge_split=split,
     )
 
 
@@ -181,7 +200,9 @@ def test_an_edge_of_an_own_module(net, tmp_path):
     keep = torch.ones(data.num_edges, dtype=torch.bool)
     keep[why.edge_mask.topk(why.without["edges"]).indices] = False
     rows = module.embed(data.x.double(), ends[:, keep], attr[keep])
-    assert abs(why.without["logit"] - log_odds(module.score(rows, ends[:, [e]], attr[[e]])[0], 1).item()) < 1e-5
+    assert (
+        abs(why.without["logit"] - log_odds(module.score(rows, ends[:, [e]], attr[[e]])[0], 1).item()) < 1e-5
+    )
     new = torch.stack([torch.arange(5, 35), torch.arange(V - 1, V - 31, -1)])
     features = torch.linspace(-1, 1, 120).reshape(30, 4)
     lines = [",".join(map(str, [*pair.tolist(), *row.tolist()])) for pair, row in zip(new.T, features)]

@@ -28,13 +28,25 @@ def test_forms(tmp_path, program):
     pytorch("weights", 16, 4, tmp_path)
     rows = pytorch("train", store, tmp_path, 3, "cpu", ",".join(FORMS), ",".join(MODELS))
     for name, model in MODELS.items():
-        flags = [*model.weft_flags(), "--epochs", 3, "--eval-every", 3, "--init", tmp_path / f"{name}.safetensors"]
+        flags = [
+            *model.weft_flags(),
+            "--epochs",
+            3,
+            "--eval-every",
+            3,
+            "--init",
+            tmp_path / f"{name}.safetensors",
+        ]
         losses = json.loads(program("train", store, *flags, "--json", "--out", tmp_path / name))["losses"]
         of = {row["form"]: row for row in rows if row["model"] == name and row["precision"] == "f32"}
         assert list(of) == [form for form in FORMS if (form, name) != ("csr", "gat")]
         for form, row in of.items():
             assert row["losses"] == pytest.approx(losses, rel=1e-4), (name, form)
         for precision, close in (("tf32", 1e-4), ("bf16", 0.2)):
-            others = [row for row in rows if row["model"] == name and row["precision"] == precision and "failed" not in row]
+            others = [
+                row
+                for row in rows
+                if row["model"] == name and row["precision"] == precision and "failed" not in row
+            ]
             assert len(others) == 1 and others[0]["form"] in of
             assert others[0]["losses"] == pytest.approx(losses, rel=close)

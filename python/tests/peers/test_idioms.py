@@ -54,7 +54,10 @@ def given(module, graph, **settings):
     scratch = Scratch()
     try:
         made, _ = _module.in_place({"model": module, **settings}, [str(graph.store)], scratch)
-        yield made["program"].read_text(), {k: torch.from_numpy(v) for k, v in _weights.read(made["init"]).items()}
+        yield (
+            made["program"].read_text(),
+            {k: torch.from_numpy(v) for k, v in _weights.read(made["init"]).items()},
+        )
     finally:
         scratch.close()
 
@@ -90,7 +93,11 @@ def test_trains(name, data, graph):
     module = TRAIN[name]()
     before = random.getstate(), np.random.get_state()[1].tolist(), torch.get_rng_state().tolist()
     with given(module, graph) as (text, state):
-        assert before == (random.getstate(), np.random.get_state()[1].tolist(), torch.get_rng_state().tolist())
+        assert before == (
+            random.getstate(),
+            np.random.get_state()[1].tolist(),
+            torch.get_rng_state().tolist(),
+        )
         lazy = any(map(nn.parameter.is_lazy, module.parameters()))
         if lazy:
             called(module.double(), data)()
@@ -99,7 +106,9 @@ def test_trains(name, data, graph):
         state = dict(own.state_dict()) if lazy else state
         weights = {k: v.detach().clone().double().requires_grad_(k in trained) for k, v in state.items()}
         program, x = Steps(text), data["x"].double()
-        ours = curve([weights[k] for k in trained], lambda: program(weights, x, data["edge_index"]), data["y"])
+        ours = curve(
+            [weights[k] for k in trained], lambda: program(weights, x, data["edge_index"]), data["y"]
+        )
         theirs = curve(own.parameters(), called(own, data), data["y"])
     np.testing.assert_allclose(ours, theirs, rtol=1e-6)
 
@@ -110,7 +119,9 @@ def test_is_refused(name, graph):
     torch.manual_seed(4)
     with pytest.raises(weft.Refused) as refused, given(make(), graph):
         pass
-    said = re.sub(r'"[^"]*": \(lambda: .*\),: ', "", str(refused.value))  # without the line above that has the words
+    said = re.sub(
+        r'"[^"]*": \(lambda: .*\),: ', "", str(refused.value)
+    )  # without the line above that has the words
     assert re.search(words, said) and said.startswith("model: ") and "\n" not in said
 
 
@@ -134,7 +145,10 @@ def test_several_graphs(kind, as_batch, data):
     """Of several graphs a forward that asks which a vertex is of is refused, and one that does not is not."""
     one = Data(**data)
     graphs = weft.Graph.of(Batch.from_data_list([one, one]) if as_batch else [one, one])
-    with pytest.raises(weft.Refused, match="forward (takes|reads) batch, and the data are several graphs"), given(normed(kind), graphs):
+    with (
+        pytest.raises(weft.Refused, match="forward (takes|reads) batch, and the data are several graphs"),
+        given(normed(kind), graphs),
+    ):
         pass
     with given(normed(kind), weft.Graph.of(one)):
         pass
@@ -151,7 +165,10 @@ class OfEdges(Net):
 def test_edge_attr_of_one_dimension(data):
     """edge_attr of one dimension comes as E × 1: what would make E × E of it says so."""
     graph = weft.Graph(**data, edge_attr=torch.rand(E))
-    with pytest.raises(weft.Refused, match=r"each pair of edges meets, E × E: .*view\(-1, 1\)"), given(OfEdges(lambda w: w.unsqueeze(-1)), graph):
+    with (
+        pytest.raises(weft.Refused, match=r"each pair of edges meets, E × E: .*view\(-1, 1\)"),
+        given(OfEdges(lambda w: w.unsqueeze(-1)), graph),
+    ):
         pass
     with given(OfEdges(lambda w: w.view(-1, 1)), graph):
         pass
@@ -159,7 +176,10 @@ def test_edge_attr_of_one_dimension(data):
 
 def test_rate_of_0(graph):
     module = Net(lambda s, h, e: h @ s.w)
-    with pytest.raises(weft.Refused, match="optimizer: its lr is 0"), given(module, graph, optimizer=torch.optim.SGD(module.parameters(), lr=0)):
+    with (
+        pytest.raises(weft.Refused, match="optimizer: its lr is 0"),
+        given(module, graph, optimizer=torch.optim.SGD(module.parameters(), lr=0)),
+    ):
         pass
 
 
@@ -197,10 +217,26 @@ def stray(path):
 def test_folders_of_the_user(tmp_path, graph):
     """What is a library is decided by its package, and not by the names of folders above a file."""
     own = stray(tmp_path)
-    with pytest.raises(weft.Refused, match=r"own.py:7: self.calls \+= 1: forward changes calls"), given(own.Own(), graph):
+    with (
+        pytest.raises(weft.Refused, match=r"own.py:7: self.calls \+= 1: forward changes calls"),
+        given(own.Own(), graph),
+    ):
         pass
     assert not is_library("own") and not is_library("test_idioms") and not is_library("pytest")
-    assert all(map(is_library, ("builtins", "weft._trace", "torch._C", "torch_geometric.nn", "numpy.random.mtrand", "inspect", "collections.abc")))
+    assert all(
+        map(
+            is_library,
+            (
+                "builtins",
+                "weft._trace",
+                "torch._C",
+                "torch_geometric.nn",
+                "numpy.random.mtrand",
+                "inspect",
+                "collections.abc",
+            ),
+        )
+    )
 
 
 @pytest.mark.parametrize("switch", [torch.no_grad, torch.inference_mode])
@@ -250,8 +286,12 @@ def test_comes_back(data, graph):
     """The module of a run has the trained weights in its closures, too, and shares nothing with the one that was given."""
     module = Net(lambda s, h, e: s.f(h), closure_of)
     kept = copy.deepcopy(module.state_dict())
-    run = weft.train(graph, model=module, epochs=3, lr=0.1, split="random:60/20/20", out="run", progress=False)
+    run = weft.train(
+        graph, model=module, epochs=3, lr=0.1, split="random:60/20/20", out="run", progress=False
+    )
     trained = run.module().eval()
     with torch.no_grad():
         np.testing.assert_allclose(trained(data["x"], data["edge_index"]).numpy(), run.logits, atol=1e-5)
-    assert not torch.equal(trained.w, kept["w"]) and all(torch.equal(v, kept[k]) for k, v in module.state_dict().items())
+    assert not torch.equal(trained.w, kept["w"]) and all(
+        torch.equal(v, kept[k]) for k, v in module.state_dict().items()
+    )

@@ -264,7 +264,11 @@ def test_no_edges(vertices: int) -> None:
     """A graph may have no edges, and one vertex."""
     none, x = torch.zeros(2, 0, dtype=torch.long), X[:vertices]
     graph, kept = weft.Graph(edge_index=none, x=x), torch.zeros(0, dtype=torch.bool)
-    gives = {"gcn": {}, "weighted": {"edge_weight": torch.zeros(0)}, "featured": {"edge_attr": torch.zeros(0, 2)}}
+    gives = {
+        "gcn": {},
+        "weighted": {"edge_weight": torch.zeros(0)},
+        "featured": {"edge_attr": torch.zeros(0, 2)},
+    }
     for name, given in gives.items():
         module = made(name, MODULES)
         out = weft.compile(module, graph)(edges=kept, **given)
@@ -360,11 +364,17 @@ def test_rows(mesh: str) -> None:
                     assert torch.allclose(ours.double(), theirs[rows], atol=1e-5)
     kept = torch.arange(E) % 3 > 0
     with torch.no_grad():
-        assert torch.allclose(net(rows=index, edges=kept)[0], exact(X.double(), ENDS[:, kept])[0][index].float(), atol=1e-5)
-        assert torch.allclose(net(2 * X, rows=index)[0], exact(2 * X.double(), ENDS)[0][index].float(), atol=1e-5)
+        assert torch.allclose(
+            net(rows=index, edges=kept)[0], exact(X.double(), ENDS[:, kept])[0][index].float(), atol=1e-5
+        )
+        assert torch.allclose(
+            net(2 * X, rows=index)[0], exact(2 * X.double(), ENDS)[0][index].float(), atol=1e-5
+        )
 
 
-@pytest.mark.parametrize("name, graph", [("weighted", "plain"), ("featured", "plain"), ("featured", "attributes")])
+@pytest.mark.parametrize(
+    "name, graph", [("weighted", "plain"), ("featured", "plain"), ("featured", "attributes")]
+)
 def test_planned(name: str, graph: str) -> None:
     """The memory of passes with edges of their own, and with what is given of edges, is planned to the byte; the
     limit that a plan needs is room for them, and less is none."""
@@ -409,33 +419,73 @@ def test_not_planned() -> None:
 def test_refused() -> None:
     plain = weft.compile(made("gcn", MODULES), GRAPHS["plain"])
     weighted = weft.compile(made("weighted", MODULES), GRAPHS["weights"])
-    featured = weft.compile(made("featured", MODULES), GRAPHS["plain"])  # which calls give the features of edges
+    featured = weft.compile(
+        made("featured", MODULES), GRAPHS["plain"]
+    )  # which calls give the features of edges
     attributes = weft.compile(made("featured", MODULES), GRAPHS["attributes"])
     for net, given, why in (
         (plain, {"edges": torch.ones(E)}, f"edges: is torch.float32 .{E},.: give a tensor of {E} booleans"),
-        (plain, {"edges": torch.ones(E - 1, dtype=torch.bool)}, f"edges: is torch.bool .{E - 1},.: give a tensor of {E} booleans"),
+        (
+            plain,
+            {"edges": torch.ones(E - 1, dtype=torch.bool)},
+            f"edges: is torch.bool .{E - 1},.: give a tensor of {E} booleans",
+        ),
         (plain, {"edges": [True] * E}, f"edges: is list: give a tensor of {E} booleans, one for each edge"),
         (plain, {"edges": {("a", "b", "c"): torch.ones(E, dtype=torch.bool)}}, "edges: there is no relation"),
         (plain, {"edge_weight": torch.ones(E)}, "edge_weight: forward does not read it: leave it out"),
         (plain, {"edge_attr": torch.ones(E, 2)}, "edge_attr: forward does not read it: leave it out"),
-        (weighted, {"edge_weight": torch.ones(E, 1)}, f"edge_weight: is torch.float32 .{E}, 1.: give a tensor of {E} floats"),
+        (
+            weighted,
+            {"edge_weight": torch.ones(E, 1)},
+            f"edge_weight: is torch.float32 .{E}, 1.: give a tensor of {E} floats",
+        ),
         (weighted, {"edge_weight": torch.ones(E, dtype=torch.long)}, "edge_weight: is torch.int64"),
         (featured, {}, "forward takes edge_attr, which the graph lacks: give edge_attr"),
-        (plain, {"rows": torch.ones(3)}, f"rows: is torch.float32 .3,.: give a tensor of vertex ids, or of {V} booleans"),
-        (plain, {"rows": torch.ones(3, dtype=torch.bool)}, f"rows: is torch.bool .3,.: give a tensor of {V} booleans"),
+        (
+            plain,
+            {"rows": torch.ones(3)},
+            f"rows: is torch.float32 .3,.: give a tensor of vertex ids, or of {V} booleans",
+        ),
+        (
+            plain,
+            {"rows": torch.ones(3, dtype=torch.bool)},
+            f"rows: is torch.bool .3,.: give a tensor of {V} booleans",
+        ),
         (plain, {"rows": torch.tensor([0, V])}, f"rows: are from 0 to {V}, and vertex ids from 0 to {V - 1}"),
-        (plain, {"rows": torch.ones(V, dtype=torch.uint8)}, f"rows: is torch.uint8 .{V},., a mask or ids: give a mask as .bool"),
-        (plain, {"rows": torch.tensor([0, 1], dtype=torch.uint8)}, "give a mask as .bool.., and ids as .long..$"),
-        (plain, {"rows": torch.ones(V, dtype=torch.int8)}, f"rows: is torch.int8 .{V},., a mask or ids: give a mask as .bool"),
-        (plain, {"rows": torch.tensor([0, 1], dtype=torch.int16)}, "rows: is torch.int16 .2,., a mask or ids: give a mask"),
-        (plain, {"edges": torch.ones(E, dtype=torch.uint8)}, f"edges: is torch.uint8 .{E},.: give a tensor of {E} booleans"),
+        (
+            plain,
+            {"rows": torch.ones(V, dtype=torch.uint8)},
+            f"rows: is torch.uint8 .{V},., a mask or ids: give a mask as .bool",
+        ),
+        (
+            plain,
+            {"rows": torch.tensor([0, 1], dtype=torch.uint8)},
+            "give a mask as .bool.., and ids as .long..$",
+        ),
+        (
+            plain,
+            {"rows": torch.ones(V, dtype=torch.int8)},
+            f"rows: is torch.int8 .{V},., a mask or ids: give a mask as .bool",
+        ),
+        (
+            plain,
+            {"rows": torch.tensor([0, 1], dtype=torch.int16)},
+            "rows: is torch.int16 .2,., a mask or ids: give a mask",
+        ),
+        (
+            plain,
+            {"edges": torch.ones(E, dtype=torch.uint8)},
+            f"edges: is torch.uint8 .{E},.: give a tensor of {E} booleans",
+        ),
         (plain, {"rows": 3}, "rows: is int: give a tensor of vertex ids"),
         (attributes, {"edge_attr": torch.ones(E, 3)}, f"give floats of {E} edges × 2 features"),
     ):
         with pytest.raises(weft.Refused, match=why):
             net(**given)  # type: ignore[arg-type]
     for kind in (torch.uint8, torch.bool):
-        with pytest.raises(weft.Refused, match=f"rows: vertices are {kind} .{V},.: give a list of vertex ids"):
+        with pytest.raises(
+            weft.Refused, match=f"rows: vertices are {kind} .{V},.: give a list of vertex ids"
+        ):
             plain.rows(plain().detach(), torch.ones(V, dtype=kind))
     with pytest.raises(TypeError, match="called with x alone, as net.. or net.x.: it has its graph"):
         plain(X, ENDS)

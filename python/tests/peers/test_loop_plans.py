@@ -93,11 +93,15 @@ def test_planned_by_counts(mesh: str) -> None:
     ends, x = torch.randint(8000, (2, 30_000)), torch.randn(8000, WIDTH)
     module = Two(SAGEConv(WIDTH, 16), SAGEConv(16, CLASSES), nn.LayerNorm(16))
     of_graph = {"partition": "random"} if mesh.startswith("graph") else {}
-    net = weft.compile(module, weft.Graph(edge_index=torch.cat([ends, ends.flip(0)], 1), x=x), parallel=mesh, **of_graph)
+    net = weft.compile(
+        module, weft.Graph(edge_index=torch.cat([ends, ends.flip(0)], 1), x=x), parallel=mesh, **of_graph
+    )
     counts = {"vertices": 8e3, "edges": 60_000, "features": WIDTH}
     planned = weft.plan(**counts, model=module, parallel=mesh, passes=2, gradients="x")
     for _ in range(3):
-        given = x.expand(2, -1, -1).clone().requires_grad_() if "samples" in mesh else x.clone().requires_grad_()
+        given = (
+            x.expand(2, -1, -1).clone().requires_grad_() if "samples" in mesh else x.clone().requires_grad_()
+        )
         first, second = (net(given, samples="samples" in mesh) for _ in range(2))
         (first.mean() + second.square().mean()).backward()
         with torch.no_grad():
@@ -109,12 +113,17 @@ def test_planned_by_counts(mesh: str) -> None:
     for key in ("shared_bytes", "process_shared_bytes"):
         assert planned[key] == on_graph[key], key
     assert sum(map(sum, planned["peaks"])) - sum(planned["peak_tensor_bytes"]) == sum(planned["graph_bytes"])
-    for asked, why in {"edges": "counts tell what a loop takes", "edge_attr": "edge_attr: the graph has none"}.items():
+    for asked, why in {
+        "edges": "counts tell what a loop takes",
+        "edge_attr": "edge_attr: the graph has none",
+    }.items():
         with pytest.raises(weft.Refused, match=why):
             weft.plan(**counts, model=module, parallel=mesh, inputs=asked)
     with pytest.raises(TypeError, match="vertices: is .8k.: give a number"):
         weft.plan(vertices="8k", edges=10, model=module, passes=1)
-    with pytest.raises(TypeError, match="edges: give the graph of the loop, or its counts: vertices, edges, features"):
+    with pytest.raises(
+        TypeError, match="edges: give the graph of the loop, or its counts: vertices, edges, features"
+    ):
         weft.plan(vertices=8000, model=module, passes=1)
 
 
@@ -193,7 +202,10 @@ def test_shared_memory_is_planned() -> None:
         print(planned, net.memory()["shared_bytes"])
     """
     shown = subprocess.run(
-        [sys.executable, "-c", textwrap.dedent(text)], capture_output=True, text=True, check=True,
+        [sys.executable, "-c", textwrap.dedent(text)],
+        capture_output=True,
+        text=True,
+        check=True,
         env=os.environ | {"PYTHONPATH": str(Path(weft.__file__).parents[1])},
     )
     planned, took = map(int, shown.stdout.split())
@@ -227,11 +239,15 @@ def test_memory_that_fits() -> None:
     limit = int(0.97 * (one["peak_tensor_bytes"][0] + one["graph_bytes"][0]))
     with pytest.raises(weft.Refused) as refusal:
         weft.compile(module, graph, memory_limit=f"{limit}B", recompute="none")
-    found = re.search(r"; partitions=(\d+), offload=DIR fits, with \S+ kB of memory for a worker$", str(refusal.value))
+    found = re.search(
+        r"; partitions=(\d+), offload=DIR fits, with \S+ kB of memory for a worker$", str(refusal.value)
+    )
     assert found, str(refusal.value)
     net = weft.compile(module, graph, memory_limit=f"{limit}B", partitions=int(found[1]), offload=True)
     net().sum().backward()
-    with pytest.raises(weft.Refused, match=r"or try offload=DIR and more partitions, by which [^;]* workers$"):
+    with pytest.raises(
+        weft.Refused, match=r"or try offload=DIR and more partitions, by which [^;]* workers$"
+    ):
         weft.compile(module, graph, memory_limit="20kB", recompute="none")
 
 

@@ -43,7 +43,10 @@ def test_in_bfloat16(loop: Any, name: str, mesh: str) -> None:
     before = [of.clone() for of in exact.state_dict().values()]
     theirs = [float(value.detach()) for value in loop(Whole(exact, name == "mesh"), X.double())]
     graph = GRAPHS["attributes" if name == "mesh" else "plain"]
-    ours = [float(value.detach()) for value in loop(weft.compile(module, graph, precision="bf16", **settings(mesh)), X)]
+    ours = [
+        float(value.detach())
+        for value in loop(weft.compile(module, graph, precision="bf16", **settings(mesh)), X)
+    ]
     assert ours == pytest.approx(theirs, rel=0.01)
     for (path, of), was, becomes in zip(module.state_dict().items(), before, exact.state_dict().values()):
         moved = float((becomes - was).double().norm())
@@ -66,7 +69,11 @@ def card(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
 
 ON_CARD = [
     *((plain, "batch", "graph=1"), (views, "gat", "graph=3"), (rollout, "mesh", "tensor=2")),
-    *((bootstrapped, "batch", "graph=2,tensor=2"), (saliency, "gated", "pipeline=2"), (closures, "gin", "partitions=3")),
+    *(
+        (bootstrapped, "batch", "graph=2,tensor=2"),
+        (saliency, "gated", "pipeline=2"),
+        (closures, "gin", "partitions=3"),
+    ),
 ]
 
 

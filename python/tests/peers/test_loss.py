@@ -78,17 +78,29 @@ CLASSIFY = {
     "cross-entropy with weights and smoothing": nn.CrossEntropyLoss(weight=WEIGHTS, label_smoothing=0.1),
     "cross-entropy without a class": nn.CrossEntropyLoss(ignore_index=2),
     "cross-entropy as a sum": lambda z, y: F.cross_entropy(z, y, reduction="sum") / y.size(0),
-    "cross-entropy of probabilities": lambda z, y: F.cross_entropy(z, F.one_hot(y, CLASSES).to(z) * 0.9 + 0.02),
-    "cross-entropy of smoothed probabilities": lambda z, y: F.cross_entropy(z, F.one_hot(y, CLASSES).to(z), WEIGHTS.to(z), reduction="sum", label_smoothing=0.1) / z.size(0) + F.cross_entropy(z, z.softmax(1), reduction="none").mean(),
-    "cross-entropy and confidence": lambda z, y: F.cross_entropy(z, y) + 0.1 * (z.softmax(1) * z.log_softmax(1)).sum(1).mean(),
+    "cross-entropy of probabilities": lambda z, y: F.cross_entropy(
+        z, F.one_hot(y, CLASSES).to(z) * 0.9 + 0.02
+    ),
+    "cross-entropy of smoothed probabilities": lambda z, y: (
+        F.cross_entropy(z, F.one_hot(y, CLASSES).to(z), WEIGHTS.to(z), reduction="sum", label_smoothing=0.1)
+        / z.size(0)
+        + F.cross_entropy(z, z.softmax(1), reduction="none").mean()
+    ),
+    "cross-entropy and confidence": lambda z, y: (
+        F.cross_entropy(z, y) + 0.1 * (z.softmax(1) * z.log_softmax(1)).sum(1).mean()
+    ),
     "likelihood": lambda z, y: F.nll_loss(F.log_softmax(z, 1), y, weight=WEIGHTS.to(z)),
     "focal": focal,
     "smoothed by hand": smoothed,
     "ordinal": ordinal,
-    "earth mover": lambda z, y: (z.softmax(1).cumsum(1) - F.one_hot(y, CLASSES).cumsum(1)).square().sum(1).mean(),
+    "earth mover": lambda z, y: (
+        (z.softmax(1).cumsum(1) - F.one_hot(y, CLASSES).cumsum(1)).square().sum(1).mean()
+    ),
     "hinge": hinge,
     "margin": nn.MultiMarginLoss(),
-    "by weights of classes": lambda z, y: (WEIGHTS.to(z)[y] * F.cross_entropy(z, y, reduction="none")).sum() / WEIGHTS.to(z)[y].sum(),
+    "by weights of classes": lambda z, y: (
+        (WEIGHTS.to(z)[y] * F.cross_entropy(z, y, reduction="none")).sum() / WEIGHTS.to(z)[y].sum()
+    ),
     "of picked columns": lambda z, y: -z.log_softmax(1)[torch.arange(y.size(0)), y].mean(),
     "of some vertices": lambda z, y: F.cross_entropy(z[y != 0], y[y != 0]),
     "of statistics of all": lambda z, y: F.cross_entropy(z - z.mean(0), y) + z.std(0).mean(),
@@ -153,21 +165,30 @@ def pytorch(module, arrays, y, loss, make=lambda m: torch.optim.SGD(m.parameters
     return losses
 
 
-LOSSES = [(kind, name) for kind, of in (("classes", CLASSIFY), ("several", SEVERAL), ("values", VALUES)) for name in of]
+LOSSES = [
+    (kind, name)
+    for kind, of in (("classes", CLASSIFY), ("several", SEVERAL), ("values", VALUES))
+    for name in of
+]
 
 
 @pytest.mark.parametrize(("number", "kind", "name"), [(k, *of) for k, of in enumerate(LOSSES)])
 def test_losses(arrays, tmp_path, number, kind, name):
     """A loss of one's own, or of torch.nn, trains as in PyTorch; one of values is of standard scores."""
     graph, y = arrays[0], arrays[1][kind]
-    loss, module = {"classes": CLASSIFY, "several": SEVERAL, "values": VALUES}[kind][name], made(2 if kind == "values" else CLASSES)
+    loss, module = (
+        {"classes": CLASSIFY, "several": SEVERAL, "values": VALUES}[kind][name],
+        made(2 if kind == "values" else CLASSES),
+    )
     scores = y if y.dtype == torch.long else y.double()
     if kind == "values":
         of = scores[graph["train_mask"]]
         scores = (scores - of.mean(0)) / of.std(0, correction=0)
     wanted = pytorch(module, graph, scores, loss)
     meshes = [*MESHES, {"partitions": 3, "offload": tmp_path}]
-    run = weft.train(weft.Graph(y=y, **graph), model=module, loss=loss, **BRIEF, **meshes[number % len(meshes)])
+    run = weft.train(
+        weft.Graph(y=y, **graph), model=module, loss=loss, **BRIEF, **meshes[number % len(meshes)]
+    )
     np.testing.assert_allclose(run.history["loss"], wanted, rtol=1e-5)
 
 
@@ -175,7 +196,9 @@ SCHEDULERS = {
     "step": lambda o: lr_scheduler.StepLR(o, 5, 0.3),
     "one cycle": lambda o: lr_scheduler.OneCycleLR(o, [0.4, 0.2], total_steps=25, cycle_momentum=False),
     "from nothing": lambda o: lr_scheduler.LambdaLR(o, lambda k: min(1, k / 4)),
-    "several": lambda o: lr_scheduler.SequentialLR(o, [lr_scheduler.LinearLR(o, 0.1, 1, 4), lr_scheduler.ExponentialLR(o, 0.9)], [4]),
+    "several": lambda o: lr_scheduler.SequentialLR(
+        o, [lr_scheduler.LinearLR(o, 0.1, 1, 4), lr_scheduler.ExponentialLR(o, 0.9)], [4]
+    ),
 }
 
 
@@ -185,7 +208,9 @@ def test_schedulers(arrays, name):
     graph, y, module = arrays[0], arrays[1]["classes"], made()
 
     def sgd(m):
-        return torch.optim.SGD([{"params": m.first.parameters(), "lr": 0.2}, {"params": m.last.parameters()}], lr=0.1)
+        return torch.optim.SGD(
+            [{"params": m.first.parameters(), "lr": 0.2}, {"params": m.last.parameters()}], lr=0.1
+        )
 
     def make(m):
         optimizer = sgd(m)
@@ -194,8 +219,16 @@ def test_schedulers(arrays, name):
         return optimizer
 
     optimizer = sgd(module)
-    run = weft.train(weft.Graph(y=y, **graph), model=module, scheduler=SCHEDULERS[name](optimizer), epochs=20, progress=False)
-    np.testing.assert_allclose(run.history["loss"], pytorch(module, graph, y, F.cross_entropy, make), rtol=1e-5)
+    run = weft.train(
+        weft.Graph(y=y, **graph),
+        model=module,
+        scheduler=SCHEDULERS[name](optimizer),
+        epochs=20,
+        progress=False,
+    )
+    np.testing.assert_allclose(
+        run.history["loss"], pytorch(module, graph, y, F.cross_entropy, make), rtol=1e-5
+    )
     assert run.settings["schedule"].startswith("factors-")
 
 
@@ -205,13 +238,24 @@ def test_schedulers_refuse(arrays):
     step = lr_scheduler.StepLR(optimizer, 5)
     plateau = lr_scheduler.ReduceLROnPlateau(optimizer, factor=0.5, patience=3)
     run = weft.train(graph, model=module, scheduler=plateau, epochs=2, progress=False)
-    assert [run.settings[k] for k in ("schedule", "plateau_factor", "plateau_patience", "select")] == ["plateau", "0.5", "3", "loss"]
+    assert [run.settings[k] for k in ("schedule", "plateau_factor", "plateau_patience", "select")] == [
+        "plateau",
+        "0.5",
+        "3",
+        "loss",
+    ]
     for says, settings in {
         "scheduler: is of no optimizer, or of another one": {"scheduler": step, "optimizer": "adam"},
         "warmup: the scheduler says how the rate changes": {"scheduler": step, "warmup": 3},
-        "OneCycleLR changes the momentum, too: give cycle_momentum=False": {"scheduler": lr_scheduler.OneCycleLR(optimizer, 0.3, total_steps=25)},
-        "cooldown=2 is not what weft has: give cooldown=0": {"scheduler": lr_scheduler.ReduceLROnPlateau(optimizer, cooldown=2)},
-        "weft has no least rate: give min_lr=0": {"scheduler": lr_scheduler.ReduceLROnPlateau(optimizer, min_lr=1e-3)},
+        "OneCycleLR changes the momentum, too: give cycle_momentum=False": {
+            "scheduler": lr_scheduler.OneCycleLR(optimizer, 0.3, total_steps=25)
+        },
+        "cooldown=2 is not what weft has: give cooldown=0": {
+            "scheduler": lr_scheduler.ReduceLROnPlateau(optimizer, cooldown=2)
+        },
+        "weft has no least rate: give min_lr=0": {
+            "scheduler": lr_scheduler.ReduceLROnPlateau(optimizer, min_lr=1e-3)
+        },
     }.items():
         with pytest.raises(weft.Refused, match=says):
             weft.train(graph, model=module, epochs=4, progress=False, **settings)
@@ -222,7 +266,9 @@ def test_everywhere(arrays):
     graph, settings = weft.Graph(y=arrays[1]["classes"], **arrays[0]), {"epochs": 4, "progress": False}
     run = weft.train(graph, model="gcn", loss=focal, out="run", **settings)
     assert run.settings["loss"].startswith("focal-")
-    short = weft.train(graph, model="gcn", loss=focal, out="short", **settings | {"epochs": 2}, checkpoint_every=1)
+    short = weft.train(
+        graph, model="gcn", loss=focal, out="short", **settings | {"epochs": 2}, checkpoint_every=1
+    )
     resumed = weft.train(graph, resume=short, epochs=4, progress=False)
     assert resumed.history["loss"].tolist() == run.history["loss"].tolist()
     with pytest.raises(weft.Refused, match="the run to continue has focal-"):
@@ -231,15 +277,27 @@ def test_everywhere(arrays):
     assert file.history["loss"].tolist() == run.history["loss"].tolist()
     assert weft.plan(graph, workers=2, loss=focal)["meshes"]
     assert weft.plan(workers=2, vertices=1000, edges=9000, features=8, classes=5, loss=focal)["meshes"]
-    runs = weft.sweep(graph, grid={"lr": [0.1, 0.2]}, loss=nn.CrossEntropyLoss(label_smoothing=0.1), out="sweep", **settings)
+    runs = weft.sweep(
+        graph, grid={"lr": [0.1, 0.2]}, loss=nn.CrossEntropyLoss(label_smoothing=0.1), out="sweep", **settings
+    )
     assert {of.settings["label_smoothing"] for of in runs} == {"0.1"}
     models = [made(), lambda features, classes: made()]
     wanted = pytorch(made(), arrays[0], arrays[1]["classes"], focal, epochs=4)
-    for one in weft.sweep(graph, grid={"model": models}, loss=focal, out="own", lr=0.1, optimizer="sgd", **settings):
+    for one in weft.sweep(
+        graph, grid={"model": models}, loss=focal, out="own", lr=0.1, optimizer="sgd", **settings
+    ):
         np.testing.assert_allclose(one.history["loss"], wanted, rtol=1e-5)
-    with pytest.raises(TypeError, match="unknown keyword regularization: add it to the loss in a loop of your own, by weft.compile; docs/loop.md"):
+    with pytest.raises(
+        TypeError,
+        match="unknown keyword regularization: add it to the loss in a loop of your own, by weft.compile; docs/loop.md",
+    ):
         weft.train(graph, model="gcn", regularization=lambda m: 0.0, **settings)
-    assert weft.NodeClassifier(loss=hinge, epochs=2, out="fitted").fit(graph).run_.settings["loss"].startswith("hinge-")
+    assert (
+        weft.NodeClassifier(loss=hinge, epochs=2, out="fitted")
+        .fit(graph)
+        .run_.settings["loss"]
+        .startswith("hinge-")
+    )
 
 
 CALLS = {"n": 0}
@@ -289,23 +347,50 @@ def by_coin(z, y):
         (lambda z, y: z.sum(0), "returns neither a number nor one for each vertex: return the mean"),
         (lambda z, y: y.float().mean(), "does not depend on the logits"),
         (lambda z, y: z.detach().mean(), "of random logits and labels it is no finite number"),
-        (lambda z, y: (-z.square()).log().mean(), r"is no finite number \(it is nan\): write it for any logits"),
-        (lambda z, y: (z * torch.rand_like(z)).mean(), r"test_loss.py:\d+: .*: rand_like draws random numbers"),
-        (lambda z, y: F.cross_entropy(F.dropout(z), y), "draws random numbers: a loss is the same in each epoch"),
+        (
+            lambda z, y: (-z.square()).log().mean(),
+            r"is no finite number \(it is nan\): write it for any logits",
+        ),
+        (
+            lambda z, y: (z * torch.rand_like(z)).mean(),
+            r"test_loss.py:\d+: .*: rand_like draws random numbers",
+        ),
+        (
+            lambda z, y: F.cross_entropy(F.dropout(z), y),
+            "draws random numbers: a loss is the same in each epoch",
+        ),
         (annealed, "loss: changes CALLS in each call: a loss is the same in each epoch"),
         (Annealed(), "loss: changes Annealed in each call"),
         (Annealed().of, r"loss: changes Annealed.of in each call"),
         (functools.partial(of_list, calls=[]), "loss: changes partial in each call"),
         (moving, "loss: changes MEAN in each call"),
         (by_coin, "loss: draws random numbers of Python or NumPy"),
-        (lambda z, y: (z @ z.t()).mean(), "each pair of vertices, .*: a loss is of each vertex's logits and labels"),
-        (lambda z, y: F.cross_entropy(z, y, reduction="none").topk(9)[0].mean(), "topk orders, .*: a loss is of each"),
+        (
+            lambda z, y: (z @ z.t()).mean(),
+            "each pair of vertices, .*: a loss is of each vertex's logits and labels",
+        ),
+        (
+            lambda z, y: F.cross_entropy(z, y, reduction="none").topk(9)[0].mean(),
+            "topk orders, .*: a loss is of each",
+        ),
         (lambda z, y: z[torch.tensor([0, 1])].mean(), "taken by their position: a loss is of each vertex's"),
-        (lambda z, y: F.cross_entropy(z, y) + NET.last.lin.weight.norm(), "a parameter of a module is read: .* by weft.compile, it may be any function"),
-        (lambda z, y: F.cross_entropy(z, y, reduction="sum") / len(y), r"len\(\) is one number for all graphs: write labels.size\(0\)"),
+        (
+            lambda z, y: F.cross_entropy(z, y) + NET.last.lin.weight.norm(),
+            "a parameter of a module is read: .* by weft.compile, it may be any function",
+        ),
+        (
+            lambda z, y: F.cross_entropy(z, y, reduction="sum") / len(y),
+            r"len\(\) is one number for all graphs: write labels.size\(0\)",
+        ),
         (lambda z, y: F.mse_loss(z, y), r"weft calls the loss as f\(logits, labels\)"),
-        (lambda z: z.mean(), r"takes 1 positional argument but 2 were given; weft calls the loss as f\(logits, labels\)"),
-        (lambda z, y: z.sum() if z.sum() > 0 else z.mean(), "depends on values.*: write a comparison and torch.where"),
+        (
+            lambda z: z.mean(),
+            r"takes 1 positional argument but 2 were given; weft calls the loss as f\(logits, labels\)",
+        ),
+        (
+            lambda z, y: z.sum() if z.sum() > 0 else z.mean(),
+            "depends on values.*: write a comparison and torch.where",
+        ),
     ],
 )
 def test_refuses(arrays, loss, says):

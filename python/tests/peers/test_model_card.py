@@ -18,7 +18,9 @@ DAY = np.datetime64("2024-01-01")
 
 
 def weft(*arguments):
-    p = subprocess.run([os.environ["WEFT_PROGRAM"], *map(str, arguments)], capture_output=True, text=True, check=False)
+    p = subprocess.run(
+        [os.environ["WEFT_PROGRAM"], *map(str, arguments)], capture_output=True, text=True, check=False
+    )
     assert p.returncode == 0, p.stderr
     return p.stdout
 
@@ -61,24 +63,61 @@ def span(values):
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory):
     folder, draw = tmp_path_factory.mktemp("card"), np.random.default_rng(3)
-    risk, city, member = draw.random(300), CITIES[draw.choice(5, 300, p=[0.03, 0.17, 0.3, 0.45, 0.05])], draw.random(300) < 0.5
+    risk, city, member = (
+        draw.random(300),
+        CITIES[draw.choice(5, 300, p=[0.03, 0.17, 0.3, 0.45, 0.05])],
+        draw.random(300) < 0.5,
+    )
     with (folder / "people.csv").open("w") as f:
         to = csv.writer(f)
         to.writerow(["id", "city", "member", "score", "late"])
         for k in range(300):
             seen = f"{risk[k] + draw.normal() * 0.3:.4f}"
-            to.writerow([f"c{k}", city[k], ["no", "yes"][int(member[k])], seen, ["no", "yes"][int(risk[k] > 0.7)]])
+            to.writerow(
+                [f"c{k}", city[k], ["no", "yes"][int(member[k])], seen, ["no", "yes"][int(risk[k] > 0.7)]]
+            )
     with (folder / "pay.csv").open("w") as f:
         to = csv.writer(f)
         to.writerow(["payer", "payee", "online", "paid", "fraud"])
         for _ in range(1500):
             u, v = draw.integers(300, size=2)
             day, fraud = DAY + int(draw.integers(60)), risk[u] + risk[v] + draw.normal() * 0.2 > 1.4
-            to.writerow([f"c{u}", f"c{v}", ["no", "yes"][int(draw.integers(2))], day, ["no", "yes"][int(fraud)]])
+            to.writerow(
+                [f"c{u}", f"c{v}", ["no", "yes"][int(draw.integers(2))], day, ["no", "yes"][int(fraud)]]
+            )
     ends = ["--source", "payer", "--target", "payee", "--vertices-from", folder / "people.csv", "--quiet"]
-    weft("import", "edges", folder / "pay.csv", folder / "people", *ends, "--label", "late", "--split", "random:40/20/40")
-    weft("train", folder / "people", "--epochs", 20, "--hidden", 8, "--seeds", 3, "--quiet", "--out", folder / "late")
-    ends += ["--edge-label", "fraud", "--edge-features", "online", "--split", "time:paid=2024-02-01,2024-02-10"]
+    weft(
+        "import",
+        "edges",
+        folder / "pay.csv",
+        folder / "people",
+        *ends,
+        "--label",
+        "late",
+        "--split",
+        "random:40/20/40",
+    )
+    weft(
+        "train",
+        folder / "people",
+        "--epochs",
+        20,
+        "--hidden",
+        8,
+        "--seeds",
+        3,
+        "--quiet",
+        "--out",
+        folder / "late",
+    )
+    ends += [
+        "--edge-label",
+        "fraud",
+        "--edge-features",
+        "online",
+        "--split",
+        "time:paid=2024-02-01,2024-02-10",
+    ]
     weft("import", "edges", folder / "pay.csv", folder / "payments", *ends)
     learned = ["--edge-label", "fraud", "--calibrate", "temperature", "--epochs", 40, "--quiet"]
     weft("train", folder / "payments", *learned, "--out", folder / "fraud")
@@ -114,7 +153,12 @@ def test_of_vertices_over_seeds(folder):
     scores = [metrics.precision_recall_fscore_support(truth[test], z[test].argmax(1)) for z in logits]
     for k, name in enumerate(("no", "yes")):
         precision, recall, f1 = ([s[i][k] for s in scores] for i in range(3))
-        assert card.row("Classes", name) == [span([s[3][k] for s in scores]), spread(precision)[0], spread(recall)[0], *spread(f1)]
+        assert card.row("Classes", name) == [
+            span([s[3][k] for s in scores]),
+            spread(precision)[0],
+            spread(recall)[0],
+            *spread(f1),
+        ]
     for column in ("city", "member"):
         value = np.array([p[column] or "(missing)" for p in people])
         groups = {row[0]: row[1:] for row in card[f"Groups: {column}"][1:]}
@@ -123,12 +167,18 @@ def test_of_vertices_over_seeds(folder):
             rows = test[value[test] == group]
             right = [np.mean(z[rows].argmax(1) == truth[rows]) if len(rows) else np.nan for z in logits]
             late = f"{truth[rows].sum():,}"
-            assert got == [f"{np.sum(value[parts[0]] == group):,}", f"{len(rows):,}", late, *spread(right)], group
+            assert got == [f"{np.sum(value[parts[0]] == group):,}", f"{len(rows):,}", late, *spread(right)], (
+                group
+            )
     confusion = sum(metrics.confusion_matrix(truth[test], z[test].argmax(1)) for z in logits)
     assert [row[1:] for row in card["Confusion"][1:]] == [[f"{n:,}" for n in row] for row in confusion]
     tested = np.array([p["city"] or "(missing)" for p in people])[test]
     counts = {group: np.bincount(truth[test][tested == group], minlength=2) for group in sorted(set(tested))}
-    few = [f"{group} ({n.min()} {('yes', 'no')[int(n[0] < n[1])]})" for group, n in counts.items() if n.min() < 30]
+    few = [
+        f"{group} ({n.min()} {('yes', 'no')[int(n[0] < n[1])]})"
+        for group, n in counts.items()
+        if n.min() < 30
+    ]
     said = f"Groups of city with fewer than 30 test vertices of one of the classes: {', '.join(few)}."
     assert said in card.text.replace("\\", "") and max(sum(n) for n in counts.values()) > 30
 
@@ -144,7 +194,9 @@ def test_of_edges_calibrated(folder):
     for p in csv.DictReader((folder / "pay.csv").open()):
         given.setdefault((p["payer"], p["payee"]), []).append(p)
     kept = [r for r in range(len(rows)) if len(given[rows[r]["payer"], rows[r]["payee"]]) == 1]
-    assert len(rows) == 1500 and len(kept) > 1400  # but for those between the same two, whose order is the store's
+    assert (
+        len(rows) == 1500 and len(kept) > 1400
+    )  # but for those between the same two, whose order is the store's
     store = folder / "payments"
     truth, test = np.load(store / "edge_labels.npy"), np.load(store / "edge_test.npy")
     for r in kept:
@@ -159,23 +211,39 @@ def test_of_edges_calibrated(folder):
         of[city[rows[r]["payer"]]].append(r)
     for name, edges in of.items():
         right = np.mean(logits[edges].argmax(1) == truth[edges])
-        assert card.row("Groups: payer.city", name)[1:] == [f"{len(edges):,}", f"{truth[edges].sum():,}", share(right)], name
+        assert card.row("Groups: payer.city", name)[1:] == [
+            f"{len(edges):,}",
+            f"{truth[edges].sum():,}",
+            share(right),
+        ], name
     online = np.load(store / "edge_features.npy")[:, 0]
     for name, value in (("no", 0), ("yes", 1)):
         edges = test[online[test] == value]
         right = np.mean(logits[edges].argmax(1) == truth[edges])
-        assert card.row("Groups: online", name)[1:] == [f"{len(edges):,}", f"{truth[edges].sum():,}", share(right)]
+        assert card.row("Groups: online", name)[1:] == [
+            f"{len(edges):,}",
+            f"{truth[edges].sum():,}",
+            share(right),
+        ]
 
-    assert "from a calibrated probability on, of test edges, where the confusion above counts the largest output" in card.text
+    assert (
+        "from a calibrated probability on, of test edges, where the confusion above counts the largest output"
+        in card.text
+    )
     for row in card["Thresholds"][1:]:
         at = run["threshold"]["at"] if "best" in row[0] else float(row[0])
         said = p[test, 1] >= at
         precision = metrics.precision_score(truth[test], said, zero_division=np.nan)
-        assert row[1:] == [f"{said.sum():,}", share(precision), share(metrics.recall_score(truth[test], said))], row
+        assert row[1:] == [
+            f"{said.sum():,}",
+            share(precision),
+            share(metrics.recall_score(truth[test], said)),
+        ], row
     sure, right = p[test].max(1), p[test].argmax(1) == truth[test]
     bins = np.minimum((sure * 15).astype(int), 14)
     assert [row[1:] for row in card["Calibration"][1:]] == [
-        [f"{np.sum(bins == k):,}", share(sure[bins == k].mean()), share(right[bins == k].mean())] for k in sorted(set(bins))
+        [f"{np.sum(bins == k):,}", share(sure[bins == k].mean()), share(right[bins == k].mean())]
+        for k in sorted(set(bins))
     ]
     days = np.load(store / "edge_split_by.npy") / 86400
     for name, part in (("training", "train"), ("validation", "val"), ("test", "test")):

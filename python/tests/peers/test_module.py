@@ -108,7 +108,11 @@ def test_trains_as_pytorch(arrays, graph, parallel):
     """The losses are PyTorch's, the module stays as it is, and comes back with the weights of the run."""
     module = made()
     before = {name: value.clone() for name, value in module.state_dict().items()}
-    settings = BRIEF | ({"parallel": "pipeline=2", "chunks": 1} if parallel and "chunks" in parallel else {"parallel": parallel})
+    settings = BRIEF | (
+        {"parallel": "pipeline=2", "chunks": 1}
+        if parallel and "chunks" in parallel
+        else {"parallel": parallel}
+    )
     try:
         run = weft.train(graph, model=module, out="run", **settings)
     except weft.Refused as why:
@@ -129,7 +133,9 @@ class WithLoops(nn.Module):
 
     def __init__(self):
         super().__init__()
-        self.first, self.last = (EGConv(FEATURES, n, ["sum", "max", "std"], 2, 2) for n in (FEATURES, 2 * CLASSES))
+        self.first, self.last = (
+            EGConv(FEATURES, n, ["sum", "max", "std"], 2, 2) for n in (FEATURES, 2 * CLASSES)
+        )
         self.out = nn.Linear(2 * CLASSES, CLASSES)
 
     def forward(self, x, edge_index, edge_attr):
@@ -141,7 +147,9 @@ def test_loops_of_a_layer(arrays, parallel):
     """They are those of all vertices if none is without edges, with those that the graph has; else it is refused."""
     torch.manual_seed(4)
     module, every = WithLoops(), torch.arange(V)
-    with pytest.raises(weft.Refused, match="first: EGConv without symnorm adds loops .* give it add_self_loops=False"):
+    with pytest.raises(
+        weft.Refused, match="first: EGConv without symnorm adds loops .* give it add_self_loops=False"
+    ):
         weft.train(weft.Graph(**arrays), model=module, **BRIEF)
     ends = torch.cat([arrays["edge_index"][:, V:], torch.stack([every, every.roll(1)])], 1)
     whole = arrays | {"edge_index": ends}
@@ -187,9 +195,15 @@ SparseTensor.__module__ = "torch_sparse.tensor"
 def test_adj_t(arrays, kind, weighted):
     """A module over adj_t trains as in PyTorch, on a Data that holds it and on one with edge_index."""
     ends = arrays["edge_index"]
-    ends = ends[:, ends[0] != ends[1]].unique(dim=1)  # PyTorch's matrices join equal edges, and keep loops beside GCNConv's
+    ends = ends[:, ends[0] != ends[1]].unique(
+        dim=1
+    )  # PyTorch's matrices join equal edges, and keep loops beside GCNConv's
     named = {name: arrays[name] for name in ("x", "y", "train_mask", "val_mask")}
-    more = {"edge_weight": torch.rand(ends.shape[1], generator=torch.Generator().manual_seed(2)) + 0.5} if weighted else {}
+    more = (
+        {"edge_weight": torch.rand(ends.shape[1], generator=torch.Generator().manual_seed(2)) + 0.5}
+        if weighted
+        else {}
+    )
     listed = Data(edge_index=ends, **named, **more)
     data = T.ToSparseTensor(attr="edge_weight", layout=torch.sparse_csr)(listed.clone())
     torch.manual_seed(4)
@@ -224,7 +238,10 @@ class MayTakeMatrix(OfMatrix):
 def test_adj_is_not_given(arrays, graph):
     torch.manual_seed(4)
     module = MayTakeMatrix()
-    run, own = (weft.train(graph, model=of, out=out, **BRIEF) for of, out in ((module, "run"), (of_edges(module), "own")))
+    run, own = (
+        weft.train(graph, model=of, out=out, **BRIEF)
+        for of, out in ((module, "run"), (of_edges(module), "own"))
+    )
     assert (run.logits == own.logits).all()
 
 
@@ -253,7 +270,15 @@ def test_embeddings(arrays, graph):
     np.testing.assert_allclose(run.embeddings(), seen["out"][0].detach().numpy(), atol=1e-4)
 
 
-@pytest.mark.parametrize("of", [{"normalize_features": "row"}, {"normalize_features": "standard"}, {"precision": "bf16"}, {"parallel": "pipeline=2", "chunks": 1}])
+@pytest.mark.parametrize(
+    "of",
+    [
+        {"normalize_features": "row"},
+        {"normalize_features": "standard"},
+        {"precision": "bf16"},
+        {"parallel": "pipeline=2", "chunks": 1},
+    ],
+)
 def test_embeddings_of_the_run(arrays, graph, of):
     """A part of a module is computed as the run computes the whole, and on a mesh that suits the whole alone."""
     run = weft.train(graph, model=made(), **BRIEF, **of)
@@ -291,7 +316,9 @@ def test_everywhere(arrays, graph):
     assert weft.plan(graph, workers=2, model=made())["meshes"]
     runs = weft.sweep(graph, grid={"lr": [0.1, 0.2]}, model=made(), out="sweep", **settings)
     assert {type(run.module()) for run in runs} == {Net}
-    assert {type(run.module()) for run in weft.train(graph, model=made(), seeds=2, out="seeds", **settings)} == {Net}
+    assert {
+        type(run.module()) for run in weft.train(graph, model=made(), seeds=2, out="seeds", **settings)
+    } == {Net}
     fitted = weft.NodeClassifier(model=made(), epochs=2, out="fitted").fit(graph)
     assert "model='Net'" in repr(fitted)
     predicted = fitted.predict(weft.Graph(arrays["edge_index"], arrays["x"], edge_attr=arrays["edge_attr"]))
@@ -303,7 +330,11 @@ def test_everywhere(arrays, graph):
 class Tables(nn.Module):
     def __init__(self):
         super().__init__()
-        self.of_vertices, self.of_edges, self.out = nn.Embedding(4, 8), nn.Embedding(2, 8), nn.Linear(8, CLASSES)
+        self.of_vertices, self.of_edges, self.out = (
+            nn.Embedding(4, 8),
+            nn.Embedding(2, 8),
+            nn.Linear(8, CLASSES),
+        )
 
     def forward(self, x, edge_index, edge_attr):
         messages = self.of_vertices(x[:, 0].long())[edge_index[0]] * self.of_edges(edge_attr[:, 0].long())
@@ -312,7 +343,10 @@ class Tables(nn.Module):
 
 def test_tables(arrays):
     """Numbers that features hold choose rows of tables."""
-    arrays = arrays | {"x": torch.arange(V).view(-1, 1).float() % 4, "edge_attr": (arrays["edge_attr"] > 0).float()}
+    arrays = arrays | {
+        "x": torch.arange(V).view(-1, 1).float() % 4,
+        "edge_attr": (arrays["edge_attr"] > 0).float(),
+    }
     torch.manual_seed(4)
     module = Tables()
     run = weft.train(weft.Graph(**arrays), model=module, **BRIEF)
@@ -322,9 +356,18 @@ def test_tables(arrays):
 @pytest.mark.parametrize(
     "make",
     [
-        lambda m: torch.optim.SGD([{"params": m.into.parameters(), "lr": 0.1, "weight_decay": 0.01}, {"params": m.out.parameters()}], lr=0.02, momentum=0.9),
+        lambda m: torch.optim.SGD(
+            [
+                {"params": m.into.parameters(), "lr": 0.1, "weight_decay": 0.01},
+                {"params": m.out.parameters()},
+            ],
+            lr=0.02,
+            momentum=0.9,
+        ),
         lambda m: torch.optim.Adam(m.parameters(), lr=0.02, betas=(0.9, 0.99), weight_decay=0.1),
-        lambda m: torch.optim.AdamW([{"params": m.out.parameters()}, {"params": m.norm.parameters(), "lr": 0}], lr=0.05),
+        lambda m: torch.optim.AdamW(
+            [{"params": m.out.parameters()}, {"params": m.norm.parameters(), "lr": 0}], lr=0.05
+        ),
     ],
 )
 def test_optimizers(arrays, graph, make):
@@ -388,17 +431,25 @@ def test_made_of_counts(arrays, graph):
     """A class or function makes the module of the graph's counts; a sweep names each by its class and number."""
     torch.manual_seed(1)
     net = OfCounts(FEATURES, CLASSES)
-    run = weft.train(graph, model=lambda features, classes: net if (features, classes) == (6, 3) else None, **BRIEF)
+    run = weft.train(
+        graph, model=lambda features, classes: net if (features, classes) == (6, 3) else None, **BRIEF
+    )
     assert run.summary["losses"] == weft.train(graph, model=net, **BRIEF).summary["losses"]
     settings = BRIEF | {"epochs": 2, "progress": False, "seeds": 1}
-    found = weft.sweep(graph, grid={"model": [OfCounts, net, "gcn"], "lr": [0.1, 0.01]}, **{k: v for k, v in settings.items() if k != "lr"})
+    found = weft.sweep(
+        graph,
+        grid={"model": [OfCounts, net, "gcn"], "lr": [0.1, 0.01]},
+        **{k: v for k, v in settings.items() if k != "lr"},
+    )
     names = sorted(weft._module.class_of(one.directory) for one in found)
     assert names == ["", "", "OfCounts-1", "OfCounts-1", "OfCounts-2", "OfCounts-2"]
     for one in found:
         if weft._module.class_of(one.directory):
             of = torch.from_numpy(one.state_dict()["conv.lin.weight"])
             assert torch.equal(one.module().conv.lin.weight, of)
-    assert weft.sweep(graph, grid={"lr": [0.1]}, model=OfCounts, epochs=1, progress=False)[0].module().conv.lin.weight.shape == (3, 6)
+    assert weft.sweep(graph, grid={"lr": [0.1]}, model=OfCounts, epochs=1, progress=False)[
+        0
+    ].module().conv.lin.weight.shape == (3, 6)
 
 
 def test_sweep_goes_on(graph):
@@ -410,9 +461,13 @@ def test_sweep_goes_on(graph):
             return GCNConv(features, classes, bias=bias)
 
         loss = nn.CrossEntropyLoss(label_smoothing=0.1)
-        weft.sweep(graph, {"model": [make], "lr": [0.2, 0.1, 0.05]}, out="out", loss=loss, epochs=2, progress=False)
+        weft.sweep(
+            graph, {"model": [make], "lr": [0.2, 0.1, 0.05]}, out="out", loss=loss, epochs=2, progress=False
+        )
         runs = [Path("out", f"run-000{k}") for k in range(3)]
-        return [(run / "run.json").read_bytes() for run in runs], [weft.load(run).summary["losses"] for run in runs]
+        return [(run / "run.json").read_bytes() for run in runs], [
+            weft.load(run).summary["losses"] for run in runs
+        ]
 
     records, losses = swept()
     for k in 1, 2:
@@ -458,7 +513,15 @@ def hooked():
 
 
 NAMED = [
-    *("mlp", "gcn", "gcn jk=cat", "gcn decoupled=true", "gcn blocks=residual", "sage", "sage aggregation=max"),
+    *(
+        "mlp",
+        "gcn",
+        "gcn jk=cat",
+        "gcn decoupled=true",
+        "gcn blocks=residual",
+        "sage",
+        "sage aggregation=max",
+    ),
     *("sage norm=batch", "gat heads=2", "gatv2 heads=2"),
 ]
 
@@ -479,13 +542,29 @@ def test_named(arrays, named):
     ("model", "settings", "says"),
     [
         (Net, {}, r"model: Net is called with \(features, classes\), here \(6, 3\): too many"),
-        (fixed, {}, "model: no parameter has a gradient: there is none, forward is under torch.no_grad, or all have requires_grad=False"),
+        (
+            fixed,
+            {},
+            "model: no parameter has a gradient: there is none, forward is under torch.no_grad, or all have requires_grad=False",
+        ),
         (Detached, {}, "model: no parameter has a gradient"),
         (hooked, {}, "model: out.weight has a hook on its gradient: remove it"),
         (made, {"hidden": 64}, "hidden 64: is for models that weft knows by name, and not for the module"),
-        (made, {"optimizer": lambda m: torch.optim.RMSprop(m.parameters())}, "optimizer: RMSprop is none of torch.optim's SGD"),
-        (made, {"optimizer": lambda m: torch.optim.Adam(m.parameters(), amsgrad=True)}, "amsgrad=True is not what weft has: give amsgrad=False"),
-        (made, {"optimizer": lambda m: torch.optim.SGD(made().parameters()), "lr": None}, "has a parameter that is none of the model"),
+        (
+            made,
+            {"optimizer": lambda m: torch.optim.RMSprop(m.parameters())},
+            "optimizer: RMSprop is none of torch.optim's SGD",
+        ),
+        (
+            made,
+            {"optimizer": lambda m: torch.optim.Adam(m.parameters(), amsgrad=True)},
+            "amsgrad=True is not what weft has: give amsgrad=False",
+        ),
+        (
+            made,
+            {"optimizer": lambda m: torch.optim.SGD(made().parameters()), "lr": None},
+            "has a parameter that is none of the model",
+        ),
         (made, {"optimizer": sgd, "lr": 0.1}, "lr: the optimizer has its own"),
     ],
 )

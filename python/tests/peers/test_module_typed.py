@@ -87,7 +87,9 @@ class Convs(nn.Module):
 
     def forward(self, x_dict, edge_index_dict, edge_attr_dict, edge_weight_dict):
         x = {**x_dict, "venue": self.venues.weight}
-        x = {key: h.tanh() for key, h in self.first(x, edge_index_dict, edge_attr_dict=edge_attr_dict).items()}
+        x = {
+            key: h.tanh() for key, h in self.first(x, edge_index_dict, edge_attr_dict=edge_attr_dict).items()
+        }
         x = self.last(x, edge_index_dict, edge_weight_dict=edge_weight_dict)
         return {key: self.out(h) for key, h in x.items()}
 
@@ -204,7 +206,9 @@ def losses_of(module, data, optimizer):
     return losses
 
 
-@pytest.mark.parametrize(("name", "optimizer"), [*((name, "adam") for name in MODULES), (next(iter(MODULES)), "sgd")])
+@pytest.mark.parametrize(
+    ("name", "optimizer"), [*((name, "adam") for name in MODULES), (next(iter(MODULES)), "sgd")]
+)
 def test_trains_as_pytorch(name, optimizer, data):
     """The losses are PyTorch's on each mesh, and the module comes back with the weights of the run."""
     module = made(name, data)
@@ -294,13 +298,19 @@ def test_refuses(data):
     module = made("HeteroConv", data)
     module.graph = HGTConv({"paper": 6, "author": 4}, 4, (["paper", "author"], [WRITES, BACK, CITES]))
     module.forward = lambda x_dict, edge_index_dict: module.graph(x_dict, {WRITES: edge_index_dict[WRITES]})
-    with pytest.raises(weft.Refused, match="sorts them by type, as HGTConv and HeteroLinear do: take HANConv"):
+    with pytest.raises(
+        weft.Refused, match="sorts them by type, as HGTConv and HeteroLinear do: take HANConv"
+    ):
         weft.train(data, model=module, **BRIEF)
     module.forward = lambda x_dict, edge_index_dict: {"author": x_dict["author"]}
-    with pytest.raises(weft.Refused, match="forward returns nothing for paper, whose vertices have the labels"):
+    with pytest.raises(
+        weft.Refused, match="forward returns nothing for paper, whose vertices have the labels"
+    ):
         weft.train(data, model=module, **BRIEF)
     module = to_hetero_with_bases(WithNorm(), (["paper", "author"], [WRITES, BACK, CITES]), 1, {"x": 8})
-    with pytest.raises(weft.Refused, match="a batch norm over rows of several sets at once: give each set one"):
+    with pytest.raises(
+        weft.Refused, match="a batch norm over rows of several sets at once: give each set one"
+    ):
         weft.train(data, model=module, **BRIEF)
     module = made("HeteroConv", data)
     module.forward = lambda graph, x: x

@@ -45,15 +45,44 @@ def test_tables(arrays):
 
 def read_csv(text):
     """Texts of a table as pandas reads them, without the blanks around them, which weft leaves out."""
-    table = pandas.read_csv(io.StringIO(text), dtype=str, keep_default_na=False, skipinitialspace=True, index_col=False)
+    table = pandas.read_csv(
+        io.StringIO(text), dtype=str, keep_default_na=False, skipinitialspace=True, index_col=False
+    )
     return table.rename(columns=str.strip).apply(lambda column: column.str.strip())
 
 
 def test_quotes(tmp_path):
     """Fields in odd quotes are those of pandas in ids, ends, classes, categories and names of columns."""
     draw = random.Random(1)
-    parts = ["a", "b c", '"', '""', '"x"', '"y,z"', '""v', ",", " ", "'", '"p\nq"', '"r"s', ' "t"', '"u" ', 'w""']
-    texts = ['""v5', '"a"b', '"c""d"e', '"f, g" h', '"i"j"k"', 'l"m"', '"n" "o"', '"\n"p', '"q\n""r"s', '"""t"""']
+    parts = [
+        "a",
+        "b c",
+        '"',
+        '""',
+        '"x"',
+        '"y,z"',
+        '""v',
+        ",",
+        " ",
+        "'",
+        '"p\nq"',
+        '"r"s',
+        ' "t"',
+        '"u" ',
+        'w""',
+    ]
+    texts = [
+        '""v5',
+        '"a"b',
+        '"c""d"e',
+        '"f, g" h',
+        '"i"j"k"',
+        'l"m"',
+        '"n" "o"',
+        '"\n"p',
+        '"q\n""r"s',
+        '"""t"""',
+    ]
     texts += ["".join(draw.choice(parts) for _ in range(draw.randint(1, 4))) for _ in range(150)]
     rows = {}
     for text in texts:

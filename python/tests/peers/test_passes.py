@@ -116,7 +116,9 @@ def test_other_processes() -> None:
     net = weft.compile(made("gcn"), GRAPHS["plain"])
     torch.distributed.init_process_group("fake", rank=0, world_size=2, store=FakeStore())
     try:
-        with pytest.warns(UserWarning, match="each of the 2 processes .* take one process .devices=1 in Lightning"):
+        with pytest.warns(
+            UserWarning, match="each of the 2 processes .* take one process .devices=1 in Lightning"
+        ):
             net()
         with warnings.catch_warnings():
             warnings.simplefilter("error")

@@ -19,10 +19,23 @@ SCRIPT = Path(__file__).with_name("processes.py")
 def started(count, *arguments, launcher="mpirun.openmpi", **variables):
     """What so many processes of the script print, and their status."""
     options = [] if launcher == "mpirun.mpich" else ["--allow-run-as-root", "--oversubscribe"]
-    command = [shutil.which(launcher) or "mpirun", *options, "-n", count, sys.executable, "-W", "ignore", SCRIPT]
+    command = [
+        shutil.which(launcher) or "mpirun",
+        *options,
+        "-n",
+        count,
+        sys.executable,
+        "-W",
+        "ignore",
+        SCRIPT,
+    ]
     environment = os.environ | {"PYTHONPATH": str(Path(weft.__file__).parents[1])} | variables
     p = subprocess.run(
-        list(map(str, [*command, *arguments])), capture_output=True, text=True, check=False, timeout=3000,
+        list(map(str, [*command, *arguments])),
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=3000,
         env=environment | {"PYTHONUNBUFFERED": ""},  # a line is one write, into which mpirun puts no other
     )
     return p.returncode, p.stdout, p.stderr
@@ -90,7 +103,14 @@ def test_bytes(tmp_path):
     """Steps hand over to MPI the rows, and their gradients, and the gradients of weights, that are planned, and what
     net.sum and net.rows send."""
     library, sent, steps = tmp_path / "libsent.so", [], (1, 4)
-    command = [shutil.which("mpicc.openmpi") or "mpicc", "-shared", "-fPIC", "-o", library, SCRIPT.with_name("sent.c")]
+    command = [
+        shutil.which("mpicc.openmpi") or "mpicc",
+        "-shared",
+        "-fPIC",
+        "-o",
+        library,
+        SCRIPT.with_name("sent.c"),
+    ]
     subprocess.run(command, check=True)
     for count in steps:
         file = tmp_path / f"sent-{count}"
@@ -105,10 +125,14 @@ def test_bytes(tmp_path):
     columns = 4
     assert (rows + back, weights, to_slices + to_rows + stage) == (halo, gradient, 0)
     assert links == 2 * fetched * columns * 4  # floats, and their gradients
-    assert statistics == 2 * 2 * columns * 8  # doubles: a half from, and the other's sum to, each; and backward
+    assert (
+        statistics == 2 * 2 * columns * 8
+    )  # doubles: a half from, and the other's sum to, each; and backward
 
 
-@pytest.mark.parametrize(("victim", "steps"), [("program", -50), ("python", -50), ("launcher", -50), ("launcher", -1)])
+@pytest.mark.parametrize(
+    ("victim", "steps"), [("program", -50), ("python", -50), ("launcher", -50), ("launcher", -1)]
+)
 def test_kills(victim, steps, monkeypatch):
     """A killed program, Python or mpirun ends the job, also where Python makes no call, or has made none yet."""
     monkeypatch.setenv("PYTHONPATH", str(Path(weft.__file__).parents[1]))
@@ -118,10 +142,17 @@ def test_kills(victim, steps, monkeypatch):
 
 def test_torchrun(monkeypatch):
     """Processes of torchrun are refused, with the line that starts as many by MPI."""
-    for name, value in {"RANK": "1", "LOCAL_RANK": "1", "WORLD_SIZE": "4", "MASTER_ADDR": "localhost"}.items():
+    for name, value in {
+        "RANK": "1",
+        "LOCAL_RANK": "1",
+        "WORLD_SIZE": "4",
+        "MASTER_ADDR": "localhost",
+    }.items():
         monkeypatch.setenv(name, value)
     monkeypatch.setattr(sys, "orig_argv", ["/bin/python", "-u", "train.py", "--name", "two words"])
-    with pytest.raises(weft.Refused, match="start them by mpirun -n 4 python -u train.py --name 'two words'$"):
+    with pytest.raises(
+        weft.Refused, match="start them by mpirun -n 4 python -u train.py --name 'two words'$"
+    ):
         weft.compile(None, None)
     monkeypatch.setenv("WORLD_SIZE", "1")
     with pytest.raises(weft.Refused, match="^module: NoneType is no module"):

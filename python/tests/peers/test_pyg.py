@@ -86,7 +86,10 @@ DATA = {
     "plain": (graph(), {}),
     "weights": (graph(edge_weight=numbers(83)), {"model": "gcn"}),
     "edge features": (graph(edge_attr=numbers(83, 4)), {"model": "gine"}),
-    "edge features of a vector": (graph(edge_attr=numbers(83)), {"model": "gatv2", "use_edge_features": True}),
+    "edge features of a vector": (
+        graph(edge_attr=numbers(83)),
+        {"model": "gatv2", "use_edge_features": True},
+    ),
     "edge features and weights": (graph(edge_attr=numbers(83, 2), edge_weight=numbers(83)), {"model": "gcn"}),
     "splits": (graph(**masks(V, torch.Generator().manual_seed(5), (4,))), {"split": 2}),
     "splits with one test": (graph(**one_test()), {"split": 3}),
@@ -223,7 +226,10 @@ def test_refused(tmp_path, name):
     "given, words",
     [
         ({"x": torch.zeros(4, 2, device="meta")}, "x: a tensor on the device meta has no values"),
-        ({"adj": torch.eye(4).to_sparse_bsr((2, 2))}, "adj: a matrix of blocks, torch.sparse_bsr, is not read"),
+        (
+            {"adj": torch.eye(4).to_sparse_bsr((2, 2))},
+            "adj: a matrix of blocks, torch.sparse_bsr, is not read",
+        ),
         ({"x": torch.eye(4).to_sparse_bsc((2, 2))}, "x: a matrix of blocks, torch.sparse_bsc, is not read"),
     ],
 )

@@ -194,7 +194,10 @@ class Kinds(nn.Module):  # type: ignore[misc]
         self.own = nn.ModuleDict({name: nn.Linear(WIDTH, 3) for name in ("reader", "of")})
 
     def forward(self, x_dict: dict[str, Tensor], edge_index_dict: dict[Any, Tensor]) -> dict[str, Tensor]:
-        h = {name: F.dropout(of.relu(), 0.4, self.training) for name, of in self.first(x_dict, edge_index_dict).items()}
+        h = {
+            name: F.dropout(of.relu(), 0.4, self.training)
+            for name, of in self.first(x_dict, edge_index_dict).items()
+        }
         return {name: of + self.own[name](x_dict[name]) for name, of in self.last(h, edge_index_dict).items()}
 
 
@@ -202,7 +205,11 @@ class Kinds(nn.Module):  # type: ignore[misc]
 def test_types(mesh: str) -> None:
     """Of several types rows are a dict; a type that it lacks has all rows."""
     torch.manual_seed(1)
-    ends = {("of", "by", "reader"): ENDS, ("reader", "near", "reader"): ENDS, ("reader", "reads", "of"): ENDS.flip(0)}
+    ends = {
+        ("of", "by", "reader"): ENDS,
+        ("reader", "near", "reader"): ENDS,
+        ("reader", "reads", "of"): ENDS.flip(0),
+    }
     net = weft.compile(Kinds(), weft.Graph(ends, {"reader": X, "of": X.flip(0)}), parallel=mesh, threads=1)
     x = {name: of.clone().requires_grad_() for name, of in (("reader", X), ("of", X + 1))}
     for rows in ({"reader": INDEX, "of": INDEX[:2]}, {"of": INDEX}):
@@ -212,7 +219,9 @@ def test_types(mesh: str) -> None:
             made = net(x, rows=some)
             if some is None:
                 made = {name: of[rows[name]] if name in rows else of for name, of in made.items()}
-            loss = sum((of * torch.linspace(1, 2, of.numel()).view_as(of)).sin().sum() for of in made.values())
+            loss = sum(
+                (of * torch.linspace(1, 2, of.numel()).view_as(of)).sin().sum() for of in made.values()
+            )
             grads = torch.autograd.grad(loss, [*x.values(), *net.parameters()], allow_unused=True)
             found.append(([*made.values()], grads, edge_columns(net)))
         for kind in (0, 1):
@@ -224,6 +233,9 @@ def test_types(mesh: str) -> None:
     for text, some in (
         ("rows: is one Tensor, and outputs are of several vertex types: give a dict by", INDEX),
         ("rows: 'x' is no vertex type of an output: these are", {"x": INDEX}),
-        (f"rows: reader: are from 0 to {V}, and vertex ids from 0 to {V - 1}", {"reader": torch.tensor([0, V])}),
+        (
+            f"rows: reader: are from 0 to {V}, and vertex ids from 0 to {V - 1}",
+            {"reader": torch.tensor([0, V])},
+        ),
     ):
         refused(weft.Refused, text, lambda some=some: net(rows=some))

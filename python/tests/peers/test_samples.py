@@ -59,7 +59,9 @@ def loop(net: nn.Module, xs: Tensor) -> tuple[list[float], dict[str, Tensor]]:
             change, mean = net(h, edge_weight=weight, samples=True)
             h = h + 0.1 * change
             parts = (h - xs.roll(1, 1)).square().mean((1, 2)) + mean.square().sum(1)
-            loss = loss + (parts * torch.arange(1, 5)).sum() if step else loss + parts[1]  # the others read none
+            loss = (
+                loss + (parts * torch.arange(1, 5)).sum() if step else loss + parts[1]
+            )  # the others read none
         loss.backward()
         optimizer.step()
         found.append(float(loss.detach()))
@@ -87,7 +89,12 @@ def test_dropout() -> None:
     module, outputs = Net(0.5), []
     for mesh in ("graph=2", "graph=2,samples=2", "samples=4"):
         net = weft.compile(copy.deepcopy(module), GRAPH, parallel=mesh)
-        assert (net.group, net.groups, net.rank, net.workers) == (0, int(mesh[-1]) if "s" in mesh else 1, 0, 1)
+        assert (net.group, net.groups, net.rank, net.workers) == (
+            0,
+            int(mesh[-1]) if "s" in mesh else 1,
+            0,
+            1,
+        )
         torch.manual_seed(7)
         outputs.append(net(XS, samples=True)[0].detach())
         outputs.append(net.eval()(XS, rows=torch.tensor([3, 1]), samples=True)[0].detach())

@@ -15,5 +15,8 @@ def test_estimators(arrays):
         model_selection.GridSearchCV(model, {"hidden": [4]}).fit(graph)
     names = {"weft": weft, "graph": graph}
     exec(str(said.value).partition("validation vertices: ")[2], names)  # the lines that work
-    assert [run.settings["hidden"] for run in sorted(names["found"], key=lambda run: run.directory)] == ["16", "64"]
+    assert [run.settings["hidden"] for run in sorted(names["found"], key=lambda run: run.directory)] == [
+        "16",
+        "64",
+    ]
     assert names["run"].summary["val"] == max(run.summary["val"] for run in names["found"])

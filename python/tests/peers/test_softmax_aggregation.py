@@ -32,7 +32,11 @@ class Net(nn.Module):
 
     def __init__(self, *layers):
         super().__init__()
-        self.into, self.layers, self.out = nn.Linear(FEATURES, WIDTH), nn.ModuleList(layers), nn.Linear(WIDTH, CLASSES)
+        self.into, self.layers, self.out = (
+            nn.Linear(FEATURES, WIDTH),
+            nn.ModuleList(layers),
+            nn.Linear(WIDTH, CLASSES),
+        )
 
     def over(self, x, *edges):
         h = self.into(x)
@@ -87,7 +91,9 @@ MODULES = {
     "GENConv of edges": lambda: OfEdges(gen(edge_dim=OF_EDGES), gen(edge_dim=OF_EDGES, t=3.0, learn_t=True)),
     "GENConv, semi-gradient": lambda: Net(gen(aggr="softmax_sg"), gen(aggr="softmax_sg", t=3.0)),
     "DeepGCNLayer": lambda: Net(gen(), deeper(), deeper(t=2.0, learn_t=True)),
-    "t of each column": lambda: Net(*(SAGEConv(WIDTH, WIDTH, aggr=SoftmaxAggregation(t, True, channels=WIDTH)) for t in (3.0, -3.0))),
+    "t of each column": lambda: Net(
+        *(SAGEConv(WIDTH, WIDTH, aggr=SoftmaxAggregation(t, True, channels=WIDTH)) for t in (3.0, -3.0))
+    ),
     "steep": lambda: Steep(500.0),
     "steep, learned": lambda: Steep(500.0, learn=True),
     "steep, of each column": lambda: Steep(-500.0, learn=True, channels=FEATURES),
@@ -98,7 +104,11 @@ MESHES = None, "graph=3", "tensor=2", "pipeline=2"
 ONE_LAYER = "steep", "t of means"
 CASES = [(name, mesh) for name in MODULES for mesh in MESHES[: 3 if name.startswith(ONE_LAYER) else 4]]
 # some workers have no column
-CASES += [("steep, of each column", "tensor=7"), ("t of means", "tensor=4"), ("t of means", "graph=2,tensor=4")]
+CASES += [
+    ("steep, of each column", "tensor=7"),
+    ("t of means", "tensor=4"),
+    ("t of means", "graph=2,tensor=4"),
+]
 
 
 @pytest.fixture(scope="module")

@@ -34,7 +34,9 @@ CONVOLUTIONS = {
     "AGNNConv": lambda: g.AGNNConv(),
     "TAGConv": lambda: g.TAGConv(WIDTH, OUT),
     "GINConv": lambda: g.GINConv(perceptron(WIDTH, OUT), train_eps=True),
-    "GINEConv": lambda: by(g.GINEConv(perceptron(WIDTH, OUT), edge_dim=EDGE), lambda s, x, e, a: s.c(x, e, a), CallAttr),
+    "GINEConv": lambda: by(
+        g.GINEConv(perceptron(WIDTH, OUT), edge_dim=EDGE), lambda s, x, e, a: s.c(x, e, a), CallAttr
+    ),
     "ARMAConv": lambda: g.ARMAConv(WIDTH, OUT, num_stacks=2, num_layers=2),
     "SGConv": lambda: g.SGConv(WIDTH, OUT, K=2),
     "SSGConv": lambda: g.SSGConv(WIDTH, OUT, alpha=0.2, K=2),
@@ -44,30 +46,55 @@ CONVOLUTIONS = {
     "FastRGCNConv": lambda: of_types(g.FastRGCNConv(WIDTH, OUT, 3)),
     "RGATConv": lambda: of_types(g.RGATConv(WIDTH, OUT, 3)),
     "DNAConv": lambda: by(g.DNAConv(WIDTH, heads=2), lambda s, x, e: s.c(torch.stack([x, x.relu()], 1), e)),
-    "PointNetConv": lambda: by(g.PointNetConv(perceptron(WIDTH + 3, OUT)), lambda s, x, e: s.c(x, x[:, :3], e)),
+    "PointNetConv": lambda: by(
+        g.PointNetConv(perceptron(WIDTH + 3, OUT)), lambda s, x, e: s.c(x, x[:, :3], e)
+    ),
     "GMMConv": lambda: g.GMMConv(WIDTH, OUT, EDGE, 2),
     "NNConv": lambda: g.NNConv(WIDTH, OUT, perceptron(EDGE, WIDTH * OUT)),
     "CGConv": lambda: g.CGConv(WIDTH, dim=EDGE, batch_norm=True),
     "EdgeConv": lambda: g.EdgeConv(perceptron(2 * WIDTH, OUT)),
-    "PPFConv": lambda: by(g.PPFConv(perceptron(WIDTH + 4, OUT)), lambda s, x, e: s.c(x, x[:, :3], x[:, 3:6], e)),
+    "PPFConv": lambda: by(
+        g.PPFConv(perceptron(WIDTH + 4, OUT)), lambda s, x, e: s.c(x, x[:, :3], x[:, 3:6], e)
+    ),
     "FeaStConv": lambda: g.FeaStConv(WIDTH, OUT, heads=2),
-    "PointTransformerConv": lambda: by(g.PointTransformerConv(WIDTH, OUT), lambda s, x, e: s.c(x, x[:, :3], e)),
+    "PointTransformerConv": lambda: by(
+        g.PointTransformerConv(WIDTH, OUT), lambda s, x, e: s.c(x, x[:, :3], e)
+    ),
     "LEConv": lambda: g.LEConv(WIDTH, OUT),
-    "PNAConv": lambda: g.PNAConv(WIDTH, OUT, ["mean", "min", "max", "std"], ["identity", "amplification", "attenuation", "linear"], DEGREES, edge_dim=EDGE, towers=2),
+    "PNAConv": lambda: g.PNAConv(
+        WIDTH,
+        OUT,
+        ["mean", "min", "max", "std"],
+        ["identity", "amplification", "attenuation", "linear"],
+        DEGREES,
+        edge_dim=EDGE,
+        towers=2,
+    ),
     "ClusterGCNConv": lambda: g.ClusterGCNConv(WIDTH, OUT, diag_lambda=0.1),
-    "GENConv": lambda: g.GENConv(WIDTH, OUT, learn_t=True, edge_dim=EDGE, msg_norm=True, learn_msg_scale=True),
+    "GENConv": lambda: g.GENConv(
+        WIDTH, OUT, learn_t=True, edge_dim=EDGE, msg_norm=True, learn_msg_scale=True
+    ),
     "GCN2Conv": lambda: by(g.GCN2Conv(WIDTH, 0.2, 0.5, 1), lambda s, x, e: s.c(x, x.relu(), e)),
     "WLConvContinuous": lambda: g.WLConvContinuous(),
     "FiLMConv": lambda: g.FiLMConv(WIDTH, OUT),
     "SuperGATConv": lambda: g.SuperGATConv(WIDTH, 3, heads=2),
     "FAConv": lambda: by(g.FAConv(WIDTH), lambda s, x, e: s.c(x, x.relu(), e)),
-    "EGConv of sums": lambda: g.EGConv(WIDTH, OUT, ["sum", "mean", "max"], num_heads=2, num_bases=3, add_self_loops=False),
+    "EGConv of sums": lambda: g.EGConv(
+        WIDTH, OUT, ["sum", "mean", "max"], num_heads=2, num_bases=3, add_self_loops=False
+    ),
     "EGConv": lambda: g.EGConv(WIDTH, OUT, ["symnorm", "max", "std"], num_heads=2, num_bases=3),
     "PDNConv": lambda: g.PDNConv(WIDTH, OUT, EDGE, 8),
     "GeneralConv": lambda: g.GeneralConv(WIDTH, OUT, EDGE, attention=True, heads=2),
-    "HEATConv": lambda: by(g.HEATConv(WIDTH, OUT, 2, 2, 3, EDGE, 3, heads=2), lambda s, x, e, a: s.c(x, e, (x[:, 0] > 0).long(), (a[:, 0] > 0).long(), a), CallAttr),
+    "HEATConv": lambda: by(
+        g.HEATConv(WIDTH, OUT, 2, 2, 3, EDGE, 3, heads=2),
+        lambda s, x, e, a: s.c(x, e, (x[:, 0] > 0).long(), (a[:, 0] > 0).long(), a),
+        CallAttr,
+    ),
     "LGConv": lambda: g.LGConv(),
-    "PointGNNConv": lambda: by(g.PointGNNConv(perceptron(WIDTH, 3), perceptron(WIDTH + 3, 5), perceptron(5, WIDTH)), lambda s, x, e: s.c(x, x[:, :3], e)),
+    "PointGNNConv": lambda: by(
+        g.PointGNNConv(perceptron(WIDTH, 3), perceptron(WIDTH + 3, 5), perceptron(5, WIDTH)),
+        lambda s, x, e: s.c(x, x[:, :3], e),
+    ),
     "GPSConv": lambda: g.GPSConv(WIDTH, g.GCNConv(WIDTH, WIDTH), heads=2),
     "AntiSymmetricConv": lambda: g.AntiSymmetricConv(WIDTH),
     "DirGNNConv": lambda: g.DirGNNConv(g.SAGEConv(WIDTH, OUT)),

@@ -45,25 +45,54 @@ CONVOLUTIONS = {
     "ChebConv": lambda: d.ChebConv(WIDTH, OUT, 3),
     "CFConv": lambda: d.CFConv(WIDTH, EDGE, 8, OUT),
     "DotGatConv": lambda: heads(d.DotGatConv(WIDTH, 3, 2, **ZERO)),
-    "DGNConv": lambda: CallAttr(lambda c, g, x, a: c(g, x, a, x[:, :3]), d.DGNConv(WIDTH, OUT, ["dir1-av", "dir2-dx", "max"], ["identity", "amplification"], 1.5, edge_feat_size=EDGE)),
+    "DGNConv": lambda: CallAttr(
+        lambda c, g, x, a: c(g, x, a, x[:, :3]),
+        d.DGNConv(
+            WIDTH, OUT, ["dir1-av", "dir2-dx", "max"], ["identity", "amplification"], 1.5, edge_feat_size=EDGE
+        ),
+    ),
     "EdgeConv": lambda: d.EdgeConv(WIDTH, OUT, **ZERO),
-    "EdgeGATConv": lambda: CallAttr(lambda c, g, x, a: c(g, x, a).flatten(1), d.EdgeGATConv(WIDTH, EDGE, 3, 2, **ZERO)),
-    "EGATConv": lambda: CallAttr(lambda c, g, x, a: c(g, x, a)[0].flatten(1), d.EGATConv(WIDTH, EDGE, 3, 3, 2)),
-    "EGNNConv": lambda: CallAttr(lambda c, g, x, a: torch.cat(c(g, x, x[:, :3], a), 1), d.EGNNConv(WIDTH, 8, OUT, EDGE)),
+    "EdgeGATConv": lambda: CallAttr(
+        lambda c, g, x, a: c(g, x, a).flatten(1), d.EdgeGATConv(WIDTH, EDGE, 3, 2, **ZERO)
+    ),
+    "EGATConv": lambda: CallAttr(
+        lambda c, g, x, a: c(g, x, a)[0].flatten(1), d.EGATConv(WIDTH, EDGE, 3, 3, 2)
+    ),
+    "EGNNConv": lambda: CallAttr(
+        lambda c, g, x, a: torch.cat(c(g, x, x[:, :3], a), 1), d.EGNNConv(WIDTH, 8, OUT, EDGE)
+    ),
     "GATConv": lambda: heads(d.GATConv(WIDTH, 3, 2, residual=True, **ZERO)),
-    "GatedGCNConv": lambda: CallAttr(lambda c, g, x, a: c(g, x, a)[0], d.GatedGCNConv(WIDTH, EDGE, OUT, batch_norm=False)),
+    "GatedGCNConv": lambda: CallAttr(
+        lambda c, g, x, a: c(g, x, a)[0], d.GatedGCNConv(WIDTH, EDGE, OUT, batch_norm=False)
+    ),
     "GatedGraphConv": lambda: d.GatedGraphConv(WIDTH, WIDTH, 2, 1),
     "GATv2Conv": lambda: heads(d.GATv2Conv(WIDTH, 3, 2, **ZERO)),
     "GCN2Conv": lambda: Call(lambda c, g, x: c(g, x, x.relu()), d.GCN2Conv(WIDTH, 1, **ZERO)),
     "GINConv": lambda: d.GINConv(perceptron(WIDTH, OUT), "max", learn_eps=True),
-    "GINEConv": lambda: CallAttr(lambda c, e, g, x, a: c(g, x, e(a)), d.GINEConv(perceptron(WIDTH, OUT)), nn.Linear(EDGE, WIDTH)),
+    "GINEConv": lambda: CallAttr(
+        lambda c, e, g, x, a: c(g, x, e(a)), d.GINEConv(perceptron(WIDTH, OUT)), nn.Linear(EDGE, WIDTH)
+    ),
     "GMMConv": lambda: d.GMMConv(WIDTH, OUT, EDGE, 2, "mean", **ZERO),
     "GraphConv": lambda: d.GraphConv(WIDTH, OUT),
-    "HGTConv": lambda: CallAttr(lambda c, g, x, a: c(g, x, (x[:, 0] > 0).long(), (a[:, 0] > 0).long()), d.HGTConv(WIDTH, 4, 2, 2, 2, dropout=0.0)),
+    "HGTConv": lambda: CallAttr(
+        lambda c, g, x, a: c(g, x, (x[:, 0] > 0).long(), (a[:, 0] > 0).long()),
+        d.HGTConv(WIDTH, 4, 2, 2, 2, dropout=0.0),
+    ),
     "NNConv": lambda: d.NNConv(WIDTH, OUT, perceptron(EDGE, WIDTH * OUT)),
-    "PNAConv": lambda: d.PNAConv(WIDTH, OUT, ["mean", "max", "min", "sum", "std", "moment3"], ["identity", "amplification", "attenuation"], 1.5, num_towers=2),
-    "RelGraphConv": lambda: CallAttr(lambda c, g, x, a: c(g, x, (a[:, 0] > 0).long()), d.RelGraphConv(WIDTH, OUT, 2, "basis", 2)),
-    **{f"SAGEConv {kind}": lambda kind=kind: d.SAGEConv(WIDTH, OUT, kind) for kind in ("mean", "pool", "gcn")},
+    "PNAConv": lambda: d.PNAConv(
+        WIDTH,
+        OUT,
+        ["mean", "max", "min", "sum", "std", "moment3"],
+        ["identity", "amplification", "attenuation"],
+        1.5,
+        num_towers=2,
+    ),
+    "RelGraphConv": lambda: CallAttr(
+        lambda c, g, x, a: c(g, x, (a[:, 0] > 0).long()), d.RelGraphConv(WIDTH, OUT, 2, "basis", 2)
+    ),
+    **{
+        f"SAGEConv {kind}": lambda kind=kind: d.SAGEConv(WIDTH, OUT, kind) for kind in ("mean", "pool", "gcn")
+    },
     "SGConv": lambda: d.SGConv(WIDTH, OUT, 2),
     "TAGConv": lambda: d.TAGConv(WIDTH, OUT),
     "TWIRLSConv": lambda: d.TWIRLSConv(WIDTH, OUT, 8, 2),
@@ -90,7 +119,9 @@ def settings():
 @pytest.mark.parametrize("name", CONVOLUTIONS)
 def test_convolution(name):
     module = CONVOLUTIONS[name]()
-    compare(module, call, name in ATTRIBUTED or isinstance(module, CallAttr), loops=12)  # each vertex has an edge
+    compare(
+        module, call, name in ATTRIBUTED or isinstance(module, CallAttr), loops=12
+    )  # each vertex has an edge
 
 
 class Own(nn.Module):
@@ -114,10 +145,17 @@ def of_python(part, graph, x):
     graph = dgl.add_self_loop(dgl.remove_self_loop(graph))
     with graph.local_scope():
         graph.srcdata["h"] = part(x)
-        graph.update_all(lambda edges: {"m": edges.src["h"] * edges.dst["h"].tanh()}, lambda nodes: {"z": nodes.mailbox["m"].sum(1)})
+        graph.update_all(
+            lambda edges: {"m": edges.src["h"] * edges.dst["h"].tanh()},
+            lambda nodes: {"z": nodes.mailbox["m"].sum(1)},
+        )
         graph.update_all(fn.copy_u("z", "m"), fn.max("m", "most"))
         degrees = graph.in_degrees().clamp(min=1).view(-1, 1)
-        return F.dropout(graph.dstdata["most"], 0.0) + graph.dstdata["z"] / degrees + x.shape[0] / graph.num_edges()
+        return (
+            F.dropout(graph.dstdata["most"], 0.0)
+            + graph.dstdata["z"] / degrees
+            + x.shape[0] / graph.num_edges()
+        )
 
 
 def without_messages(part, graph, x):
@@ -130,8 +168,14 @@ def without_messages(part, graph, x):
 
 def ops(part, graph, x):
     h, degrees = part(x), graph.out_degrees().to(x)
-    scores = dgl.nn.functional.edge_softmax(graph, dgl.ops.u_dot_v(graph, h, h) / dgl.ops.u_mul_v(graph, degrees, degrees).sqrt().view(-1, 1))
-    return dgl.ops.u_mul_e_sum(graph, h, scores) + dgl.ops.copy_u_mean(graph, h) + F.batch_norm(h, None, None, training=True)
+    scores = dgl.nn.functional.edge_softmax(
+        graph, dgl.ops.u_dot_v(graph, h, h) / dgl.ops.u_mul_v(graph, degrees, degrees).sqrt().view(-1, 1)
+    )
+    return (
+        dgl.ops.u_mul_e_sum(graph, h, scores)
+        + dgl.ops.copy_u_mean(graph, h)
+        + F.batch_norm(h, None, None, training=True)
+    )
 
 
 class Blocks(nn.Module):
@@ -152,7 +196,12 @@ class Held(nn.Module):
 
     def __init__(self):
         super().__init__()
-        self.g, self.layers = dgl.graph(([0, 1], [1, 0])), nn.ModuleList([d.Sequential(d.GraphConv(WIDTH, OUT), d.GATConv(OUT, OUT, 1)), nn.Linear(OUT, OUT)])
+        self.g, self.layers = (
+            dgl.graph(([0, 1], [1, 0])),
+            nn.ModuleList(
+                [d.Sequential(d.GraphConv(WIDTH, OUT), d.GATConv(OUT, OUT, 1)), nn.Linear(OUT, OUT)]
+            ),
+        )
 
     def forward(self, features):
         return self.layers[1](self.layers[0](self.g, features).squeeze(1))
@@ -167,7 +216,17 @@ class Typed(nn.Module):
         return self.conv(graph, x, etypes)
 
 
-@pytest.mark.parametrize("make", [Own, Held, Blocks, lambda: d.GroupRevRes(d.GraphConv(WIDTH // 2, WIDTH // 2), 2), lambda: Call(of_python, nn.Linear(WIDTH, OUT)), lambda: Call(ops, nn.Linear(WIDTH, OUT))])
+@pytest.mark.parametrize(
+    "make",
+    [
+        Own,
+        Held,
+        Blocks,
+        lambda: d.GroupRevRes(d.GraphConv(WIDTH // 2, WIDTH // 2), 2),
+        lambda: Call(of_python, nn.Linear(WIDTH, OUT)),
+        lambda: Call(ops, nn.Linear(WIDTH, OUT)),
+    ],
+)
 def test_module(make):
     compare(make(), call, loops=12)
 
@@ -198,8 +257,14 @@ REFUSALS = {
         lambda part, g, x: part(x) + g.edata["w"].sum(),
         r"the field 'w' .*weft.Graph.of\(graph, edge_attr=graph.edata\['w'\]\), and read graph.edata\['feat'\]",
     ),
-    "numbers of edges": (lambda part, g, x: part(x) + g.edges(form="all")[2].sum(), "form='all'. gives numbers of edges"),
-    "sorted edges": (lambda part, g, x: part(x) + g.edges("uv", "srcdst")[0].sum(), "order='srcdst'. sorts edges"),
+    "numbers of edges": (
+        lambda part, g, x: part(x) + g.edges(form="all")[2].sum(),
+        "form='all'. gives numbers of edges",
+    ),
+    "sorted edges": (
+        lambda part, g, x: part(x) + g.edges("uv", "srcdst")[0].sum(),
+        "order='srcdst'. sorts edges",
+    ),
     "vertices pulled": (pulled, "DGLGraph.pull is not known"),
     "lstm": (lambda part, g, x: d.SAGEConv(WIDTH, OUT, "lstm").to(x)(g, x), "mailbox|Mailbox"),
     "dropout": (lambda part, g, x: F.dropout(part(x)), "training=self.training"),
@@ -222,7 +287,9 @@ def test_lines_of_layers():
 
 def test_edges_that_lack():
     assert "edge_feat" in inspect.signature(CallAttr.forward).parameters
-    with pytest.raises(weft.Refused, match=r"forward takes edge_feat, .* weft.Graph.of\(graph, edge_attr=graph.edata"):
+    with pytest.raises(
+        weft.Refused, match=r"forward takes edge_feat, .* weft.Graph.of\(graph, edge_attr=graph.edata"
+    ):
         weft._trace.trace(CallAttr(lambda part, g, x, a: part(x), nn.Linear(WIDTH, OUT)), features=WIDTH)
 
 

@@ -45,7 +45,10 @@ class Attentive(MessagePassing):
     def __init__(self, heads=3):
         super().__init__(aggr="add", node_dim=0)
         self.heads, self.lin, self.edge = heads, nn.Linear(WIDTH, heads * OUT), nn.Linear(EDGE, heads * OUT)
-        self.vector, self.temperature = nn.Parameter(torch.randn(1, heads, OUT)), nn.Parameter(torch.ones(heads))
+        self.vector, self.temperature = (
+            nn.Parameter(torch.randn(1, heads, OUT)),
+            nn.Parameter(torch.ones(heads)),
+        )
 
     def forward(self, x, edge_index, edge_attr):
         x = self.lin(x).view(-1, self.heads, OUT)
@@ -102,17 +105,31 @@ def both_directions(self, x, edges):
     sums = scatter(w.view(-1, 1) * h[loops[0]], loops[1], 0, x.size(0))
     again, w = add_self_loops(*add_self_loops(edges, h[row, 0], -1.0, x.size(0)), 0.5, x.size(0))
     sums = sums + scatter(w.view(-1, 1) * h[again[1]], again[0], 0, x.size(0))
-    return largest + sums + self.c(self.conv(h, both), torch.stack([torch.cat([col, row]), torch.cat([row, col])])) + w.max()
+    return (
+        largest
+        + sums
+        + self.c(self.conv(h, both), torch.stack([torch.cat([col, row]), torch.cat([row, col])]))
+        + w.max()
+    )
 
 
 def over_vertices(self, x, edges):
     h = self.lin(x) - self.lin(x).mean(0)
-    return h / (1e-5 + h.pow(2).mean(0, keepdim=True).sqrt()) + h.std(0) + h.mean() + h.var() + h.sum() / x.size(0)
+    return (
+        h / (1e-5 + h.pow(2).mean(0, keepdim=True).sqrt())
+        + h.std(0)
+        + h.mean()
+        + h.var()
+        + h.sum() / x.size(0)
+    )
 
 
 def chosen(self, x, edges):
     h, some = self.lin(x), edges[:, x[edges[0]][:, 0] > 0]
-    parts = (scatter(h[some[0]], some[1], dim=0, dim_size=x.size(0), reduce=r) for r in ("max", "mean", "min", "mul", "sum"))
+    parts = (
+        scatter(h[some[0]], some[1], dim=0, dim_size=x.size(0), reduce=r)
+        for r in ("max", "mean", "min", "mul", "sum")
+    )
     return sum(parts)
 
 
@@ -129,7 +146,11 @@ def checkpointed(self, x, edges):
 
 def reversed_edges(self, x, edges):
     h = self.lin(x)
-    return self.conv(h, edges.flip(0)) + self.conv(h, edges[[1, 0]]) + self.conv(h, torch.stack([edges[1], edges[0]]))
+    return (
+        self.conv(h, edges.flip(0))
+        + self.conv(h, edges[[1, 0]])
+        + self.conv(h, torch.stack([edges[1], edges[0]]))
+    )
 
 
 def recurrent(self, x, edges):
@@ -138,14 +159,21 @@ def recurrent(self, x, edges):
 
 
 def sequences(self, x, edges):
-    steps, state = torch.stack([self.lin(x), self.lin(-x), self.lin(x * x)], 1), self.lin(x)[None].repeat(4, 1, 1)
+    steps, state = (
+        torch.stack([self.lin(x), self.lin(-x), self.lin(x * x)], 1),
+        self.lin(x)[None].repeat(4, 1, 1),
+    )
     out, last = self.gru(steps, state)
     more, (_, cell) = self.lstm(steps.transpose(0, 1))
     return torch.cat([out[:, -1], last[1], more[0], cell[0], self.plain(steps)[1][0]], 1)
 
 
 def along_columns(self, x, edges):
-    return self.lin(x).cumsum(-1) + x[:, :3].repeat_interleave(2, dim=1) + self.lin(x).view(-1, 3, 2).cumsum(1).flatten(1)
+    return (
+        self.lin(x).cumsum(-1)
+        + x[:, :3].repeat_interleave(2, dim=1)
+        + self.lin(x).view(-1, 3, 2).cumsum(1).flatten(1)
+    )
 
 
 def regrouped(self, x, edges):
@@ -164,12 +192,16 @@ def regrouped(self, x, edges):
 def sparse(self, x, edges):
     v = x.size(0)
     adjacency = torch.sparse_coo_tensor(edges, self.lin(x)[edges[0], 0], (v, v)).coalesce()
-    return adjacency @ self.lin(x) + torch.sparse.mm(adjacency.t(), x[:, :OUT]) + torch.spmm(adjacency, x[:, 2:])
+    return (
+        adjacency @ self.lin(x) + torch.sparse.mm(adjacency.t(), x[:, :OUT]) + torch.spmm(adjacency, x[:, 2:])
+    )
 
 
 def reversible(self, x, edges):
     h = self.lin(x).repeat(1, 2)
-    return self.rev(1 * h, edges) + torch.utils.checkpoint.checkpoint(self.again, h, edges, use_reentrant=True)
+    return self.rev(1 * h, edges) + torch.utils.checkpoint.checkpoint(
+        self.again, h, edges, use_reentrant=True
+    )
 
 
 def columns(self, x, edges):
@@ -185,7 +217,12 @@ def measured(self, x, edges):
     h = self.lin(x)
     rest = h - torch.div(h, 0.3, rounding_mode="floor") * 0.3 + h.detach() // 0.7
     sizes = [h.norm(p, dim=-1, keepdim=True) for p in (1, 3, float("inf"), float("-inf"))]
-    spread = [h.std(0, correction=0), h.var(1, correction=2, keepdim=True), h.var(unbiased=False), h.std((0, 1), correction=3)]
+    spread = [
+        h.std(0, correction=0),
+        h.var(1, correction=2, keepdim=True),
+        h.var(unbiased=False),
+        h.std((0, 1), correction=3),
+    ]
     return rest + sum(sizes) + sum(spread)
 
 
@@ -210,7 +247,14 @@ def corners(self, x, edges):
     """What has been traced wrongly, or refused."""
     h = self.lin(x) + self.first((x[:, 0] > 0).long()) - self.lin(x)[x[:, 1] > 0].mean(0)
     h = h * (1 + ((x[:, :OUT] * 3).long() == -1)) + x.view(-1, 2, 2, 2).movedim(1, 3).flatten(1)[:, :OUT]
-    h = F.batch_norm(h, self.norm.running_mean, self.norm.running_var, self.norm.weight.exp(), 2 * self.norm.bias, self.training)
+    h = F.batch_norm(
+        h,
+        self.norm.running_mean,
+        self.norm.running_var,
+        self.norm.weight.exp(),
+        2 * self.norm.bias,
+        self.training,
+    )
     h = h + self.two(x, x) + torch.hypot(h, x[:, :OUT]) + h % 2 + torch.round(h, decimals=1)
     h = h[:, self.order] * x.size(0) ** -0.5
     h[:, [0, 2]] = torch.atan(h[:, self.some])
@@ -224,44 +268,112 @@ def hops(self, x, edges):
     return self.lin(h.mean(1))
 
 
-ACTIVATIONS = "PReLU GELU SiLU SELU CELU Softplus Mish Hardswish Hardtanh Tanhshrink LogSigmoid Softsign ReLU6".split()
+ACTIVATIONS = (
+    "PReLU GELU SiLU SELU CELU Softplus Mish Hardswish Hardtanh Tanhshrink LogSigmoid Softsign ReLU6".split()
+)
 MODULES = {
     "gated": Gated,
     "attentive": Attentive,
     "deep": Deep,
-    **{f"aggr {a}": lambda a=a: Aggregate(a) for a in "sum mean max min mul std var softmax powermean".split()},
+    **{
+        f"aggr {a}": lambda a=a: Aggregate(a)
+        for a in "sum mean max min mul std var softmax powermean".split()
+    },
     "aggr of several": lambda: Aggregate(["mean", "max", "std"]),
-    "aggr by degree": lambda: Aggregate(g.aggr.DegreeScalerAggregation(["mean", "max"], ["identity", "amplification"], DEGREES)),
+    "aggr by degree": lambda: Aggregate(
+        g.aggr.DegreeScalerAggregation(["mean", "max"], ["identity", "amplification"], DEGREES)
+    ),
     "flow": lambda: Aggregate("mean", flow="target_to_source"),
-    "norms of PyG": lambda: Stack(g.BatchNorm(OUT), g.LayerNorm(OUT), g.LayerNorm(OUT, mode="node"), g.GraphNorm(OUT), g.InstanceNorm(OUT, affine=True), g.DiffGroupNorm(OUT, 2)),
-    "other norms": lambda: Stack(g.MeanSubtractionNorm(), g.PairNorm(), g.PairNorm(scale_individually=True), nn.LayerNorm(OUT), nn.GroupNorm(2, OUT)),
-    "norms without": lambda: Stack(nn.BatchNorm1d(OUT, affine=False), nn.BatchNorm1d(OUT, track_running_stats=False), nn.BatchNorm1d(OUT, momentum=None)),
-    "activations": lambda: Stack(*(getattr(nn, a)() for a in ACTIVATIONS), nn.PReLU(OUT), nn.GLU(), nn.Linear(3, OUT)),
+    "norms of PyG": lambda: Stack(
+        g.BatchNorm(OUT),
+        g.LayerNorm(OUT),
+        g.LayerNorm(OUT, mode="node"),
+        g.GraphNorm(OUT),
+        g.InstanceNorm(OUT, affine=True),
+        g.DiffGroupNorm(OUT, 2),
+    ),
+    "other norms": lambda: Stack(
+        g.MeanSubtractionNorm(),
+        g.PairNorm(),
+        g.PairNorm(scale_individually=True),
+        nn.LayerNorm(OUT),
+        nn.GroupNorm(2, OUT),
+    ),
+    "norms without": lambda: Stack(
+        nn.BatchNorm1d(OUT, affine=False),
+        nn.BatchNorm1d(OUT, track_running_stats=False),
+        nn.BatchNorm1d(OUT, momentum=None),
+    ),
+    "activations": lambda: Stack(
+        *(getattr(nn, a)() for a in ACTIVATIONS), nn.PReLU(OUT), nn.GLU(), nn.Linear(3, OUT)
+    ),
     "GCN, jumping": lambda: g.GCN(WIDTH, 8, 2, 3, norm="batch", jk="cat"),
     "PNA": lambda: g.PNA(WIDTH, 8, 2, 3, aggregators=["mean", "std"], scalers=["identity"], deg=DEGREES),
     "EdgeCNN": lambda: g.EdgeCNN(WIDTH, 8, 2, 3),
-    "DeepGCN": lambda: Call(lambda s, x, e: s.d(s.lin(x), e), d=g.DeepGCNLayer(g.GENConv(OUT, OUT), nn.LayerNorm(OUT), nn.ReLU())),
+    "DeepGCN": lambda: Call(
+        lambda s, x, e: s.d(s.lin(x), e), d=g.DeepGCNLayer(g.GENConv(OUT, OUT), nn.LayerNorm(OUT), nn.ReLU())
+    ),
     "lazy": lambda: GCNConv(-1, 4),
     "cached": lambda: GCNConv(WIDTH, 4, cached=True),
-    "GAT of edges": lambda: by(g.GATConv(WIDTH, 4, 2, edge_dim=EDGE), lambda s, x, e, a: s.c(x, e, a), CallAttr),
-    "Transformer of edges": lambda: by(g.TransformerConv(WIDTH, 4, 2, edge_dim=EDGE), lambda s, x, e, a: s.c(x, e, a), CallAttr),
+    "GAT of edges": lambda: by(
+        g.GATConv(WIDTH, 4, 2, edge_dim=EDGE), lambda s, x, e, a: s.c(x, e, a), CallAttr
+    ),
+    "Transformer of edges": lambda: by(
+        g.TransformerConv(WIDTH, 4, 2, edge_dim=EDGE), lambda s, x, e, a: s.c(x, e, a), CallAttr
+    ),
     "embedding": lambda: Call(lambda s, x, e: s.lin(x) + s.t((x[:, 0] > 0).long()), t=nn.Embedding(3, OUT)),
-    "table with padding": lambda: Call(lambda s, x, e: s.lin(x) + s.t((x[:, 0] > 0).long()), t=nn.Embedding(3, OUT, padding_idx=1)),
+    "table with padding": lambda: Call(
+        lambda s, x, e: s.lin(x) + s.t((x[:, 0] > 0).long()), t=nn.Embedding(3, OUT, padding_idx=1)
+    ),
     "corners": lambda: Call(
-        corners, first=nn.Embedding(3, OUT, padding_idx=0), norm=nn.BatchNorm1d(OUT), two=nn.Bilinear(WIDTH, WIDTH, OUT),
-        order=nn.Buffer(torch.tensor([5, 1, 0, 3, 2, 4])), some=nn.Buffer(torch.arange(OUT) % 3 == 1)),
-    "hops": lambda: Call(hops, more=nn.Linear(WIDTH, WIDTH), layer=nn.TransformerEncoderLayer(WIDTH, 2, 16, 0.0, batch_first=True)),
-    "largest of all": lambda: Call(lambda s, x, e: s.lin(x) - s.lin(x).max(0)[0] * s.lin(x).max(1, keepdim=True)[0]),
+        corners,
+        first=nn.Embedding(3, OUT, padding_idx=0),
+        norm=nn.BatchNorm1d(OUT),
+        two=nn.Bilinear(WIDTH, WIDTH, OUT),
+        order=nn.Buffer(torch.tensor([5, 1, 0, 3, 2, 4])),
+        some=nn.Buffer(torch.arange(OUT) % 3 == 1),
+    ),
+    "hops": lambda: Call(
+        hops,
+        more=nn.Linear(WIDTH, WIDTH),
+        layer=nn.TransformerEncoderLayer(WIDTH, 2, 16, 0.0, batch_first=True),
+    ),
+    "largest of all": lambda: Call(
+        lambda s, x, e: s.lin(x) - s.lin(x).max(0)[0] * s.lin(x).max(1, keepdim=True)[0]
+    ),
     "in another": lambda: nn.DataParallel(Call(lambda s, x, e: s.conv(s.lin(x), e))),
     "recurrent": lambda: Call(recurrent, cell=nn.LSTMCell(OUT, OUT), gru=nn.GRUCell(OUT, OUT)),
-    "sequences": lambda: Call(sequences, gru=nn.GRU(OUT, OUT, 2, batch_first=True, bidirectional=True), lstm=nn.LSTM(OUT, 4, bias=False), plain=nn.RNN(OUT, 3, batch_first=True)),
+    "sequences": lambda: Call(
+        sequences,
+        gru=nn.GRU(OUT, OUT, 2, batch_first=True, bidirectional=True),
+        lstm=nn.LSTM(OUT, 4, bias=False),
+        plain=nn.RNN(OUT, 3, batch_first=True),
+    ),
     "both directions": lambda: Call(both_directions, c=g.GATConv(OUT, 3, heads=2)),
     "regrouped": lambda: Call(regrouped, three=nn.Linear(3, 3), norm=nn.LayerNorm(3)),
-    "reversible": lambda: Call(reversible, rev=g.GroupAddRev(GCNConv(OUT, OUT), num_groups=2), again=GCNConv(2 * OUT, 2 * OUT)),
+    "reversible": lambda: Call(
+        reversible, rev=g.GroupAddRev(GCNConv(OUT, OUT), num_groups=2), again=GCNConv(2 * OUT, 2 * OUT)
+    ),
     "loops of edges": lambda: CallAttr(means_of_loops, edge=nn.Linear(EDGE, OUT)),
     "remaining loops": lambda: CallWeight(remaining),
     "one object": OfData,
-    **{f.__name__: lambda f=f: Call(f) for f in (normalised, in_place, over_vertices, chosen, linear_attention, checkpointed, measured, padded, reversed_edges, columns, along_columns, sparse)},
+    **{
+        f.__name__: lambda f=f: Call(f)
+        for f in (
+            normalised,
+            in_place,
+            over_vertices,
+            chosen,
+            linear_attention,
+            checkpointed,
+            measured,
+            padded,
+            reversed_edges,
+            columns,
+            along_columns,
+            sparse,
+        )
+    },
 }
 
 
@@ -269,7 +381,12 @@ MODULES = {
 def test_module(name):
     module = MODULES[name]()
     names = inspect.signature(module.forward).parameters
-    compare(module, call, "edge_attr" in names and not isinstance(module, g.models.basic_gnn.BasicGNN), isinstance(module, CallWeight))
+    compare(
+        module,
+        call,
+        "edge_attr" in names and not isinstance(module, g.models.basic_gnn.BasicGNN),
+        isinstance(module, CallWeight),
+    )
 
 
 def test_types_of_edges():
@@ -282,7 +399,9 @@ def operations(module, **graph):
 
 def test_folds():
     """What PyG writes by several operations is one of the program's, and GCNConv scales by degrees that no parameter enters."""
-    assert operations(g.GATConv(WIDTH, 3)).count("edge_softmax") == 1 and "exp" not in operations(g.GATConv(WIDTH, 3))
+    assert operations(g.GATConv(WIDTH, 3)).count("edge_softmax") == 1 and "exp" not in operations(
+        g.GATConv(WIDTH, 3)
+    )
     assert "div" not in operations(SAGEConv(WIDTH, OUT))
     assert operations(Stack(g.BatchNorm(OUT))).count("batch_norm") == 1
     assert operations(Stack(nn.LayerNorm(OUT), nn.Dropout())).count("dropout") == 1
@@ -299,7 +418,11 @@ def test_batches():
 
     block = nn.Sequential(nn.Linear(WIDTH, OUT), nn.BatchNorm1d(OUT), nn.ReLU())
     for reentrant in (True, False):
-        assert times(lambda s, x, e, r=reentrant: checkpoint(s.b, x, use_reentrant=r) + s.norm(x[:, :OUT]), b=block, norm=nn.BatchNorm1d(OUT)) == [2, None]
+        assert times(
+            lambda s, x, e, r=reentrant: checkpoint(s.b, x, use_reentrant=r) + s.norm(x[:, :OUT]),
+            b=block,
+            norm=nn.BatchNorm1d(OUT),
+        ) == [2, None]
 
 
 @pytest.mark.parametrize("name", ["index_add", "sum", "amax", "amin", "mean"])
@@ -321,7 +444,9 @@ def test_what_rows_are_written_into(name, to, with_start):
         return h + into.scatter_reduce(0, of[:, None].expand_as(rows), rows, name, include_self=with_start)
 
     if name == "mean" and with_start:
-        with pytest.raises(weft.Refused, match="scatter_reduce by mean with include_self=True: give include_self=False"):
+        with pytest.raises(
+            weft.Refused, match="scatter_reduce by mean with include_self=True: give include_self=False"
+        ):
             trace(Call(forward), features=WIDTH)
         return
     compare(Call(forward), call)
@@ -335,14 +460,21 @@ def test_state():
     assert "b.lin.weight" not in program.state and program.state["conv.lin.weight"].dtype == "float32"
     document = json.loads(program.text)
     assert [o["path"] for o in document["operations"] if o["op"] == "dropout"] == ["drop", "drop#2"]
-    assert [p["name"] for p in document["parameters"]] == ["lin.weight", "lin.bias", "conv.bias", "conv.lin.weight"]
+    assert [p["name"] for p in document["parameters"]] == [
+        "lin.weight",
+        "lin.bias",
+        "conv.bias",
+        "conv.lin.weight",
+    ]
     assert all(p["trained"] for p in document["parameters"])
 
 
 def test_momentum():
     """Batch norm without momentum counts its batches, and others have their own."""
     module = Stack(nn.BatchNorm1d(OUT, momentum=None), nn.BatchNorm1d(OUT, momentum=0.3))
-    norms = [o for o in json.loads(trace(module, features=WIDTH).text)["operations"] if o["op"] == "batch_norm"]
+    norms = [
+        o for o in json.loads(trace(module, features=WIDTH).text)["operations"] if o["op"] == "batch_norm"
+    ]
     assert [o.get("momentum") for o in norms] == [None, 0.3]
 
 

@@ -105,8 +105,13 @@ def computed(model, data, **arguments):
             arguments[name] = data[name]
     if any(type(part).__name__ == "PNAConv" for part in model.modules()):
         # its variance of nearly equal messages is a difference of large numbers, which float32 lacks
-        model, data = copy.deepcopy(model).double(), data.clone().apply(lambda t: t.double() if t.is_floating_point() else t)
-        arguments = {name: value.double() if value.is_floating_point() else value for name, value in arguments.items()}
+        model, data = (
+            copy.deepcopy(model).double(),
+            data.clone().apply(lambda t: t.double() if t.is_floating_point() else t),
+        )
+        arguments = {
+            name: value.double() if value.is_floating_point() else value for name, value in arguments.items()
+        }
     return model(data.x, data.edge_index, **arguments).numpy()
 
 

@@ -13,10 +13,17 @@ def graph(loops=0):
     """x, edge_index, edge_attr and edge_weight of a graph with equal edges, self loops and isolated vertices."""
     rng = torch.Generator().manual_seed(3)
     v, edges = 12, torch.randint(0, 10, (2, 40), generator=rng)
-    edges = torch.cat([edges, edges[:, :3], torch.tensor([[1, 5], [1, 5]]), torch.arange(loops).repeat(2, 1)], 1)
+    edges = torch.cat(
+        [edges, edges[:, :3], torch.tensor([[1, 5], [1, 5]]), torch.arange(loops).repeat(2, 1)], 1
+    )
     numbers = {"generator": rng, "dtype": torch.float64}
     e = edges.shape[1]
-    return torch.randn(v, WIDTH, **numbers), edges, torch.randn(e, EDGE, **numbers), torch.rand(e, **numbers) + 0.5
+    return (
+        torch.randn(v, WIDTH, **numbers),
+        edges,
+        torch.randn(e, EDGE, **numbers),
+        torch.rand(e, **numbers) + 0.5,
+    )
 
 
 def typed(loops=0):
@@ -33,7 +40,9 @@ def compare(module, call, attr=False, weight=False, loops=0, tolerance=1e-9, of=
     """Outputs and gradients of the module's program are the module's, on the graph `of`. Returns the program."""
     module = module.double().train()
     x, edge_index, edge_attr, edge_weight = of or graph(loops)
-    program = trace(module, features=x.shape[1], edge_features=edge_attr.shape[1] if attr else None, edge_weight=weight)
+    program = trace(
+        module, features=x.shape[1], edge_features=edge_attr.shape[1] if attr else None, edge_weight=weight
+    )
     state = {
         name: t.detach().clone().requires_grad_(t.requires_grad)
         for name, t in module.state_dict(keep_vars=True).items()

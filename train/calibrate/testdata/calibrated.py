@@ -38,7 +38,9 @@ def each_label(p, y):
 def error(sure, right, bins=15):
     """The expected calibration error: bins by numpy.digitize, closed below."""
     at = np.digitize(sure, np.arange(1, bins) / bins)
-    return float(sum(abs(sure[at == k].mean() - right[at == k].mean()) * (at == k).mean() for k in np.unique(at)))
+    return float(
+        sum(abs(sure[at == k].mean() - right[at == k].mean()) * (at == k).mean() for k in np.unique(at))
+    )
 
 
 def case(kind, rng):
@@ -58,7 +60,9 @@ def case(kind, rng):
             return -(y[fit] * log_expit(z) + (1 - y[fit]) * log_expit(-z))[known].mean()
 
         p = expit(wide)
-        stepped = np.stack([isotonic(p[fit][known[:, k], k], y[fit][known[:, k], k]).predict(p[:, k]) for k in range(3)], 1)
+        stepped = np.stack(
+            [isotonic(p[fit][known[:, k], k], y[fit][known[:, k], k]).predict(p[:, k]) for k in range(3)], 1
+        )
         out |= {"thresholds": [], "rest_f1s": []}
         for k in range(classes):
             told = ~np.isnan(y[:, k])
@@ -91,7 +95,9 @@ def case(kind, rng):
             return softmax(z, 1)
 
     t = float(np.exp(minimize_scalar(loss, bounds=(-5, 5), method="bounded", options={"xatol": 1e-12}).x))
-    out.update(labels=numbers(y), temperature=t, tempered=numbers(divide(wide / t)), isotonic=numbers(stepped))
+    out.update(
+        labels=numbers(y), temperature=t, tempered=numbers(divide(wide / t)), isotonic=numbers(stepped)
+    )
     return out
 
 

@@ -1,5 +1,6 @@
 """A small graph as PyTorch Geometric would hand it to the snippets that write one: data. Its masks have so many columns as the test
 says, or are vectors for 0. And the same as files of other programs."""
+
 import gzip
 import os
 
@@ -52,12 +53,24 @@ def files(data):
     x, y, edges = data.x.numpy(), data.y.numpy(), data.edge_index.numpy()
     np.savez("cora_ml.npz", np.array({"x": x, "y": y, "edge_index": edges, "idx_to_class": {0: "first"}}))
     adjacency = Sparse(*np.unique(edges, axis=1), (len(y), len(y)))
-    np.savez("cora.npz", adj_matrix=np.array(adjacency), node_attr=np.array(Sparse(*np.nonzero(x > 0), x.shape)), node_label=y)
+    np.savez(
+        "cora.npz",
+        adj_matrix=np.array(adjacency),
+        node_attr=np.array(Sparse(*np.nonzero(x > 0), x.shape)),
+        node_label=y,
+    )
     np.savez("actor.npz", adj_matrix=np.array(adjacency), node_attr=x, node_label=y)
     train, val, test = (np.flatnonzero(data[part + "_mask"].numpy()) for part in ("train", "val", "test"))
-    for name, array, form in (("raw/edge", edges.T, "%d"), ("raw/node-feat", x, "%.6f"), ("raw/node-label", y, "%d"),
-                              ("raw/num-node-list", [len(y)], "%d"), ("raw/num-edge-list", [edges.shape[1]], "%d"),
-                              ("split/time/train", train, "%d"), ("split/time/valid", val, "%d"), ("split/time/test", test, "%d")):
+    for name, array, form in (
+        ("raw/edge", edges.T, "%d"),
+        ("raw/node-feat", x, "%.6f"),
+        ("raw/node-label", y, "%d"),
+        ("raw/num-node-list", [len(y)], "%d"),
+        ("raw/num-edge-list", [edges.shape[1]], "%d"),
+        ("split/time/train", train, "%d"),
+        ("split/time/valid", val, "%d"),
+        ("split/time/test", test, "%d"),
+    ):
         path = "ogbn_arxiv/" + name + ".csv.gz"
         os.makedirs(os.path.dirname(path), exist_ok=True)
         with gzip.open(path, "wt") as f:

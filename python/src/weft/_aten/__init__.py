@@ -6,4 +6,15 @@ them node by node. The lowering of a module needs all of them, so `_trace` impor
 
 from . import columns, elementwise, gathers, joins, norms, products, random, reductions, scatters, sizes
 
-__all__ = ["columns", "elementwise", "gathers", "joins", "norms", "products", "random", "reductions", "scatters", "sizes"]
+__all__ = [
+    "columns",
+    "elementwise",
+    "gathers",
+    "joins",
+    "norms",
+    "products",
+    "random",
+    "reductions",
+    "scatters",
+    "sizes",
+]

@@ -91,7 +91,9 @@ def _flip(to: Lowering, self: Any, dims: list[int]) -> Any:
 
 
 @lowers("pad")
-def _pad_by(to: Lowering, self: Any, pad: list[int], mode: str = "constant", value: float | None = None) -> Any:
+def _pad_by(
+    to: Lowering, self: Any, pad: list[int], mode: str = "constant", value: float | None = None
+) -> Any:
     if mode != "constant":
         raise Unlowerable(f"columns are added by {mode}: write torch.cat")
     return _pad(to, self, pad, value or 0.0)

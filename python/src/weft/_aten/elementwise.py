@@ -99,7 +99,9 @@ _FORMULAS: dict[str, Callable[..., Any]] = {
     "mish": lambda do, x: do("mul", x, do("tanh", do("softplus", x))),
     "relu6": lambda do, x: _hardtanh(do, x, 0.0, 6.0),
     "hardtanh": _hardtanh,
-    "hardsigmoid": lambda do, x: _inside(do, do("and", do("gt", x, -3.0), do("lt", x, 3.0)), _sixth(do, x), _hardsigmoid(do, x)),
+    "hardsigmoid": lambda do, x: _inside(
+        do, do("and", do("gt", x, -3.0), do("lt", x, 3.0)), _sixth(do, x), _hardsigmoid(do, x)
+    ),
     "hardswish": _hardswish,
     "exp2": lambda do, x: do("pow", 2.0, x),
     "ldexp": lambda do, x, exponent: do("mul", x, do("pow", 2.0, exponent)),
@@ -113,7 +115,9 @@ _FORMULAS: dict[str, Callable[..., Any]] = {
     "hypot": _hypot,
     "fmax": lambda do, x, y: _known(do, x, y, "maximum", "ge"),
     "fmin": lambda do, x, y: _known(do, x, y, "minimum", "le"),
-    **dict.fromkeys(("logical_xor", "bitwise_xor", "__xor__"), lambda do, *of: do("ne", *(do("ne", x, 0) for x in of))),
+    **dict.fromkeys(
+        ("logical_xor", "bitwise_xor", "__xor__"), lambda do, *of: do("ne", *(do("ne", x, 0) for x in of))
+    ),
     "log2": lambda do, x: do("mul", do("log", x), 1 / math.log(2)),
     "log10": lambda do, x: do("mul", do("log", x), 1 / math.log(10)),
     "isinf": lambda do, x: do("eq", do("abs", x), math.inf),
@@ -133,7 +137,9 @@ def gradient_of(function: Callable[[Tensor], Tensor], at: float) -> float:
 @lowers(*_POINTWISE)
 def _pointwise(to: Lowering, **named: Any) -> Any:
     given = [v for k, v in named.items() if k not in _ATTRIBUTES and v is not None]
-    more = {_ATTRIBUTES[k]: v if isinstance(v, str) else float(v) for k, v in named.items() if k in _ATTRIBUTES}
+    more = {
+        _ATTRIBUTES[k]: v if isinstance(v, str) else float(v) for k, v in named.items() if k in _ATTRIBUTES
+    }
     return to.elementwise(_POINTWISE[to.name], *given, **more)
 
 
@@ -172,7 +178,11 @@ def _round(to: Lowering, self: Any, decimals: int = 0) -> Any:
     if not decimals:
         return to.elementwise("round", self)
     more, less = ("mul", "div") if decimals > 0 else ("div", "mul")
-    return to.elementwise(less, to.elementwise("round", to.elementwise(more, self, 10.0 ** abs(decimals))), 10.0 ** abs(decimals))
+    return to.elementwise(
+        less,
+        to.elementwise("round", to.elementwise(more, self, 10.0 ** abs(decimals))),
+        10.0 ** abs(decimals),
+    )
 
 
 @lowers("clamp", "clip", "clamp_min", "clamp_max")

@@ -35,7 +35,12 @@ def _index_select(to: Lowering, self: Any, dim: int, index: Any) -> Any:
 @lowers("index")
 def _index(to: Lowering, self: Any, indices: list[Any]) -> Any:
     given = [(d, i) for d, i in enumerate(indices) if i is not None]
-    if len(given) == 2 and isinstance(given[0][1], Vertices) and given[0][0] == 0 and isinstance(given[1][1], Value):
+    if (
+        len(given) == 2
+        and isinstance(given[0][1], Vertices)
+        and given[0][0] == 0
+        and isinstance(given[1][1], Value)
+    ):
         ids = to.reshape(given[1][1], (*given[1][1].shape, 1))  # x[torch.arange(V), ids]
         picked = _gather(to, self, 1, ids)
         return to.reshape(picked, picked.shape[:-1])
@@ -80,18 +85,27 @@ def places_of(index: Tensor) -> Tensor:
 
 
 def _edges_of(to: Lowering, self: Any, dim: int, index: Any) -> Any:
-    if isinstance(self, Edges) and dim == 0 and isinstance(index, Tensor) and sorted(index.tolist()) == [0, 1]:
+    if (
+        isinstance(self, Edges)
+        and dim == 0
+        and isinstance(index, Tensor)
+        and sorted(index.tolist()) == [0, 1]
+    ):
         return replace(self, reverse=self.reverse != (index.tolist() == [1, 0]))
     mask = index.mask if isinstance(index, Chosen) else index
     rows: Rows
     if isinstance(mask, Loops):
         if mask.rows != self.rows:
             raise Unlowerable("a mask of other edges")
-        rows = replace(mask.rows, kind=WITHOUT_LOOPS[mask.rows.kind]) if mask.inverse else (self.rows, "loops")
+        rows = (
+            replace(mask.rows, kind=WITHOUT_LOOPS[mask.rows.kind]) if mask.inverse else (self.rows, "loops")
+        )
     elif isinstance(mask, Value) and mask.rows == self.rows:
         rows = (self.rows, mask.op)
     else:
-        raise Unlowerable("some of the edges are taken by their position: choose edges by a mask of their values")
+        raise Unlowerable(
+            "some of the edges are taken by their position: choose edges by a mask of their values"
+        )
     return replace(self, rows=to.count(to.node.meta["val"].shape[-1], rows))
 
 
@@ -120,7 +134,9 @@ def _chosen(to: Lowering, x: Any, mask: Any) -> Any:
     if mask.rows.kind == "stored":
         return to.emit("without_loops", [x], rows, x.shape)
     if of["op"] != "with_loops":
-        raise Unlowerable("self loops are removed from values of edges that had them added: remove them first")
+        raise Unlowerable(
+            "self loops are removed from values of edges that had them added: remove them first"
+        )
     x = to.inputs(x)[0]
     return x if mask.rows.kind == "one" else to.emit("without_loops", [x], rows, x.shape)
 
@@ -141,14 +157,20 @@ def _lookup(to: Lowering, table: Value, dim: int, index: Value) -> Value:
 
 
 @lowers("embedding")
-def _embedding(to: Lowering, weight: Any, indices: Any, padding_idx: int = -1, scale_grad_by_freq: bool = False, **_: Any) -> Any:
+def _embedding(
+    to: Lowering, weight: Any, indices: Any, padding_idx: int = -1, scale_grad_by_freq: bool = False, **_: Any
+) -> Any:
     if scale_grad_by_freq:
         raise Unlowerable("scale_grad_by_freq divides a row's gradient by how often it is read: leave it out")
     if isinstance(weight, Value) and kind_of(weight.rows) == "vertices":
         if padding_idx >= 0:
-            raise Unlowerable("an embedding of all vertices has a padding_idx, of which no gradient is: leave it out")
+            raise Unlowerable(
+                "an embedding of all vertices has a padding_idx, of which no gradient is: leave it out"
+            )
         if isinstance(indices, Tensor):
-            raise Unlowerable("an embedding of all vertices is read by numbers that the module holds: take its weight")
+            raise Unlowerable(
+                "an embedding of all vertices is read by numbers that the module holds: take its weight"
+            )
         return _index(to, weight, [indices])
     if isinstance(indices, (Ends, Vertices)):
         raise Unlowerable("an embedding has a row for each vertex: give these as features, x")

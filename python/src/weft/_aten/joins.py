@@ -14,7 +14,11 @@ def pair(ends: list[Any]) -> Any:
     """edge_index from its two rows."""
     if all(isinstance(e, Vertices) for e in ends):
         return replace(ends[0], pairs=True)
-    if [type(e) for e in ends] == [Ends, Ends] and ends[0].rows == ends[1].rows and ends[0].end != ends[1].end:
+    if (
+        [type(e) for e in ends] == [Ends, Ends]
+        and ends[0].rows == ends[1].rows
+        and ends[0].end != ends[1].end
+    ):
         reverse = ends[0].end == "target"
         source, target = ends[::-1] if reverse else ends
         return Edges(ends[0].rows, reverse, (source.first, target.first))
@@ -36,14 +40,20 @@ def _shifted(of: Edges | Ends) -> bool:
 def with_loops(to: Lowering, tensors: list[Any]) -> Any:
     """Values of edges, and of the self loops that follow them."""
     (size,) = free_sizes(to.node)
-    if kind_of(to.rows.get(size)) not in ("one", "added") or len(tensors) != 2 or isinstance(tensors[0], Parts):
+    if (
+        kind_of(to.rows.get(size)) not in ("one", "added")
+        or len(tensors) != 2
+        or isinstance(tensors[0], Parts)
+    ):
         return None
     edges, loops = tensors
     if isinstance(edges, Fill) and isinstance(loops, Fill) and edges.number == loops.number:
         return Fill(edges.number, *to.layout())
     edges, loops = to.value(edges), to.value(loops)
     if edges.axis:
-        raise Unlowerable("values of self loops are joined to those of edges in another dimension than the first")
+        raise Unlowerable(
+            "values of self loops are joined to those of edges in another dimension than the first"
+        )
     return to.emit("with_loops", [edges, loops], to.rows[size], edges.shape)
 
 
@@ -54,7 +64,9 @@ def joined(to: Lowering, parts: list[Any]) -> Parts:
     for p in parts:
         flat += p.of if isinstance(p, Parts) else [p]
     ends = [isinstance(p, (Edges, Ends, Vertices)) for p in flat]
-    if len(sizes) != 1 or not (all(ends) or all(isinstance(p, (Value, Fill)) and p.rows is not None for p in flat)):
+    if len(sizes) != 1 or not (
+        all(ends) or all(isinstance(p, (Value, Fill)) and p.rows is not None for p in flat)
+    ):
         raise Unlowerable("edge_index is joined with other numbers than those of edges and self loops")
     made = Parts(tuple(flat), sizes[0])
     if any(ends):

@@ -10,22 +10,44 @@ from .._values import Unlowerable, Value, kind_of
 from .reductions import kept
 
 
-@lowers("batch_norm", "native_batch_norm", "_native_batch_norm_legit", "_native_batch_norm_legit_functional",
-        "_native_batch_norm_legit_no_training", "cudnn_batch_norm")
-def _batch_norm(to: Lowering, input: Any, weight: Any, bias: Any, running_mean: Any = None, running_var: Any = None,
-                training: bool = True, momentum: Any = 0.1, eps: float = 1e-5, **_: Any) -> Any:
+@lowers(
+    "batch_norm",
+    "native_batch_norm",
+    "_native_batch_norm_legit",
+    "_native_batch_norm_legit_functional",
+    "_native_batch_norm_legit_no_training",
+    "cudnn_batch_norm",
+)
+def _batch_norm(
+    to: Lowering,
+    input: Any,
+    weight: Any,
+    bias: Any,
+    running_mean: Any = None,
+    running_var: Any = None,
+    training: bool = True,
+    momentum: Any = 0.1,
+    eps: float = 1e-5,
+    **_: Any,
+) -> Any:
     x = to.value(input)
-    names = [to.of(v)["name"] if isinstance(v, Value) and to.is_a(v, "parameter") else None
-             for v in (weight, bias, running_mean, running_var)]
+    names = [
+        to.of(v)["name"] if isinstance(v, Value) and to.is_a(v, "parameter") else None
+        for v in (weight, bias, running_mean, running_var)
+    ]
     stored = running_mean is not None
     training = training and not to.name.endswith("no_training")
     if stored and training and None in names[2:]:
-        raise Unlowerable("batch norm changes statistics that are no buffers of the module: give track_running_stats=False")
+        raise Unlowerable(
+            "batch norm changes statistics that are no buffers of the module: give track_running_stats=False"
+        )
     if not stored or not (training or (not to.training and names[2] not in to.frozen)):
         to.frozen |= {str(names[2])} if stored else set()
         return _normalised(to, x, weight, bias, eps, running_mean, running_var)
     if kind_of(x.rows) is None or x.axis or len(x.shape) != 1:
-        raise Unlowerable("batch norm of other rows than those of vertices or edges: normalise each by nn.LayerNorm")
+        raise Unlowerable(
+            "batch norm of other rows than those of vertices or edges: normalise each by nn.LayerNorm"
+        )
     counter = str(names[2]).removesuffix("running_mean") + "num_batches_tracked"
     given = {k: v for k, v in zip(("weight", "bias", "mean", "variance", "batches"), (*names, counter)) if v}
     if not math.isnan(momentum):  # NaN stands for the mean over all batches
@@ -33,7 +55,9 @@ def _batch_norm(to: Lowering, input: Any, weight: Any, bias: Any, running_mean: 
     if (times := times_of(to.node)) > 1:
         given["times"] = times
     out = to.emit("batch_norm", [x], x.rows, x.shape, eps=eps, **given)
-    for name, op, v in zip(names, ("mul", "add"), (weight, bias)):  # weights and biases that are no parameters
+    for name, op, v in zip(
+        names, ("mul", "add"), (weight, bias)
+    ):  # weights and biases that are no parameters
         out = out if v is None or name else to.pointwise(op, out, to.value(v))
     return out
 
@@ -45,7 +69,9 @@ def _instance_norm(to: Lowering, input: Any, weight: Any, bias: Any, eps: float,
     return _normalised(to, to.value(input), weight, bias, eps, None, None)
 
 
-def _normalised(to: Lowering, x: Value, weight: Any, bias: Any, eps: float, mean: Any, variance: Any) -> Value:
+def _normalised(
+    to: Lowering, x: Value, weight: Any, bias: Any, eps: float, mean: Any, variance: Any
+) -> Value:
     """x normalised by the mean and variance of each channel, or by given ones."""
 
     def spread(v: Any) -> Value:
@@ -65,7 +91,9 @@ def _normalised(to: Lowering, x: Value, weight: Any, bias: Any, eps: float, mean
 
 
 @lowers("group_norm")
-def _group_norm(to: Lowering, input: Any, num_groups: int, weight: Any, bias: Any, eps: float, **_: Any) -> Any:
+def _group_norm(
+    to: Lowering, input: Any, num_groups: int, weight: Any, bias: Any, eps: float, **_: Any
+) -> Any:
     x = to.value(input)
     if x.rows is None or x.axis:
         raise Unlowerable("group norm over the vertices: use GraphNorm, or normalise the last dimensions")
@@ -78,7 +106,9 @@ def _group_norm(to: Lowering, input: Any, num_groups: int, weight: Any, bias: An
 
 
 @lowers("layer_norm", "native_layer_norm")
-def _layer_norm(to: Lowering, input: Any, normalized_shape: Any, weight: Any, bias: Any, eps: float, **_: Any) -> Any:
+def _layer_norm(
+    to: Lowering, input: Any, normalized_shape: Any, weight: Any, bias: Any, eps: float, **_: Any
+) -> Any:
     x, last = to.value(input), len(normalized_shape)
     if x.rows is not None and x.axis >= x.dim - last:
         raise Unlowerable("layer norm over the vertices: use GraphNorm, or normalise the last dimensions")

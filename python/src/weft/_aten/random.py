@@ -41,7 +41,9 @@ def _normal(to: Lowering) -> Any:
 def _draw(to: Lowering, /, self: Any = None, generator: Any = None, **of: Any) -> Any:
     do = to.elementwise
     if generator is not None:
-        raise Unlowerable(f"{to.name} draws random numbers of a generator of its own: weft has one, which follows torch.manual_seed")
+        raise Unlowerable(
+            f"{to.name} draws random numbers of a generator of its own: weft has one, which follows torch.manual_seed"
+        )
     if to.name == "bernoulli":
         p = of.get("p")
         return do("lt", _uniform(to), self if p is None else p)

@@ -40,18 +40,29 @@ def _most(to: Lowering, self: Any, dim: Any = None, keepdim: bool = False, other
 @lowers("softmax", "_softmax", "log_softmax", "_log_softmax", "_safe_softmax")
 def _softmax(to: Lowering, self: Any, dim: int, **_: Any) -> Any:
     x = to.value(self)
-    at = to.column(x, dim, "softmax over all vertices or edges at once: softmax over the edges of a vertex is "
-                   "torch_geometric.utils.softmax(src, index)")
+    at = to.column(
+        x,
+        dim,
+        "softmax over all vertices or edges at once: softmax over the edges of a vertex is "
+        "torch_geometric.utils.softmax(src, index)",
+    )
     return to.emit("log_softmax" if "log" in to.name else "softmax", [x], x.rows, x.shape, x.axis, dim=at)
 
 
 @lowers("var", "std", "var_mean", "std_mean")
 def _variance(
-    to: Lowering, self: Any, dim: Any = None, correction: Any = None, keepdim: bool = False, unbiased: bool = True
+    to: Lowering,
+    self: Any,
+    dim: Any = None,
+    correction: Any = None,
+    keepdim: bool = False,
+    unbiased: bool = True,
 ) -> Any:
     if isinstance(dim, bool):
         dim, unbiased = None, dim
-    out = _variance_of(to, to.value(self), dim, keepdim, float(unbiased if correction is None else correction))
+    out = _variance_of(
+        to, to.value(self), dim, keepdim, float(unbiased if correction is None else correction)
+    )
     out = to.root(out) if to.name.startswith("std") else out
     return [out, over(to, to.value(self), dim, keepdim, "mean")] if to.name.endswith("mean") else out
 
@@ -90,7 +101,9 @@ def _prod(to: Lowering, self: Any, dim: Any = None, keepdim: bool = False, **_: 
 
 
 @lowers("smooth_l1_loss", "huber_loss")
-def _smooth(to: Lowering, self: Any, target: Any, reduction: int = 1, beta: float = 1.0, delta: float = 0.0) -> Any:
+def _smooth(
+    to: Lowering, self: Any, target: Any, reduction: int = 1, beta: float = 1.0, delta: float = 0.0
+) -> Any:
     """½d² within a bound, and linear beyond. smooth_l1_loss divides it by the bound."""
     do, bound = to.elementwise, delta or beta
     d = do("sub", self, target)
@@ -98,7 +111,12 @@ def _smooth(to: Lowering, self: Any, target: Any, reduction: int = 1, beta: floa
         raise Unlowerable("a bound of 0: write l1_loss")
     inside = do("lt", do("abs", d), bound)
     near = do("where", inside, d, 0.0)  # beyond, its square is too large
-    made = do("where", inside, do("mul", do("square", near), 0.5), do("mul", do("sub", do("abs", d), bound / 2), bound))
+    made = do(
+        "where",
+        inside,
+        do("mul", do("square", near), 0.5),
+        do("mul", do("sub", do("abs", d), bound / 2), bound),
+    )
     made = made if delta else do("div", made, bound)
     return over(to, to.value(made), None, False, {1: "mean", 2: "sum"}[reduction]) if reduction else made
 
@@ -147,7 +165,9 @@ def _variance_of(to: Lowering, x: Value, dims: Any, keep: bool, correction: floa
     """The variance over columns, and over rows. correction is subtracted from the count."""
     rows, columns = to.dims(x, dims)
     centre = kept(to, x, rows, columns, x)
-    centre = to.emit("detach", [centre], centre.rows, centre.shape, centre.axis)  # deviations sum to 0, and so does its gradient
+    centre = to.emit(
+        "detach", [centre], centre.rows, centre.shape, centre.axis
+    )  # deviations sum to 0, and so does its gradient
     squares = to.pointwise("square", to.pointwise("sub", x, centre))
     out = kept(to, squares, rows, columns, x)
     if correction:

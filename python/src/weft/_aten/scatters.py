@@ -16,8 +16,17 @@ from .reductions import REDUCTIONS
 
 
 @lowers("scatter_add", "index_add", "scatter_reduce", "index_reduce", "scatter")
-def _scatter(to: Lowering, self: Any, dim: int, index: Any, *, reduce: str = "sum", include_self: bool = True,
-             alpha: Any = 1, **given: Any) -> Any:
+def _scatter(
+    to: Lowering,
+    self: Any,
+    dim: int,
+    index: Any,
+    *,
+    reduce: str = "sum",
+    include_self: bool = True,
+    alpha: Any = 1,
+    **given: Any,
+) -> Any:
     (src,) = given.values()
     src = src if alpha == 1 else to.elementwise("mul", src, alpha)
     if isinstance(index, Vertices) and to.name != "scatter":
@@ -73,7 +82,9 @@ def _put_columns(to: Lowering, self: Any, dim: int, index: Any, number: Any) -> 
     """Writes a number into the column that each row names, as one_hot does."""
     ids = to.value(index)
     if dim % self.dim == self.axis or ids.shape != (1,) or isinstance(number, (Value, Fill)):
-        raise Unlowerable("values are written at positions that are computed: write a comparison and torch.where")
+        raise Unlowerable(
+            "values are written at positions that are computed: write a comparison and torch.where"
+        )
     return to.elementwise("where", which(to, ids, self.shape[-1]), number, self)
 
 
@@ -92,10 +103,22 @@ def _put_places(to: Lowering, x: Value, dim: int, places: Tensor, values: Any, a
 
 
 @lowers("index_put", "_unsafe_index_put", "index_copy", "_index_put_impl")
-def _index_put(to: Lowering, self: Any, indices: Any = None, values: Any = None, accumulate: bool = False,
-               dim: int = 0, index: Any = None, source: Any = None, **_: Any) -> Any:
+def _index_put(
+    to: Lowering,
+    self: Any,
+    indices: Any = None,
+    values: Any = None,
+    accumulate: bool = False,
+    dim: int = 0,
+    index: Any = None,
+    source: Any = None,
+    **_: Any,
+) -> Any:
     indices = [None] * dim + [index] if indices is None else indices
-    dim, indices = next(d for d, i in enumerate(indices) if i is not None), [i for i in indices if i is not None]
+    dim, indices = (
+        next(d for d, i in enumerate(indices) if i is not None),
+        [i for i in indices if i is not None],
+    )
     values, at = source if values is None else values, indices[0]
     if len(indices) > 1:
         raise Unlowerable("several indices at once are written: write torch.where")
@@ -103,11 +126,15 @@ def _index_put(to: Lowering, self: Any, indices: Any = None, values: Any = None,
         return _put_places(to, to.value(self), dim, at, values, accumulate)
     if isinstance(at, Ends) and accumulate:
         return to.elementwise("add", to.scatter(to.value(values), at.end, "sum"), self)
-    if isinstance(at, Ends) and isinstance(at.rows, tuple) and at.rows[1] == "loops":  # PyG's add_remaining_self_loops
+    if (
+        isinstance(at, Ends) and isinstance(at.rows, tuple) and at.rows[1] == "loops"
+    ):  # PyG's add_remaining_self_loops
         if isinstance(values, Fill) and isinstance(self, Fill) and values.number == self.number:
             return self
         old, new = to.value(self), to.value(values)
-        return to.emit("loop_values", [replace(new, rows=at.rows[0]), old], to.at(at.rows, "target"), old.shape)
+        return to.emit(
+            "loop_values", [replace(new, rows=at.rows[0]), old], to.at(at.rows, "target"), old.shape
+        )
     mask = at.mask if isinstance(at, Chosen) else at
     loops = isinstance(mask, Loops) and kind_of(mask.rows) == "one" and not mask.inverse
     if not loops and not (isinstance(mask, Value) and mask.rows is not None):

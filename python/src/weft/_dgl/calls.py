@@ -49,7 +49,9 @@ def _stood_in() -> Iterator[None]:
     def reduced(graph: Graph, operator: str, reduce: str, ends: Any, edges: Any) -> Tensor:
         return graph.reduced(paired(operator, graph.along(ends, "u"), edges), reduce)
 
-    def pairs(graph: Graph, operator: str, left: Any, right: Any, lhs_target: str = "u", rhs_target: str = "v") -> Any:
+    def pairs(
+        graph: Graph, operator: str, left: Any, right: Any, lhs_target: str = "u", rhs_target: str = "v"
+    ) -> Any:
         return paired(operator, graph.along(left, lhs_target), graph.along(right, rhs_target))
 
     def typed(values: Tensor, weights: Tensor, idx_a: Any = None, idx_b: Any = None) -> Tensor:
@@ -62,13 +64,18 @@ def _stood_in() -> Iterator[None]:
         return values.expand(graph.num_nodes(), *values.shape[1:])
 
     replaced: list[tuple[Any, str, Any]] = [(softmax, "edge_softmax_internal", normalised)]
-    replaced += [(softmax, "edge_softmax_hetero_internal", lambda graph, *_: graph.of.edge_index)]  # refuses several
+    replaced += [
+        (softmax, "edge_softmax_hetero_internal", lambda graph, *_: graph.of.edge_index)
+    ]  # refuses several
     of_graphs = ("add_self_loop", "remove_self_loop", "reverse", "edge_type_subgraph")
     replaced += [(dgl, name, getattr(Graph, name)) for name in of_graphs]
     for module, name, function in (("spmm", "gspmm", reduced), ("sddmm", "gsddmm", pairs)):
         replaced += [(of, name, function) for of in (sys.modules[f"dgl.ops.{module}"], dgl.ops)]
     replaced += [(of, "gather_mm", typed) for of in (sys.modules["dgl.nn.pytorch.linear"], dgl.ops)]
-    replaced += [(sys.modules["dgl.nn.pytorch.conv.chebconv"], "broadcast_nodes", spread), (dgl, "broadcast_nodes", spread)]
+    replaced += [
+        (sys.modules["dgl.nn.pytorch.conv.chebconv"], "broadcast_nodes", spread),
+        (dgl, "broadcast_nodes", spread),
+    ]
     kept = [(module, name, getattr(module, name)) for module, name, _ in replaced]
     for module, name, function in replaced:
         setattr(module, name, function)

@@ -70,8 +70,12 @@ class _Lines(torch.overrides.TorchFunctionMode):  # type: ignore[misc]
         meta["nn_module_stack"] = {path: (path, "")}
         frames = traceback.extract_stack()
         last = max((k for k, f in enumerate(frames) if f.filename.endswith(_CALLED)), default=-1)
-        meta["stack_trace"] = "".join(traceback.format_list(f for f in frames[last + 1 :] if _OWN not in f.filename))
-        if getattr(function, "__name__", "") == "dropout":  # one operation, which PyTorch would write as several
+        meta["stack_trace"] = "".join(
+            traceback.format_list(f for f in frames[last + 1 :] if _OWN not in f.filename)
+        )
+        if (
+            getattr(function, "__name__", "") == "dropout"
+        ):  # one operation, which PyTorch would write as several
             x, p, on = (*args, *(kwargs or {}).values())[:3]
             return torch.native_dropout(x, p, True)[0] if on and p else x
         return function(*args, **(kwargs or {}))

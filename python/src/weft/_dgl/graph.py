@@ -155,9 +155,13 @@ class Graph:
 
     def all_edges(self, form: str = "uv", order: str = "eid", etype: Any = None) -> tuple[Tensor, Tensor]:
         if form != "uv":
-            raise NotImplementedError(f"edges(form={form!r}) gives numbers of edges: take both ends, by form='uv', and fields by edata")
+            raise NotImplementedError(
+                f"edges(form={form!r}) gives numbers of edges: take both ends, by form='uv', and fields by edata"
+            )
         if order not in ("eid", None):
-            raise NotImplementedError(f"edges(order={order!r}) sorts edges: take them as they are, by order='eid'")
+            raise NotImplementedError(
+                f"edges(order={order!r}) sorts edges: take them as they are, by order='eid'"
+            )
         ends = self.ends[self.to_canonical_etype(etype)]
         return ends[0], ends[1]
 
@@ -183,7 +187,9 @@ class Graph:
         return self.over(self.ends | {key: ends[:, ends[0] != ends[1]]})
 
     def __getattr__(self, name: str) -> Any:
-        raise NotImplementedError(f"DGLGraph.{name} is not known to weft: use update_all, apply_edges, ndata and edata")
+        raise NotImplementedError(
+            f"DGLGraph.{name} is not known to weft: use update_all, apply_edges, ndata and edata"
+        )
 
     # -- messages of one relation
 
@@ -213,7 +219,11 @@ class Graph:
         if not hasattr(function, "lhs_field"):
             return {function.out_field: self.at(function.name[-1], function.in_field)}
         left, operator, right = function.name.split("_")
-        return {function.out_field: paired(operator, self.at(left, function.lhs_field), self.at(right, function.rhs_field))}
+        return {
+            function.out_field: paired(
+                operator, self.at(left, function.lhs_field), self.at(right, function.rhs_field)
+            )
+        }
 
     def along(self, values: Any, frame: str) -> Any:
         """Values of sources (u), targets (v) or edges (e), for each edge."""
@@ -227,7 +237,9 @@ class Graph:
         else:
             box = {name: Mailbox(self, value) for name, value in sent.items()}
             made = reduce(SimpleNamespace(mailbox=box, data=data, batch_size=lambda: self.rows(1)))
-            made = {field: self.where_any(value, 0) for field, value in made.items()}  # DGL calls it for no others
+            made = {
+                field: self.where_any(value, 0) for field, value in made.items()
+            }  # DGL calls it for no others
         return made if apply is None else made | apply(SimpleNamespace(data=Fields({**data, **made})))
 
     def where_any(self, values: Tensor, none: float) -> Tensor:
@@ -264,14 +276,18 @@ class Graph:
         data = self.nodes[ntype].data
         data.update(func(SimpleNamespace(data=data)))
 
-    def update_all(self, message_func: Any, reduce_func: Any, apply_node_func: Any = None, etype: Any = None) -> None:
+    def update_all(
+        self, message_func: Any, reduce_func: Any, apply_node_func: Any = None, etype: Any = None
+    ) -> None:
         functions = message_func, reduce_func, apply_node_func
         if etype is None and len(self.ends) > 1 and getattr(reduce_func, "name", "") in ("sum", "max", "min"):
             return self.multi_update_all(dict.fromkeys(self.ends, functions), reduce_func.name)
         of = self[etype]
         of.frame("v").update(of.received(*functions))
 
-    def multi_update_all(self, etype_dict: Mapping[Any, Any], cross_reducer: Any, apply_node_func: Any = None) -> None:
+    def multi_update_all(
+        self, etype_dict: Mapping[Any, Any], cross_reducer: Any, apply_node_func: Any = None
+    ) -> None:
         got: dict[str, dict[str, list[Tensor]]] = {}
         stacks, limited = cross_reducer == "stack", False
         into = [self.to_canonical_etype(etype)[2] for etype in etype_dict]
@@ -335,7 +351,11 @@ class Degrees:
         self.count = count
 
     def __eq__(self, other: object) -> Any:
-        return SimpleNamespace(any=lambda: False, sum=lambda: 0) if isinstance(other, int) and other == 0 else self.count == other
+        return (
+            SimpleNamespace(any=lambda: False, sum=lambda: 0)
+            if isinstance(other, int) and other == 0
+            else self.count == other
+        )
 
     __hash__ = None  # type: ignore[assignment]
 
@@ -344,5 +364,7 @@ class Degrees:
 
     @classmethod
     def __torch_function__(cls, function: Any, _: Any, args: Any = (), kwargs: Any = None) -> Any:
-        args, kwargs = torch.utils._pytree.tree_map(lambda v: v.count if isinstance(v, cls) else v, (args, kwargs or {}))
+        args, kwargs = torch.utils._pytree.tree_map(
+            lambda v: v.count if isinstance(v, cls) else v, (args, kwargs or {})
+        )
         return function(*args, **kwargs)

@@ -77,7 +77,9 @@ class Mailbox:
         if not isinstance(of, Tensor) or of.dim() <= self.values.dim():
             return of
         if of.shape[1] != 1:
-            raise NotImplementedError("rows of vertices meet their messages: reduce these with keepdim=True, or unsqueeze(1)")
+            raise NotImplementedError(
+                "rows of vertices meet their messages: reduce these with keepdim=True, or unsqueeze(1)"
+            )
         return self.graph.along(of.squeeze(1), "v")
 
     @classmethod
@@ -88,7 +90,9 @@ class Mailbox:
             args, kwargs = torch.utils._pytree.tree_map(box.along, (args, kwargs or {}))
             return cls(box.graph, function(*args, **kwargs))
         if not hasattr(cls, name) or not args or args[0] is not box:
-            raise NotImplementedError(f"{name} of a mailbox is not known to weft: use sum, mean, max or min over dimension 1")
+            raise NotImplementedError(
+                f"{name} of a mailbox is not known to weft: use sum, mean, max or min over dimension 1"
+            )
         return getattr(box, name)(*args[1:], **(kwargs or {}))
 
 

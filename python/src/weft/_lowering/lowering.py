@@ -34,9 +34,24 @@ from .sets import PLACES, SHIFTED, Sets
 from .table import LOWERED
 from .views import ALIASES, SHAPED
 
-_NOTHING = {"_assert_scalar", "_assert_tensor_metadata", "sym_constrain_range", "sym_constrain_range_for_size"}
+_NOTHING = {
+    "_assert_scalar",
+    "_assert_tensor_metadata",
+    "sym_constrain_range",
+    "sym_constrain_range_for_size",
+}
 _COMPARES = set("eq ne max".split())
-TRACED = Value, Fill, Edges, Ends, Vertices, Loops, Chosen, Number, Parts  # operands whose numbers are not known
+TRACED = (
+    Value,
+    Fill,
+    Edges,
+    Ends,
+    Vertices,
+    Loops,
+    Chosen,
+    Number,
+    Parts,
+)  # operands whose numbers are not known
 
 
 class Lowering(Sets):
@@ -139,7 +154,9 @@ class Lowering(Sets):
         if size is not None:
             return self.by_part(size, node, args, kwargs)
         refuse_inexact(node, self.name, self.precisions)
-        if self.name in PLACES | _COMPARES and any(isinstance(a, Ends) and a.first for a in every(args, kwargs)):
+        if self.name in PLACES | _COMPARES and any(
+            isinstance(a, Ends) and a.first for a in every(args, kwargs)
+        ):
             raise Unlowerable(SHIFTED)
         name, named = self.name, operands(node.target._schema, args, kwargs)
         x = next(iter(named.values()), None)
@@ -159,7 +176,9 @@ class Lowering(Sets):
 
         def do(*tensors: Any) -> Any:
             values = dict(zip(nodes, tensors))
-            args, kwargs = torch.fx.node.map_arg((node.args, node.kwargs), lambda n: values.get(n, n.meta["val"]))
+            args, kwargs = torch.fx.node.map_arg(
+                (node.args, node.kwargs), lambda n: values.get(n, n.meta["val"])
+            )
             with torch.enable_grad():
                 result = NotImplemented if target in table else target.decompose(*args, **kwargs)
             return table[target](*args, **kwargs) if result is NotImplemented else result

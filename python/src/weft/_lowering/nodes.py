@@ -35,7 +35,9 @@ def every(*nested: Any) -> list[Any]:
     return found
 
 
-_OF_MEMORY = set("out dtype layout device pin_memory memory_format non_blocking copy half_to_float out_int32".split())
+_OF_MEMORY = set(
+    "out dtype layout device pin_memory memory_format non_blocking copy half_to_float out_int32".split()
+)
 
 
 def operands(schema: Any, args: Sequence[Any], kwargs: dict[str, Any]) -> dict[str, Any]:
@@ -52,7 +54,11 @@ def path_of(node: Any) -> str:
 
 # How often a step computes what these files call: their backward passes compute it again, and that of a
 # reversible block also inverts it.
-_RECOMPUTES = {"torch/utils/checkpoint.py": 2, "torch_geometric/nn/models/rev_gnn.py": 3, "dgl/nn/pytorch/conv/grouprevres.py": 3}
+_RECOMPUTES = {
+    "torch/utils/checkpoint.py": 2,
+    "torch_geometric/nn/models/rev_gnn.py": 3,
+    "dgl/nn/pytorch/conv/grouprevres.py": 3,
+}
 
 
 def times_of(node: Any) -> int:

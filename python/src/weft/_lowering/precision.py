@@ -15,7 +15,9 @@ _ROUNDED = {torch.float16, torch.bfloat16}
 _WRAPS = {torch.uint8, torch.int8, torch.int16}
 _WRAPPING = set("add sub rsub mul multiply neg pow square abs div divide floor_divide addcmul".split())
 _CASTS = set("to _to_copy type_as copy".split())
-_BITS = {f"bitwise_{of}" for of in ("not", "and", "or", "xor")} | set("__and__ __or__ __xor__ __lshift__ __rshift__".split())
+_BITS = {f"bitwise_{of}" for of in ("not", "and", "or", "xor")} | set(
+    "__and__ __or__ __xor__ __lshift__ __rshift__".split()
+)
 _BITS |= {"lshift", "rshift", "bitwise_left_shift", "bitwise_right_shift"}
 
 
@@ -32,7 +34,9 @@ def refuse_inexact(node: Any, name: str, precisions: set[torch.dtype]) -> None:
     made = made[0] if isinstance(made, (list, tuple)) else made
     kind = getattr(made, "dtype", torch.float32)
     if kind in _ROUNDED and kind not in precisions:
-        raise Unlowerable(f"{name} gives {_said(kind)}, which rounds: leave it out, and give precision='bf16'")
+        raise Unlowerable(
+            f"{name} gives {_said(kind)}, which rounds: leave it out, and give precision='bf16'"
+        )
     if kind.is_floating_point or kind == torch.bool or name in SHAPED or name in ALIASES - SAME:
         return
     if name in _BITS:

@@ -42,8 +42,12 @@ REFUSED = {
 }
 
 # Operations that draw a number for each element.
-DRAWS = set("rand rand_like randn randn_like bernoulli uniform normal normal_functional exponential randint randint_like".split())
-DRAWS_NO_ROWS = "draws random numbers of no rows: draw them for rows of vertices or edges, as torch.rand_like(x)"
+DRAWS = set(
+    "rand rand_like randn randn_like bernoulli uniform normal normal_functional exponential randint randint_like".split()
+)
+DRAWS_NO_ROWS = (
+    "draws random numbers of no rows: draw them for rows of vertices or edges, as torch.rand_like(x)"
+)
 
 # Why forward may not change what a module keeps.
 KEEPS = "of what a module keeps from call to call weft has the statistics of batch norm alone, and in training buffers that count steps; change it outside of forward, between trainings"

@@ -53,7 +53,9 @@ class Sets(Views):
             return self.split(node, args[0])
         if any(a.size != size or a.rows != several for a in every_part):
             raise Unlowerable("edges of several sets meet others: join both in the same order")
-        if self.name == "index" and (masks := [a for a in every_part if all(isinstance(m, Fill) for m in a.of)][-1:]):
+        if self.name == "index" and (
+            masks := [a for a in every_part if all(isinstance(m, Fill) for m in a.of)][-1:]
+        ):
             if self.is_mask(masks[0], args[1]):
                 return self.of_some_sets(masks[0], node, args)
         aggregates = self.name in AGGREGATES
@@ -74,7 +76,13 @@ class Sets(Views):
         for parts in zip(*lists):
             result = Parts(parts, next((e for e in free_sizes(node) if e not in known), size))
             if None in result.rows and not isinstance(parts[0], Chosen):
-                combined = {"sum": "add", "max": "maximum", "amax": "maximum", "min": "minimum", "amin": "minimum"}
+                combined = {
+                    "sum": "add",
+                    "max": "maximum",
+                    "amax": "maximum",
+                    "min": "minimum",
+                    "amin": "minimum",
+                }
                 if self.name not in combined:
                     raise Unlowerable(f"{self.name} over edges of several sets: aggregate to vertices first")
                 return functools.reduce(functools.partial(self.elementwise, combined[self.name]), made)
@@ -101,9 +109,13 @@ class Sets(Views):
                 if p is of:
                     return part
                 those = (p.of[k] for k in sets)
-                return Parts(tuple(replace(e, first=sympy.S.Zero) if isinstance(e, Ends) else e for e in those), p.size)
+                return Parts(
+                    tuple(replace(e, first=sympy.S.Zero) if isinstance(e, Ends) else e for e in those), p.size
+                )
 
-            return self.by_part(ends.size, node, *torch.utils._pytree.tree_map_only(Parts, chosen, (args, kwargs)))
+            return self.by_part(
+                ends.size, node, *torch.utils._pytree.tree_map_only(Parts, chosen, (args, kwargs))
+            )
 
         if self.name in AGGREGATES:
             for start, part in zip(starts, of.of):
@@ -124,9 +136,16 @@ class Sets(Views):
 
     def split(self, node: Any, x: Parts) -> list[Any]:
         """The rows of each of several sets, where an operation splits them as they were joined."""
-        sizes = [sympy.expand(s.node.expr) for made in node.meta["val"] for s in made.shape if not isinstance(s, int)]
+        sizes = [
+            sympy.expand(s.node.expr)
+            for made in node.meta["val"]
+            for s in made.shape
+            if not isinstance(s, int)
+        ]
         if sizes != [self.size_of(rows) for rows in x.rows]:
-            raise Unlowerable("rows of several sets are split otherwise than between these: split them as they were joined")
+            raise Unlowerable(
+                "rows of several sets are split otherwise than between these: split them as they were joined"
+            )
         return list(x.of)
 
     def of_some_sets(self, mask: Parts, node: Any, args: Any) -> Any:
@@ -149,7 +168,9 @@ class Sets(Views):
         """The operands of a maximum or minimum over several sets, which begins with a number that no value
         has. The function that is returned last puts what was there before in the place of that number."""
         named = operands(node.target._schema, args, kwargs)
-        least = {"amax": -(2.0**127), "amin": 2.0**127}.get(named.get("reduce", ""))  # as rows of bfloat16 hold it
+        least = {"amax": -(2.0**127), "amin": 2.0**127}.get(
+            named.get("reduce", "")
+        )  # as rows of bfloat16 hold it
         if named.get("include_self", True) or named["reduce"] not in ("amax", "amin", "mean"):
             return args, kwargs, lambda out: out
         if least is None:

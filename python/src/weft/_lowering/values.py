@@ -21,7 +21,9 @@ class Values(Sizes):
 
     def __init__(self, rows: dict[sympy.Expr, Rows], said: Callable[[Any], str]) -> None:
         super().__init__(rows, said)
-        self.numbers: dict[sympy.Expr, Value] = {}  # numbers of Python that tensors' values are, by their symbols
+        self.numbers: dict[
+            sympy.Expr, Value
+        ] = {}  # numbers of Python that tensors' values are, by their symbols
 
     def value(self, x: Any) -> Value:
         """An operand as a value."""
@@ -80,7 +82,9 @@ class Values(Sizes):
 
     def elementwise(self, name: str, *given: Any, **attributes: Any) -> Any:
         if name in ("eq", "ne") and len(given) == 2 and all(isinstance(v, Vertices) for v in given):
-            raise Unlowerable("self loops are told from edges of several sets: add them after what looks for them")
+            raise Unlowerable(
+                "self loops are told from edges of several sets: add them after what looks for them"
+            )
         if name in ("eq", "ne") and len(given) == 2 and all(isinstance(v, Ends) for v in given):
             if given[0].rows != given[1].rows or given[0].end == given[1].end:
                 raise Unlowerable("the ends of different edges are compared")
@@ -89,16 +93,22 @@ class Values(Sizes):
             return replace(given[0], inverse=not given[0].inverse)
         filled = any(isinstance(v, Fill) for v in given)
         numbers = [v.number if isinstance(v, Fill) else v for v in given]
-        if filled and all(isinstance(v, (int, float)) or isinstance(v, Tensor) and v.numel() == 1 for v in numbers):
+        if filled and all(
+            isinstance(v, (int, float)) or isinstance(v, Tensor) and v.numel() == 1 for v in numbers
+        ):
             done = _NUMBER.get(name) or getattr(torch, name)
-            arguments = {{"slope": "negative_slope"}.get(k, k): v for k, v in attributes.items() if k != "strict"}
+            arguments = {
+                {"slope": "negative_slope"}.get(k, k): v for k, v in attributes.items() if k != "strict"
+            }
             number = done(*(torch.tensor(float(v), dtype=torch.float64) for v in numbers), **arguments)
             return Fill(float(number), *self.layout())
         rows = next((v.rows for v in given if isinstance(v, Value) and v.rows is not None), None)
         values = []
         for v in given:  # a number in every row is a constant, where another operand has the rows
             alone = isinstance(v, Fill) and rows == v.rows
-            values.append(self.constant(torch.full((1,) * len(v.shape), v.number)) if alone else self.value(v))
+            values.append(
+                self.constant(torch.full((1,) * len(v.shape), v.number)) if alone else self.value(v)
+            )
         result = self.pointwise(name, *values, **attributes)
         if filled and isinstance(self.node.meta.get("val"), Tensor):
             result = self.expand(result, self.layout()[1])
@@ -128,6 +138,8 @@ _OF_NUMBERS = named(
     "Add:add Mul:mul Pow:pow PowByNatural:pow FloatPow:pow FloatTrueDiv:div IntTrueDiv:div FloorDiv:div "
     "Max:maximum Min:minimum"
 )
-_NUMBER = {name: getattr(nn.functional, name) for name in "leaky_relu elu gelu softplus silu logsigmoid".split()}
+_NUMBER = {
+    name: getattr(nn.functional, name) for name in "leaky_relu elu gelu softplus silu logsigmoid".split()
+}
 _NUMBER |= {name: getattr(torch, "logical_" + name) for name in ("and", "or", "not")}
 _NUMBER["where"] = lambda c, x, y: x if c else y

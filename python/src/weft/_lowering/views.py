@@ -17,7 +17,9 @@ from .refused import KEEPS
 from .values import Values
 
 SAME = set("detach alias contiguous to lift_fresh type_as".split())
-VIEWS = set("view view_as _unsafe_view reshape reshape_as _reshape_alias unsqueeze squeeze flatten unflatten".split())
+VIEWS = set(
+    "view view_as _unsafe_view reshape reshape_as _reshape_alias unsqueeze squeeze flatten unflatten".split()
+)
 MOVES = set("permute transpose t swapaxes movedim".split())
 SHAPED = VIEWS | MOVES | {"expand", "expand_as"}
 ALIASES = SAME | SHAPED | {"slice", "select"}

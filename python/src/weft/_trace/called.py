@@ -48,13 +48,23 @@ class Called(nn.Module):  # type: ignore[misc]
         first = free[0]
         takes_graph = first.name.lower() in _GRAPHS or "DGLGraph" in str(first.annotation)
         graphs = getattr(sys.modules.get("dgl"), "DGLGraph", ())
-        held = [] if takes_graph else [(m, name) for m in module.modules() for name, of in vars(m).items() if isinstance(of, graphs)]
+        held = (
+            []
+            if takes_graph
+            else [
+                (m, name) for m in module.modules() for name, of in vars(m).items() if isinstance(of, graphs)
+            ]
+        )
         self.held, self.dgl, self.compared = held, takes_graph or bool(held), False
         self.adjacency = [p.name for p in free if p.name.startswith("adj")]
         self.data = not self.dgl and len(free) == 1 and first.name not in ("x", "x_dict")
         graph = "blocks" if first.name == "blocks" or "List" in str(first.annotation) else "graph"
-        order = [graph, "x"] if takes_graph else ["x"] if held else ["data"] if self.data else ["x", "edge_index"]
-        self.joined = len(schema.features) == 1 and self.typed and any(p.name in _TYPES_OF_EDGES for p in free)
+        order = (
+            [graph, "x"] if takes_graph else ["x"] if held else ["data"] if self.data else ["x", "edge_index"]
+        )
+        self.joined = (
+            len(schema.features) == 1 and self.typed and any(p.name in _TYPES_OF_EDGES for p in free)
+        )
         self.by_types = self.typed and not self.joined
         dicts = "_dict" * self.by_types
         if self.joined:
@@ -73,7 +83,9 @@ class Called(nn.Module):  # type: ignore[misc]
         )
         found = zip(others, [o for o in order if o not in self.names.values()])
         self.names |= {p.name: o for p, o in found if o != "x" or o in there or p.default is p.empty}
-        if schema.graphs > 1 and any(p.name.removesuffix("_dict") in ("batch", "ptr", "batch_size") for p in free):
+        if schema.graphs > 1 and any(
+            p.name.removesuffix("_dict") in ("batch", "ptr", "batch_size") for p in free
+        ):
             raise Refused(SEVERAL.format("forward takes batch"))
         self.given = {
             " ".join(filter(None, (of.what, of.of, of.name))): of
@@ -91,7 +103,9 @@ class Called(nn.Module):  # type: ignore[misc]
         for p in free:
             if p.default is not p.empty or p.name in self.names:
                 continue
-            if lacks := next((weft for weft, names in _EDGES_OF_DGL.items() if self.dgl and p.name in names), ""):
+            if lacks := next(
+                (weft for weft, names in _EDGES_OF_DGL.items() if self.dgl and p.name in names), ""
+            ):
                 raise Refused(
                     f"model: forward takes {p.name}, and the graph has none: give {lacks}, as "
                     f"weft.Graph.of(graph, {lacks}=graph.edata['w']) of its field w"
@@ -99,7 +113,9 @@ class Called(nn.Module):  # type: ignore[misc]
             if p.name.removesuffix("_dict") in ("edge_attr", "edge_weight"):
                 raise Refused(f"model: forward takes {p.name}, which the graph lacks: give {p.name}")
             if p.name in _TYPES_OF_EDGES:
-                raise Refused(f"model: forward takes {p.name}: give the types of edges as edge_attr, one column of 0, 1, …")
+                raise Refused(
+                    f"model: forward takes {p.name}: give the types of edges as edge_attr, one column of 0, 1, …"
+                )
             raise Refused(
                 f"model: forward takes {p.name}: weft gives x{dicts}, edge_index{dicts}, edge_attr{dicts} and "
                 f"edge_weight{dicts}, by these names"
@@ -118,7 +134,9 @@ class Called(nn.Module):  # type: ignore[misc]
         whole = self.of_one_type(whole) if self.joined else whole
         if "edge_type" in self.names.values() and not self.joined:
             whole["edge_type"] = whole["edge_attr"][:, 0].long()
-        lazy = any(map(nn.parameter.is_lazy, self.of.parameters()))  # which take their sizes from a first call
+        lazy = any(
+            map(nn.parameter.is_lazy, self.of.parameters())
+        )  # which take their sizes from a first call
         buffers = {} if lazy else dict(self.of.named_buffers())
         with self.graph_of(whole) as graph, contextlib.ExitStack() as hooks:
             data = self.data_of(whole) if self.data else None
@@ -126,7 +144,9 @@ class Called(nn.Module):  # type: ignore[misc]
             for module, name in self.held:
                 setattr(module, name, graph)
             named = {name: whole.get(of, {} if self.by_types else None) for name, of in self.names.items()}
-            weighted = self.weighted([data] if self.data else [named[name] for name in self.adjacency if name in named], whole)
+            weighted = self.weighted(
+                [data] if self.data else [named[name] for name in self.adjacency if name in named], whole
+            )
             hooks.enter_context(weighted)
             made = torch.func.functional_call(self.of, tables, (), named) if tables else self.of(**named)
         if self.outputs is None:
@@ -146,7 +166,9 @@ class Called(nn.Module):  # type: ignore[misc]
     def counts(self, given: Mapping[Given, Tensor]) -> dict[str, Any]:
         """The numbers of vertices, by type, of the types that something with a row for each vertex is given
         of."""
-        rows = {of.of: t.shape[0] for what in ("n_id", "table", "x") for of, t in given.items() if of.what == what}
+        rows = {
+            of.of: t.shape[0] for what in ("n_id", "table", "x") for of, t in given.items() if of.what == what
+        }
         return {name: rows[name] for name in self.schema.features if name in rows}
 
     def by_type(self, given: Mapping[Given, Any]) -> dict[str, Any]:
@@ -168,7 +190,10 @@ class Called(nn.Module):  # type: ignore[misc]
         read = {*self.names.values(), *(("x", "edge_index", "n_id") if self.dgl else ())}
         whole = {what: list(of.values()) for what, of in whole.items() if what in read}
         whole["edge_type"] = [torch.full_like(ends[0], k) for k, ends in zip(numbers, whole["edge_index"])]
-        return {what: torch.cat(of, int(what == "edge_index")) if len(of) > 1 else of[0] for what, of in whole.items()}
+        return {
+            what: torch.cat(of, int(what == "edge_index")) if len(of) > 1 else of[0]
+            for what, of in whole.items()
+        }
 
     def graph_of(self, whole: Mapping[str, Any]) -> contextlib.AbstractContextManager[Any]:
         """The graph that a module over DGL is called with."""
@@ -204,7 +229,9 @@ class Called(nn.Module):  # type: ignore[misc]
         hooks = [
             layer.register_forward_pre_hook(give, with_kwargs=True)
             for layer in self.of.modules()
-            if of and hasattr(layer, "propagate") and "edge_weight" in inspect.signature(layer.forward).parameters
+            if of
+            and hasattr(layer, "propagate")
+            and "edge_weight" in inspect.signature(layer.forward).parameters
         ]
         try:
             yield
@@ -234,7 +261,9 @@ class Called(nn.Module):  # type: ignore[misc]
         if not self.typed or not isinstance(returned, Mapping):
             return returned
         if first not in returned:
-            raise Unlowerable(f"forward returns nothing for {first}, whose vertices have the labels: return its logits")
+            raise Unlowerable(
+                f"forward returns nothing for {first}, whose vertices have the labels: return its logits"
+            )
         return returned[first]
 
 
@@ -261,7 +290,9 @@ def _of_several(kind: type) -> type:
 
         return property(refuse)
 
-    return type(kind.__name__, (kind,), {name: asked(name) for name in ("batch", "ptr", "num_graphs", "batch_size")})
+    return type(
+        kind.__name__, (kind,), {name: asked(name) for name in ("batch", "ptr", "num_graphs", "batch_size")}
+    )
 
 
 class _Blocks:

@@ -27,7 +27,11 @@ def check_updates(to: Lowering, buffers: set[str]) -> None:
         while left:
             o = to.operations[left.pop()]
             others = o["op"] in ("vertices", "row_sum", "row_mean", "row_max", "row_min", "uniform")
-            if others or (o["op"] == "parameter" and o["name"] not in buffers) or to.shapes[value.op].rows is not None:
+            if (
+                others
+                or (o["op"] == "parameter" and o["name"] not in buffers)
+                or to.shapes[value.op].rows is not None
+            ):
                 raise Refused(f"model: {o.get('line', '')}: forward changes {name}: {KEEPS}")
             left += o.get("in", ())
 
@@ -45,7 +49,9 @@ def check_sizes(graph: Any, rows: Mapping[Any, Any], schema: Schema) -> None:
     counts = {Set("vertices", name): n for name, n in schema.vertices.items()}
     counts |= {Set("stored", name): of.edges for name, of in schema.relations.items()}
     symbols = {e: of for e, of in rows.items() if e.is_Symbol and of in counts}
-    small = [{of: pair[of.kind == "stored"] + 4 * k for k, of in enumerate(counts)} for pair in (*SMALL, _LARGE)]
+    small = [
+        {of: pair[of.kind == "stored"] + 4 * k for k, of in enumerate(counts)} for pair in (*SMALL, _LARGE)
+    ]
     for guard in getattr(conditions, "guards", ()):
         for sizes in ({of: n or small[0][of] for of, n in counts.items()}, *small):
             if guard.expr.subs({symbol: sizes[of] for symbol, of in symbols.items()}) == sympy.false:
@@ -72,7 +78,12 @@ def check_output(output: Any, several: bool) -> None:
         raise Refused(
             "model: forward returns some of the vertices: return the logits of all; train_mask says which count"
         )
-    if not isinstance(output, Value) or kind_of(output.rows) != "vertices" or output.axis or len(output.shape) > 1:
+    if (
+        not isinstance(output, Value)
+        or kind_of(output.rows) != "vertices"
+        or output.axis
+        or len(output.shape) > 1
+    ):
         raise Refused(
             "model: forward returns something else than one tensor of vertices × classes: return the logits of all vertices, and nothing else"
         )

@@ -123,7 +123,9 @@ def _own_gradient(function: Any, *given: Any) -> Any:
     if function.__name__ == "_NoopSaveInputs":  # of checkpoint(use_reentrant=False), in PyTorch before 2.10
         return function.forward(*given)
     if function.__module__ in _AGAIN:
-        named = list(inspect.signature(function.forward).parameters)[1:-1]  # ctx comes before, and the inputs after
+        named = list(inspect.signature(function.forward).parameters)[
+            1:-1
+        ]  # ctx comes before, and the inputs after
         inputs = given[len(named) :]
         return given[0](*inputs[: dict(zip(named, given)).get("num_inputs")])
     raise Unlowerable(

@@ -56,7 +56,11 @@ def one_by_one() -> Iterator[None]:
 @contextlib.contextmanager
 def hooked(module: nn.Module) -> Iterator[None]:
     """PyG's layers call the hooks on their messages, which they leave out while they are compiled."""
-    functions = (getattr(type(layer), name, None) for layer in module.modules() for name in ("propagate", "edge_updater"))
+    functions = (
+        getattr(type(layer), name, None)
+        for layer in module.modules()
+        for name in ("propagate", "edge_updater")
+    )
     asked = [of for f in functions if "is_compiling" in (of := getattr(f, "__globals__", {}))]
     kept = [of["is_compiling"] for of in asked]
     for of in asked:

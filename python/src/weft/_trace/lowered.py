@@ -66,7 +66,9 @@ def lower(called: Any, training: bool, trained: Lowering | None = None) -> tuple
     to.precisions = {t.dtype for t in (*called.parameters(), *called.tensors.values())}
     names, buffers = canonical_names(called.of), dict(own.named_buffers())
     saved = {k: names[k.removeprefix("of.")] for k in buffers if k.removeprefix("of.") in names}
-    changed = {saved[k] for node, k in inputs.items() if isinstance(k, str) and k in saved and _is_written(node)}
+    changed = {
+        saved[k] for node, k in inputs.items() if isinstance(k, str) and k in saved and _is_written(node)
+    }
     to.counters = changed if trained is None else set[str]()
     changed |= trained.updates.keys() if trained else set()
     for node, kind in inputs.items():
@@ -83,15 +85,24 @@ def lower(called: Any, training: bool, trained: Lowering | None = None) -> tuple
             else:
                 shapes = {} if of.what == "edge_weight" else {"shape": list(shape)}
                 to.env[node] = to.emit(_READS.get(of.what, of.what), (), rows, shape, **shapes, **rows.named)
-        elif kind in buffers and _is_index(buffers[kind]) and saved.get(kind) not in changed and not kind.endswith("num_batches_tracked"):
+        elif (
+            kind in buffers
+            and _is_index(buffers[kind])
+            and saved.get(kind) not in changed
+            and not kind.endswith("num_batches_tracked")
+        ):
             to.env[node] = buffers[kind].detach().clone()
         elif (name := kind.removeprefix("of.")) in names:
             to.env[node] = to.emit("parameter", (), None, node.meta["val"].shape, name=names[name])
         else:  # a buffer that is not saved
             to.env[node] = buffers[kind].detach().clone()
-    to.state = {n: k.removeprefix("of.") for n, k in inputs.items() if isinstance(k, str) and k not in called.given}
+    to.state = {
+        n: k.removeprefix("of.") for n, k in inputs.items() if isinstance(k, str) and k not in called.given
+    }
     to.state = {n: names.get(name, name) for n, name in to.state.items()}
-    to.given = {n: called.given[k].what for n, k in inputs.items() if isinstance(k, str) and k in called.given}
+    to.given = {
+        n: called.given[k].what for n, k in inputs.items() if isinstance(k, str) and k in called.given
+    }
     try:
         output = to.run(graph)
     except Refused as why:
@@ -109,7 +120,10 @@ def _is_written(node: Any) -> bool:
     """Whether an operation writes into what a node is, or into a view of it, also in a block under
     torch.no_grad."""
     for user in node.users:
-        target, blocks = user.target, [of for of in user.args if isinstance(of, torch.fx.Node) and of.op == "get_attr"]
+        target, blocks = (
+            user.target,
+            [of for of in user.args if isinstance(of, torch.fx.Node) and of.op == "get_attr"],
+        )
         if isinstance(target, torch._ops.OpOverload):
             is_view = target._schema.name.split("::")[1] in ALIASES
             if user.args[0] is node and (writes_first(target) or (is_view and _is_written(user))):

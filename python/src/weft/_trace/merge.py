@@ -11,7 +11,9 @@ from .._errors import Refused
 from .._lowering import Lowering
 from .._values import Value
 
-_DIFFERS = "forward does other operations in evaluation than in training, with a norm or rows that the other has not"
+_DIFFERS = (
+    "forward does other operations in evaluation than in training, with a norm or rows that the other has not"
+)
 
 
 class _Merged:
@@ -61,7 +63,9 @@ class _Merged:
         if [of.op for of in inputs] == list(one.get("in", ())):
             return shape
         self.to.where = {key: one[key] for key in ("path", "line") if key in one}
-        return self.to.emit(one["op"], inputs, shape.rows, shape.shape, **dict(_attributes(one, "op", "path")), **_drawn(one))
+        return self.to.emit(
+            one["op"], inputs, shape.rows, shape.shape, **dict(_attributes(one, "op", "path")), **_drawn(one)
+        )
 
     def add(self, b: int) -> Value:
         """An operation of evaluation."""
@@ -69,7 +73,14 @@ class _Merged:
             two, shape = self.evaluated.operations[b], self.evaluated.shapes[b]
             inputs = [self.add(of) for of in two.get("in", ())]
             self.to.where = {key: two[key] for key in ("path", "line") if key in two}
-            self.added[b] = self.to.emit(two["op"], inputs, shape.rows, shape.shape, **dict(_attributes(two, "op", "path")), **_drawn(two))
+            self.added[b] = self.to.emit(
+                two["op"],
+                inputs,
+                shape.rows,
+                shape.shape,
+                **dict(_attributes(two, "op", "path")),
+                **_drawn(two),
+            )
         return self.added[b]
 
     @staticmethod
@@ -79,7 +90,9 @@ class _Merged:
         while left:
             if (k := left.pop()) not in seen:
                 seen.add(k)
-                found |= {of.operations[k].get("mean", "")} if of.operations[k]["op"] == "batch_norm" else set()
+                found |= (
+                    {of.operations[k].get("mean", "")} if of.operations[k]["op"] == "batch_norm" else set()
+                )
                 left += of.operations[k].get("in", ())
         return found
 

@@ -43,15 +43,26 @@ class Outputs:
         leaves, self.tree = tree_flatten(made)
         if not leaves or not all(isinstance(of, Tensor) and of.is_floating_point() for of in leaves):
             kinds = ", ".join(str(of.dtype) if isinstance(of, Tensor) else type(of).__name__ for of in leaves)
-            raise Refused(f"model: forward returns {kinds or 'nothing'}: return tensors of floats, or tuples or dicts of them")
-        if any(isinstance(count, torch.SymInt) for count in counts.values()):  # it is traced; a call with numbers returns the same
+            raise Refused(
+                f"model: forward returns {kinds or 'nothing'}: return tensors of floats, or tuples or dicts of them"
+            )
+        if any(
+            isinstance(count, torch.SymInt) for count in counts.values()
+        ):  # it is traced; a call with numbers returns the same
             self.whole = [of.dim() == 0 or not isinstance(of.shape[0], torch.SymInt) for of in leaves]
-            found = [None if whole else _type_of(of.shape[0], counts, edges) for of, whole in zip(leaves, self.whole)]
+            found = [
+                None if whole else _type_of(of.shape[0], counts, edges)
+                for of, whole in zip(leaves, self.whole)
+            ]
             first = next((kind for kind, edge in filter(None, found) if not edge), next(iter(counts)))
             self.types, self.edges = map(list, zip(*((first, False) if of is None else of for of in found)))
             self.kinds, self.relations = list(counts), list(edges)
             if all(self.edges):
-                self.whole, self.edges, self.types = [*self.whole, True], [*self.edges, False], [*self.types, first]
+                self.whole, self.edges, self.types = (
+                    [*self.whole, True],
+                    [*self.edges, False],
+                    [*self.types, first],
+                )
         if len(self.types) > len(leaves):
             leaves.append(leaves[0].new_ones(1))
         shapes = [of.shape if whole else of.shape[1:] for of, whole in zip(leaves, self.whole)]

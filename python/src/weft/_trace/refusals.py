@@ -68,7 +68,9 @@ def why(error: BaseException, given: Iterable[str]) -> Refused:
             f"model: {at}a table of a fixed number of rows meets all vertices: give the table's rows as features, x"
         )
     if ".numpy()" in text:
-        return Refused(f"model: {at}forward leaves PyTorch by .numpy(): write what follows by torch's operations")
+        return Refused(
+            f"model: {at}forward leaves PyTorch by .numpy(): write what follows by torch's operations"
+        )
     if "fake tensor" in text and "constant" in text:
         return Refused(f"model: {at}{OF_DATA}")
     if "in-place operation" in text or "functions with out=" in text:
@@ -114,5 +116,7 @@ def fixed_count(graph: Any, called: Called) -> Refused | None:
         made = node.meta.get("val")
         sizes = made.shape[:1] if node.op == "call_function" and isinstance(made, Tensor) else ()
         if any(isinstance(n, int) and n == count for n in sizes):
-            return Refused(f"model: {said_of(node)}the number of vertices is a fixed number here, as len(x) is: write x.size(0)")
+            return Refused(
+                f"model: {said_of(node)}the number of vertices is a fixed number here, as len(x) is: write x.size(0)"
+            )
     return None

@@ -52,7 +52,9 @@ class Schema:
         relations = {}
         for r in counts["relations"]:
             key = r["source"], r["name"], r["target"]
-            relation = Relation(key[0], key[2], key, r["edge_features"], r["weighted"], int(r.get("edges") or 0))
+            relation = Relation(
+                key[0], key[2], key, r["edge_features"], r["weighted"], int(r.get("edges") or 0)
+            )
             relations["__".join(key)] = relation
         features, vertices = ({t["type"]: t[of] for t in counts["types"]} for of in ("features", "vertices"))
         return cls(features, vertices, relations, graphs, isolated)

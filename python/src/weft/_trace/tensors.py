@@ -68,7 +68,9 @@ def tensors_of(
     sizes: dict[str, int] = {}
     parameters = dict(module.named_parameters())
     for n, (name, count) in enumerate(schema.vertices.items()):
-        least = max(2, min(count or _VERTICES, 1_000_000)) + 101 * n  # PyTorch takes a size of 1 for a fixed one
+        least = (
+            max(2, min(count or _VERTICES, 1_000_000)) + 101 * n
+        )  # PyTorch takes a size of 1 for a fixed one
         sizes[name] = v = next(v for v in itertools.count(least) if v not in sizes.values())
         if schema.features[name]:
             given[Given("x", name)] = torch.zeros(v, schema.features[name], dtype=dtype)

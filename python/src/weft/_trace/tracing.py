@@ -41,8 +41,15 @@ def trace(
             f"model: {type(module).__name__} is no torch.nn.Module: give a module, or the name of a model"
         )
     if scripted := [name for name, m in module.named_modules() if isinstance(m, torch.jit.ScriptModule)]:
-        raise Refused(f"model: {scripted[0] or type(module).__name__} is of torch.jit.script: give the module that was scripted")
-    counts = {"features": features, "vertices": vertices, "edge_features": edge_features, "weighted": edge_weight}
+        raise Refused(
+            f"model: {scripted[0] or type(module).__name__} is of torch.jit.script: give the module that was scripted"
+        )
+    counts = {
+        "features": features,
+        "vertices": vertices,
+        "edge_features": edge_features,
+        "weighted": edge_weight,
+    }
     schema = schema or Schema.of(counts)
     kind = next((p.dtype for p in module.parameters() if p.dtype.is_floating_point), torch.float32)
     tables = tables_of(module, schema)

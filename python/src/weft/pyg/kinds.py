@@ -107,7 +107,12 @@ _BOTH = ("lin_l.weight", "lin_r.weight")
 _ENDS = ("lin.weight|lin_src.weight", "lin.weight|lin_dst.weight")
 KINDS = {
     "mlp": _Kind(),
-    "gcn": _Kind(lambda c: g.GCNConv(c.reads[0], c.out, add_self_loops=not c.typed), ("lin.weight",), g.models.GCN, "edge_weight"),
+    "gcn": _Kind(
+        lambda c: g.GCNConv(c.reads[0], c.out, add_self_loops=not c.typed),
+        ("lin.weight",),
+        g.models.GCN,
+        "edge_weight",
+    ),
     "sage": _Kind(_sage, _BOTH, g.models.GraphSAGE),
     "gat": _Kind(lambda c: _gat(c, g.GATConv), _ENDS, g.models.GAT),
     "gatv2": _Kind(lambda c: _gat(c, g.GATv2Conv), _BOTH, g.models.GAT),
@@ -118,10 +123,14 @@ KINDS = {
         ("nn.lins.0.weight",),
         takes="edge_attr",
     ),
-    "pna": _Kind(lambda c: g.PNAConv(c.reads[0], c.out, **PNA), ("pre_nns.0.0.weight",), g.models.PNA, axis=0),
+    "pna": _Kind(
+        lambda c: g.PNAConv(c.reads[0], c.out, **PNA), ("pre_nns.0.0.weight",), g.models.PNA, axis=0
+    ),
     "rgcn": _Kind(_rgcn, ("root",), axis=0, takes="edge_type"),
     "gcnii": _Kind(takes="edge_weight"),
     "resgcn": _Kind(),
     "appnp": _Kind(takes="edge_weight"),
-    "sgc": _Kind(lambda c: g.SGConv(c.reads[0], c.out, K=c.s.rounds or 2), ("lin.weight",), takes="edge_weight"),
+    "sgc": _Kind(
+        lambda c: g.SGConv(c.reads[0], c.out, K=c.s.rounds or 2), ("lin.weight",), takes="edge_weight"
+    ),
 }

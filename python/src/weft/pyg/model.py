@@ -41,10 +41,24 @@ class Model(Called):
             use; or None.
     """
 
-    def __init__(self, net: nn.Module, weighted: bool = False, reverse: bool = False, normalize: str = "none",
-                 labels: int = 0, embed: Weights | None = None, **buffers: Tensor):
+    def __init__(
+        self,
+        net: nn.Module,
+        weighted: bool = False,
+        reverse: bool = False,
+        normalize: str = "none",
+        labels: int = 0,
+        embed: Weights | None = None,
+        **buffers: Tensor,
+    ):
         super().__init__()
-        self.net, self.weighted, self.reverse, self.normalize, self.labels = net, weighted, reverse, normalize, labels
+        self.net, self.weighted, self.reverse, self.normalize, self.labels = (
+            net,
+            weighted,
+            reverse,
+            normalize,
+            labels,
+        )
         self.bare = list(embed or {})
         self.embed = nn.ParameterDict({key_of(t): nn.Parameter(rows) for t, rows in (embed or {}).items()})
         for name in _AROUND.values():

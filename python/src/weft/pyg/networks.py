@@ -75,7 +75,9 @@ class ResGCN(Net):
         sage = SimpleNamespace(**vars(s) | {"model": "sage", "aggregation": "mean"})
         convs = (directed(Convolution(sage, weights, f"layers.{i}.conv", s.hidden)) for i in range(s.layers))
         more = {"block": "res+", "dropout": s.dropout}
-        self.layers = nn.ModuleList(g.DeepGCNLayer(c, NORMS[s.norm](s.hidden), self.act, **more) for c in convs)
+        self.layers = nn.ModuleList(
+            g.DeepGCNLayer(c, NORMS[s.norm](s.hidden), self.act, **more) for c in convs
+        )
 
     def rows(self, x: Tensor, edge_index: Tensor, given: None) -> Tensor:
         first = self.layers[0]

@@ -39,15 +39,26 @@ class TypedLayers(Layers):
                 convs[r] = Convolution(s, weights, f"convs.{i}.{r}", out, last, typed=True).made
         return convs
 
-    def forward(self, x: Any, edge_index: Any = None, edge_weight: Any = None, edge_attr: Any = None,
-                edge_type: Tensor | None = None, **by_type: Any) -> Any:
+    def forward(
+        self,
+        x: Any,
+        edge_index: Any = None,
+        edge_weight: Any = None,
+        edge_attr: Any = None,
+        edge_type: Tensor | None = None,
+        **by_type: Any,
+    ) -> Any:
         if not self.types[1:] and not isinstance(edge_index, dict):
             (kind,), numbers = self.types, numbered(edge_type, len(self.relations))
             x, end = {kind: x}, len(kind) + len("__")
             names = [(kind, name[end:-end], kind) for name in self.relations]
 
             def divided(values: Tensor | None, at: Any = ()) -> Edges | None:
-                return values if values is None else {r: values[(*at, numbers == k)] for k, r in enumerate(names)}
+                return (
+                    values
+                    if values is None
+                    else {r: values[(*at, numbers == k)] for k, r in enumerate(names)}
+                )
 
             edge_index = divided(edge_index, (slice(None),))
             edge_weight, edge_attr = divided(edge_weight), divided(edge_attr)

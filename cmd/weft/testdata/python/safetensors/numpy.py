@@ -1,4 +1,5 @@
 """Stands in for safetensors.numpy where that is not installed (https://github.com/huggingface/safetensors#format)."""
+
 import json
 
 import numpy as np
@@ -10,4 +11,7 @@ def load_file(path):
         data = f.read()
     header.pop("__metadata__", None)
     dtypes = {"F32": "<f4", "I64": "<i8"}
-    return {name: np.frombuffer(data[slice(*t["data_offsets"])], dtypes[t["dtype"]]).reshape(t["shape"]) for name, t in header.items()}
+    return {
+        name: np.frombuffer(data[slice(*t["data_offsets"])], dtypes[t["dtype"]]).reshape(t["shape"])
+        for name, t in header.items()
+    }
