@@ -249,7 +249,8 @@ movielens: build ## RMSE of ratings of MovieLens 100k, which are labels of edges
 lint: packages ## golangci-lint, with the checks of go vet, and gofumpt, pinned in internal/tools (the first run builds them: minutes)
 	$(GO) tool -modfile=internal/tools/go.mod golangci-lint run ./...
 	@environment=$$(scripts/python-environment lint) && cd python && \
-		"$$environment/bin/mypy" --cache-dir=../.cache/mypy && "$$environment/bin/ruff" check --quiet --cache-dir=../.cache/ruff
+		"$$environment/bin/mypy" --cache-dir=../.cache/mypy && "$$environment/bin/ruff" check --quiet --cache-dir=../.cache/ruff && \
+		"$$environment/bin/ruff" format --check --quiet --cache-dir=../.cache/ruff --config=pyproject.toml $$(git ls-files ':/*.py')
 
 fuzz: packages ## each fuzz target for 10 seconds
 	@scripts/fuzz 10s

@@ -3,8 +3,8 @@
 import os
 import re
 
-# What git describe says, without the v: a tag, perhaps of a version before it, the commits since, and changes that are
-# not committed; or a commit.
+# What git describe says, without the v: a tag, perhaps of a version before it, the commits since, and changes
+# that are not committed; or a commit.
 _TAG = re.compile(r"(\d+\.\d+\.\d+)(?:-(a|alpha|b|beta|rc)\.?(\d+))?(?:-(\d+)-(g[0-9a-f]+))?(?:-(dirty))?")
 _COMMIT = re.compile(r"([0-9a-f]{4,40})(?:-(dirty))?")
 

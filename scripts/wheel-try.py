@@ -1,6 +1,6 @@
-"""wheel-try.py WHEEL: installs a wheel of weft in virtual environments below the folder of the wheel, and trains: in one
-process, by the command and from Python, and under mpirun of each MPI of PyPI, with equal losses. Says what it took.
-scripts/wheel runs it in a clean Debian. Standard library only, and pip."""
+"""wheel-try.py WHEEL: installs a wheel of weft in virtual environments below the folder of the wheel, and
+trains: in one process, by the command and from Python, and under mpirun of each MPI of PyPI, with equal
+losses. Says what it took. scripts/wheel runs it in a clean Debian. Standard library only, and pip."""
 
 import json
 import subprocess
@@ -26,7 +26,8 @@ edges = np.concatenate([ends, ends[:, ::-1]]).T
 """
 THREE_LINES = """
 import weft
-run = weft.train(weft.Graph(edge_index=edges, x=x, y=y, split="random:60/20/20"), model="gcn", out="python", progress=False)
+graph = weft.Graph(edge_index=edges, x=x, y=y, split="random:60/20/20")
+run = weft.train(graph, model="gcn", out="python", progress=False)
 print(run.summary["test"], run.predictions.shape[0])
 """
 
@@ -36,7 +37,8 @@ def run(*command):
     done = subprocess.run([str(part) for part in command], cwd=FOLDER, capture_output=True, text=True)
     if done.returncode:
         sys.exit(
-            f"wheel: {' '.join(map(str, command))}: status {done.returncode}: {(done.stdout + done.stderr)[-2000:]}"
+            f"wheel: {' '.join(map(str, command))}: status {done.returncode}: "
+            f"{(done.stdout + done.stderr)[-2000:]}"
         )
     return done.stdout
 

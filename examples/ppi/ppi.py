@@ -5,10 +5,11 @@
     weft import npz ppi.npz stores/ppi
     weft train stores/ppi --model gat --norm layer
 
-PPI/raw is the folder that PyTorch Geometric and DGL download. For each of train, valid and test it has PART_graph.json,
-PART_feats.npy, PART_labels.npy and PART_graph_id.npy. The graphs become one, block-diagonal, with the training graphs first,
-and the split is that of the files. As in PyTorch Geometric each edge is there once, in both directions unless the file says
-that it is directed, and self loops and edges between two graphs are left out."""
+PPI/raw is the folder that PyTorch Geometric and DGL download. For each of train, valid and test it has
+PART_graph.json, PART_feats.npy, PART_labels.npy and PART_graph_id.npy. The graphs become one, block-diagonal,
+with the training graphs first, and the split is that of the files. As in PyTorch Geometric each edge is there
+once, in both directions unless the file says that it is directed, and self loops and edges between two graphs
+are left out."""
 
 import json
 import pathlib

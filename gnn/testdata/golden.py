@@ -1,15 +1,20 @@
-# Writes the golden files: logits, loss and gradients of PyTorch Geometric's own models. How to run, on Debian 12:
-#   apt-get install --no-install-recommends python3-torch python3-scipy python3-venv && /usr/bin/python3 -m venv --system-site-packages /tmp/pyg
-#   /tmp/pyg/bin/pip install --no-deps torch_geometric==2.6.1 tqdm==4.66.5 jinja2==3.1.4 markupsafe==3.0.2 fsspec==2024.6.1
+# Writes the golden files: logits, loss and gradients of PyTorch Geometric's own models. How to run,
+# on Debian 12:
+#   apt-get install --no-install-recommends python3-torch python3-scipy python3-venv
+#   /usr/bin/python3 -m venv --system-site-packages /tmp/pyg
+#   /tmp/pyg/bin/pip install --no-deps torch_geometric==2.6.1 tqdm==4.66.5 jinja2==3.1.4 markupsafe==3.0.2 \
+#       fsspec==2024.6.1
 #   /tmp/pyg/bin/python gnn/testdata/golden.py
 """Golden files of the models and of the optimizers, from PyTorch and PyTorch Geometric (PyG).
 
-Each .safetensors file beside this script is one model on one small directed graph (isolated vertices, a hub, self loops,
-duplicate edges). Everything is computed in float64 from inputs and parameters that are exact in float32, and stored in
-float32: a stored value is right to half a unit in the last place. There is no dropout. Tensors:
+Each .safetensors file beside this script is one model on one small directed graph (isolated vertices, a hub,
+self loops, duplicate edges). Everything is computed in float64 from inputs and parameters that are exact in
+float32, and stored in float32: a stored value is right to half a unit in the last place. There is no dropout.
+Tensors:
 
   x                 V x F features, about 40 % zeros (none in the file of max)
-  edge_index        2 x E int64, the sources above the destinations, in no order; edge_weight: E, in weighted files only
+  edge_index        2 x E int64, the sources above the destinations, in no order; edge_weight: E, in weighted
+                    files only
   edge_attr         E x 4 features of the edges, in files of models that use them
   train             ids of the vertices in the loss, int64
   labels            V int64, -1 unlabelled; or V x C float32 0/1 rows, NaN rows unlabelled (loss "bce")
@@ -18,12 +23,14 @@ float32: a stored value is right to half a unit in the last place. There is no d
   grad.NAME         gradient of every parameter, and grad.x of the features
   after.NAME        buffers after the forward pass (batch norm in training mode)
 
-and __metadata__ strings: model, layers, hidden, heads, output_heads, norm, mode (train or eval), act, direction (in, out,
-both), aggr, loss, bias_before_norm, built (how PyG was used), torch, pyg; in files of decoupled models also decoupled (yes),
-teleport; edge_features (yes) where attention uses them; residual, blocks (residual) and jk (cat or max) where they are; of GCNII alpha, theta and
-shared_weights; of APPNP and SGC rounds, and of APPNP alpha.
+and __metadata__ strings: model, layers, hidden, heads, output_heads, norm, mode (train or eval), act,
+direction (in, out, both), aggr, loss, bias_before_norm, built (how PyG was used), torch, pyg; in files of
+decoupled models also decoupled (yes), teleport; edge_features (yes) where attention uses them; residual,
+blocks (residual) and jk (cat or max) where they are; of GCNII alpha, theta and shared_weights; of APPNP and
+SGC rounds, and of APPNP alpha.
 
-../../optim/testdata/golden.safetensors holds five steps of torch.optim's optimizers and learning rates of its schedules.
+../../optim/testdata/golden.safetensors holds five steps of torch.optim's optimizers and learning rates of its
+schedules.
 """
 
 import json
@@ -71,7 +78,8 @@ def randomise(model, rng):
 
 
 def drop_bias_before_batch_norm(model):
-    """Removes the biases that batch norm cancels: those of a linear map whose output goes straight into it."""
+    """Removes the biases that batch norm cancels: those of a linear map whose output goes straight into
+    it."""
     last = lambda modules: list(modules)[:-1]
     for part in last(getattr(model, "convs", [])):
         if isinstance(part, SAGEConv):
@@ -329,7 +337,8 @@ def models():
 
 
 STEPS = 5
-OPTIMIZERS = {  # name: (class, arguments, weight decay of the matrix; the bias has none, largest gradient norm or None)
+# By name: (class, arguments, weight decay of the matrix; the bias has none, largest gradient norm or None).
+OPTIMIZERS = {
     "sgd": (torch.optim.SGD, {"lr": 0.1}, 0, None),
     "sgd-decay": (torch.optim.SGD, {"lr": 0.1}, 0.05, None),
     "sgd-momentum": (torch.optim.SGD, {"lr": 0.1, "momentum": 0.9}, 0, None),
@@ -382,7 +391,8 @@ def optimizers():
             s.step()
         return torch.tensor(out, dtype=torch.float64)
 
-    # The rate of epochs 1 to 12, from .1: half a cosine over 10 epochs and what follows it; times .5 every 4 epochs.
+    # The rate of epochs 1 to 12, from .1: half a cosine over 10 epochs and what follows it; times .5 every 4
+    # epochs.
     tensors["schedule.cosine"] = rates(lambda o: torch.optim.lr_scheduler.CosineAnnealingLR(o, T_max=10))
     tensors["schedule.step"] = rates(lambda o: torch.optim.lr_scheduler.StepLR(o, step_size=4, gamma=0.5))
     tensors["schedule.warmup"] = rates(

@@ -13,7 +13,8 @@ TYPES = {torch.float32: "F32", torch.float64: "F64", torch.int64: "I64"}
 
 
 def save(path, tensors, metadata):
-    """Writes a safetensors file: the header's length, a JSON header, the tensors' bytes; eight-byte types first, so aligned."""
+    """Writes a safetensors file: the header's length, a JSON header, the tensors' bytes; eight-byte types
+    first, so aligned."""
     order = sorted(tensors, key=lambda name: (-tensors[name].element_size(), name))
     header, at = {"__metadata__": metadata}, 0
     for name in order:

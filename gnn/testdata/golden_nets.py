@@ -220,7 +220,8 @@ class Blocks(torch.nn.Module):
 
 
 def residual(self, x, edges):
-    """The forward pass of a BasicGNN with the input of each hidden layer but the first added to its output."""
+    """The forward pass of a BasicGNN with the input of each hidden layer but the first added to its
+    output."""
     for i, conv in enumerate(self.convs[:-1]):
         z = conv(x, edges)
         z = self.act(z if self.norms is None else self.norms[i](z))
@@ -242,7 +243,8 @@ def hidden_conv(model, heads, direction):
 def build_deep(
     model, layers, heads, norm, act, direction, blocks="", alpha=0, theta=0, shared_weights=True, rounds=0
 ):
-    """A model with an encoder and a decoder or with rounds of its own number, and one line that says how it was made."""
+    """A model with an encoder and a decoder or with rounds of its own number, and one line that says how it
+    was made."""
     if model == "sgc":
         return SGC(rounds), "torch_geometric.nn.SGConv"
     if model == "appnp":
@@ -288,7 +290,8 @@ class Transformer(GIN):
         )
 
 
-# Where PyG has convolutions but no model of them, a subclass of torch_geometric.nn.models.basic_gnn.BasicGNN makes one.
+# Where PyG has convolutions but no model of them, a subclass of torch_geometric.nn.models.basic_gnn.BasicGNN
+# makes one.
 PYG = {
     "mlp": MLP,
     "gcn": GCN,
@@ -353,7 +356,10 @@ def build(model, layers, heads, output_heads, norm, act, aggr, direction, decoup
         m.convs[-1] = m.init_conv(
             HIDDEN, CLASSES, heads=output_heads, concat=False, edge_dim=kwargs.get("edge_dim")
         )
-        line = f"torch_geometric.nn.TransformerConv in a BasicGNN, the last one with {output_heads} averaged head(s)"
+        line = (
+            f"torch_geometric.nn.TransformerConv in a BasicGNN, the last one with {output_heads} averaged "
+            "head(s)"
+        )
     elif heads and output_heads != heads:
         conv = GATv2Conv if model == "gatv2" else GATConv
         m.convs[-1] = conv(HIDDEN, CLASSES, heads=output_heads, concat=False)

@@ -1,9 +1,10 @@
-# Writes golden files of random modules: python program/testdata/chains.py FOLDER FIRST COUNT, as golden.py is run.
+# Writes golden files of random modules: python program/testdata/chains.py FOLDER FIRST COUNT, as golden.py is
+# run.
 """Random chains of operations over rows of vertices and of edges, as golden files.
 
-A step is drawn, computed in float64, and kept if its values are neither large, nor nearly constant, nor beside a
-jump of the function. A chain is kept if PyTorch's own float32 gives its logits and gradients to 3e-6: what is off by
-more in weft is a mistake.
+A step is drawn, computed in float64, and kept if its values are neither large, nor nearly constant, nor
+beside a jump of the function. A chain is kept if PyTorch's own float32 gives its logits and gradients to
+3e-6: what is off by more in weft is a mistake.
 """
 
 import pathlib
@@ -63,75 +64,113 @@ class WithBoth(Chain):
 
 
 ANY = [
-    torch.relu, torch.tanh, torch.sigmoid, F.silu, F.gelu, F.elu, F.selu, F.softplus, F.softsign, F.logsigmoid, F.mish, F.hardswish,
-    F.leaky_relu, F.hardtanh, F.relu6, torch.sin, torch.cos, torch.erf, torch.abs, torch.neg, torch.square, F.tanhshrink,
-    lambda x: F.gelu(x, approximate="tanh"), lambda x: F.celu(x, 0.7), lambda x: F.elu(x, 1.3), lambda x: F.leaky_relu(x, 0.2),
-    lambda x: F.softplus(x, 2.0, 3.0), lambda x: x.tanh().exp(), lambda x: (x.abs() + 0.5).log(), lambda x: (x * x + 0.3).sqrt(),
-    lambda x: (x.square() + 0.5).rsqrt(), lambda x: (x.abs() + 0.5) ** 1.5, lambda x: (x.abs() + 0.5) ** -0.5,
-    lambda x: 1.7 ** x.clamp(-3, 3), lambda x: x.tanh() ** 3, lambda x: (F.softplus(x) + 0.5).reciprocal(), lambda x: x.square().log1p(),
-    lambda x: x.tanh().expm1(), lambda x: x.clamp(-0.6, 0.9), lambda x: x.clamp(min=-0.3), lambda x: x.clamp(max=0.8),
-    lambda x: x + (2 * x).floor() / 2, lambda x: x.sign() * x.square(), lambda x: x - x.round() / 2, lambda x: x.ceil() * 0.3 + x,
-    lambda x: torch.where(x > 0.2, x, -0.5 * x), lambda x: x * (x < 0.7), lambda x: ((x > -1) & (x <= 1)).to(x.dtype) * x + x.sin(),
-    lambda x: torch.where((x > 1) | (x.cos() < 0.1), x.tanh(), x), lambda x: x.masked_fill(x > 1.3, 0.4), lambda x: 1 - x, lambda x: 1 / (1 + x * x),
-    lambda x: x.detach() * 0.5 + x, lambda x: x.sigmoid().detach() * x, lambda x: (~(x > 0.1)).to(x.dtype) * x + 0.1 * x, lambda x: x.double().to(x.dtype) / 2,
-    lambda x: torch.maximum(x, x.sin()), lambda x: x / 3 - 0.2, lambda x: torch.lerp(x, x.tanh(), 0.3), lambda x: torch.addcmul(x, x, x.cos()),
+    torch.relu, torch.tanh, torch.sigmoid, F.silu, F.gelu, F.elu, F.selu, F.softplus, F.softsign,
+    F.logsigmoid, F.mish, F.hardswish, F.leaky_relu, F.hardtanh, F.relu6, torch.sin, torch.cos, torch.erf,
+    torch.abs, torch.neg, torch.square, F.tanhshrink, lambda x: F.gelu(x, approximate="tanh"),
+    lambda x: F.celu(x, 0.7), lambda x: F.elu(x, 1.3), lambda x: F.leaky_relu(x, 0.2),
+    lambda x: F.softplus(x, 2.0, 3.0), lambda x: x.tanh().exp(), lambda x: (x.abs() + 0.5).log(),
+    lambda x: (x * x + 0.3).sqrt(), lambda x: (x.square() + 0.5).rsqrt(), lambda x: (x.abs() + 0.5) ** 1.5,
+    lambda x: (x.abs() + 0.5) ** -0.5, lambda x: 1.7 ** x.clamp(-3, 3), lambda x: x.tanh() ** 3,
+    lambda x: (F.softplus(x) + 0.5).reciprocal(), lambda x: x.square().log1p(), lambda x: x.tanh().expm1(),
+    lambda x: x.clamp(-0.6, 0.9), lambda x: x.clamp(min=-0.3), lambda x: x.clamp(max=0.8),
+    lambda x: x + (2 * x).floor() / 2, lambda x: x.sign() * x.square(), lambda x: x - x.round() / 2,
+    lambda x: x.ceil() * 0.3 + x, lambda x: torch.where(x > 0.2, x, -0.5 * x), lambda x: x * (x < 0.7),
+    lambda x: ((x > -1) & (x <= 1)).to(x.dtype) * x + x.sin(),
+    lambda x: torch.where((x > 1) | (x.cos() < 0.1), x.tanh(), x), lambda x: x.masked_fill(x > 1.3, 0.4),
+    lambda x: 1 - x, lambda x: 1 / (1 + x * x), lambda x: x.detach() * 0.5 + x,
+    lambda x: x.sigmoid().detach() * x, lambda x: (~(x > 0.1)).to(x.dtype) * x + 0.1 * x,
+    lambda x: x.double().to(x.dtype) / 2, lambda x: torch.maximum(x, x.sin()), lambda x: x / 3 - 0.2,
+    lambda x: torch.lerp(x, x.tanh(), 0.3), lambda x: torch.addcmul(x, x, x.cos()),
 ]  # fmt: skip
 LAST = [
-    lambda x: x.softmax(-1), lambda x: x.log_softmax(-1), lambda x: x - x.mean(-1, keepdim=True), lambda x: x.logsumexp(-1, keepdim=True) - x,
-    lambda x: x - x.amax(-1, keepdim=True), lambda x: x.amin(-1, keepdim=True) + 2 * x, lambda x: F.normalize(x, dim=-1),
-    lambda x: x / (1 + x.norm(dim=-1, keepdim=True)), lambda x: x / (x.std(-1, keepdim=True) + 0.5), lambda x: x * x.var(-1, unbiased=False, keepdim=True),
-    lambda x: torch.cat([x, x.flip(-1).tanh()], -1), lambda x: torch.cat(x.chunk(2, -1)[::-1], -1), lambda x: x[..., 1:], lambda x: x[..., ::2],
-    lambda x: F.glu(x) if x.size(-1) % 2 == 0 else x, lambda x: x.unsqueeze(-1) * x.unsqueeze(-2).softmax(-1), lambda x: x.unsqueeze(1),
-    lambda x: torch.stack([x, x.cos()], -1), lambda x: torch.stack([x, -x, x.sin()], 1).softmax(1), lambda x: torch.stack(x.unbind(-1), -1).mul(2),
-    lambda x: x.sum(-1, keepdim=True).expand_as(x) * x, lambda x: F.pad(x, (0, 2)), lambda x: x.roll(1, -1) + x.tanh(), lambda x: x.repeat(*(1,) * (x.dim() - 1), 2),
-    lambda x: x.max(-1, keepdim=True).values * x.sin(), lambda x: torch.cat([x, x.sum(-1, keepdim=True), x.amax(-1, keepdim=True)], -1),
-    lambda x: x.narrow(-1, 0, x.size(-1) // 2), lambda x: x.index_select(-1, torch.arange(x.size(-1) - 1, -1, -1)) - x,
-    lambda x: x.view(x.size(0), -1, 2) if x.size(-1) % 2 == 0 else x.unsqueeze(-1), lambda x: x * torch.linspace(-1, 1, x.size(-1), dtype=x.dtype),
-    lambda x: F.layer_norm(x, x.shape[-1:]), lambda x: x.prod(-1, keepdim=True).tanh() + x, lambda x: F.softmin(x, -1) * x,
+    lambda x: x.softmax(-1), lambda x: x.log_softmax(-1), lambda x: x - x.mean(-1, keepdim=True),
+    lambda x: x.logsumexp(-1, keepdim=True) - x, lambda x: x - x.amax(-1, keepdim=True),
+    lambda x: x.amin(-1, keepdim=True) + 2 * x, lambda x: F.normalize(x, dim=-1),
+    lambda x: x / (1 + x.norm(dim=-1, keepdim=True)), lambda x: x / (x.std(-1, keepdim=True) + 0.5),
+    lambda x: x * x.var(-1, unbiased=False, keepdim=True), lambda x: torch.cat([x, x.flip(-1).tanh()], -1),
+    lambda x: torch.cat(x.chunk(2, -1)[::-1], -1), lambda x: x[..., 1:], lambda x: x[..., ::2],
+    lambda x: F.glu(x) if x.size(-1) % 2 == 0 else x, lambda x: x.unsqueeze(-1) * x.unsqueeze(-2).softmax(-1),
+    lambda x: x.unsqueeze(1), lambda x: torch.stack([x, x.cos()], -1),
+    lambda x: torch.stack([x, -x, x.sin()], 1).softmax(1), lambda x: torch.stack(x.unbind(-1), -1).mul(2),
+    lambda x: x.sum(-1, keepdim=True).expand_as(x) * x, lambda x: F.pad(x, (0, 2)),
+    lambda x: x.roll(1, -1) + x.tanh(), lambda x: x.repeat(*(1,) * (x.dim() - 1), 2),
+    lambda x: x.max(-1, keepdim=True).values * x.sin(),
+    lambda x: torch.cat([x, x.sum(-1, keepdim=True), x.amax(-1, keepdim=True)], -1),
+    lambda x: x.narrow(-1, 0, x.size(-1) // 2),
+    lambda x: x.index_select(-1, torch.arange(x.size(-1) - 1, -1, -1)) - x,
+    lambda x: x.view(x.size(0), -1, 2) if x.size(-1) % 2 == 0 else x.unsqueeze(-1),
+    lambda x: x * torch.linspace(-1, 1, x.size(-1), dtype=x.dtype), lambda x: F.layer_norm(x, x.shape[-1:]),
+    lambda x: x.prod(-1, keepdim=True).tanh() + x, lambda x: F.softmin(x, -1) * x,
 ]  # fmt: skip
 HEADS = [
-    lambda x: x.mean(1), lambda x: x.sum(1), lambda x: x.amax(1), lambda x: x.flatten(1), lambda x: x.transpose(1, 2), lambda x: x.softmax(1),
-    lambda x: x.sum(-1), lambda x: x.max(2).values, lambda x: x.logsumexp(1), lambda x: x[:, 0], lambda x: x[:, -1:] + x, lambda x: x.permute(0, 2, 1).sigmoid(),
-    lambda x: (x @ x.transpose(1, 2) / 3).softmax(-1) @ x, lambda x: torch.einsum("nhd,nkd->nhk", x, x).tanh(), lambda x: x.log_softmax(1),
-    lambda x: x - x.mean((1, 2), keepdim=True), lambda x: torch.cat(x.unbind(1), -1), lambda x: torch.cat([x, x.cos()], 1),
-    lambda x: x.reshape(x.size(0), x.size(2), x.size(1)), lambda x: x.norm(dim=2), lambda x: x.amin((1, 2), keepdim=True) + x, lambda x: x.split(1, 1)[0].squeeze(1),
+    lambda x: x.mean(1), lambda x: x.sum(1), lambda x: x.amax(1), lambda x: x.flatten(1),
+    lambda x: x.transpose(1, 2), lambda x: x.softmax(1), lambda x: x.sum(-1), lambda x: x.max(2).values,
+    lambda x: x.logsumexp(1), lambda x: x[:, 0], lambda x: x[:, -1:] + x,
+    lambda x: x.permute(0, 2, 1).sigmoid(), lambda x: (x @ x.transpose(1, 2) / 3).softmax(-1) @ x,
+    lambda x: torch.einsum("nhd,nkd->nhk", x, x).tanh(), lambda x: x.log_softmax(1),
+    lambda x: x - x.mean((1, 2), keepdim=True), lambda x: torch.cat(x.unbind(1), -1),
+    lambda x: torch.cat([x, x.cos()], 1), lambda x: x.reshape(x.size(0), x.size(2), x.size(1)),
+    lambda x: x.norm(dim=2), lambda x: x.amin((1, 2), keepdim=True) + x,
+    lambda x: x.split(1, 1)[0].squeeze(1),
 ]  # fmt: skip
 ROWS = [
-    lambda x: x - x.mean(0), lambda x: x / (x.var(0, unbiased=False) + 0.5).sqrt(), lambda x: x.mean(0, keepdim=True) * x, lambda x: x * x.mean(0).sigmoid() + x,
-    lambda x: (x - x.mean(0)) / (1 + x.square().mean()), lambda x: torch.cat([x, x.mean(0, keepdim=True).expand_as(x)], -1), lambda x: x * (x.sum(0) / x.size(0)),
-    lambda x: x + x.tanh().mean(0).softmax(-1), lambda x: x * x.std(0), lambda x: x - x.mean(), lambda x: x / (1 + x.abs().amax(0)), lambda x: x - x.min(),
+    lambda x: x - x.mean(0), lambda x: x / (x.var(0, unbiased=False) + 0.5).sqrt(),
+    lambda x: x.mean(0, keepdim=True) * x, lambda x: x * x.mean(0).sigmoid() + x,
+    lambda x: (x - x.mean(0)) / (1 + x.square().mean()),
+    lambda x: torch.cat([x, x.mean(0, keepdim=True).expand_as(x)], -1), lambda x: x * (x.sum(0) / x.size(0)),
+    lambda x: x + x.tanh().mean(0).softmax(-1), lambda x: x * x.std(0), lambda x: x - x.mean(),
+    lambda x: x / (1 + x.abs().amax(0)), lambda x: x - x.min(),
 ]  # fmt: skip
 PAIRS = [
-    torch.add, torch.sub, torch.mul, torch.maximum, torch.minimum, lambda a, b: a / (b.abs() + 0.5), lambda a, b: torch.where(a > b, a, 0.5 * b),
-    lambda a, b: torch.where(b > 0.1, a, a.tanh()), lambda a, b: a * (a <= b) + 0.3 * b, lambda a, b: a * b.sigmoid(), lambda a, b: (a.abs() + 0.5) ** b.tanh(),
-    lambda a, b: torch.lerp(a, b.expand_as(a), 0.4), lambda a, b: a.sub(b, alpha=0.5), lambda a, b: b.tanh() - a, lambda a, b: torch.where((a > 0) != (b > 0), a, b),
+    torch.add, torch.sub, torch.mul, torch.maximum, torch.minimum, lambda a, b: a / (b.abs() + 0.5),
+    lambda a, b: torch.where(a > b, a, 0.5 * b), lambda a, b: torch.where(b > 0.1, a, a.tanh()),
+    lambda a, b: a * (a <= b) + 0.3 * b, lambda a, b: a * b.sigmoid(),
+    lambda a, b: (a.abs() + 0.5) ** b.tanh(), lambda a, b: torch.lerp(a, b.expand_as(a), 0.4),
+    lambda a, b: a.sub(b, alpha=0.5), lambda a, b: b.tanh() - a,
+    lambda a, b: torch.where((a > 0) != (b > 0), a, b),
 ]  # fmt: skip
 # Aggregations of x by an index over n vertices.
 SUMS = [
-    *(lambda x, i, n, how=how: scatter(x, i, 0, n, how) for how in ("sum", "sum", "sum", "mean", "mean", "max", "min")),
-    lambda x, i, n: scatter(1 + x.tanh() / 2, i, 0, n, "mul"), lambda x, i, n: x.new_zeros(n, *x.shape[1:]).index_add(0, i, x),
-    lambda x, i, n: x.new_zeros(n, *x.shape[1:]).scatter_add_(0, i.view(-1, *(1,) * (x.dim() - 1)).expand_as(x), x),
-    lambda x, i, n: scatter(x, i, 0, n, "sum") / degree(i, n, x.dtype).clamp(1).view(-1, *(1,) * (x.dim() - 1)),
-    lambda x, i, n: scatter(x * softmax(x.detach(), i, num_nodes=n), i, 0, n), lambda x, i, n: x.new_ones(n, *x.shape[1:]).index_add(0, i, x, alpha=0.5),
+    *(lambda x, i, n, how=how: scatter(x, i, 0, n, how)
+      for how in ("sum", "sum", "sum", "mean", "mean", "max", "min")),
+    lambda x, i, n: scatter(1 + x.tanh() / 2, i, 0, n, "mul"),
+    lambda x, i, n: x.new_zeros(n, *x.shape[1:]).index_add(0, i, x),
+    lambda x, i, n: x.new_zeros(n, *x.shape[1:]).scatter_add_(
+        0, i.view(-1, *(1,) * (x.dim() - 1)).expand_as(x), x),
+    lambda x, i, n: scatter(x, i, 0, n, "sum")
+    / degree(i, n, x.dtype).clamp(1).view(-1, *(1,) * (x.dim() - 1)),
+    lambda x, i, n: scatter(x * softmax(x.detach(), i, num_nodes=n), i, 0, n),
+    lambda x, i, n: x.new_ones(n, *x.shape[1:]).index_add(0, i, x, alpha=0.5),
 ]  # fmt: skip
 AGGREGATIONS = [
-    aggr.StdAggregation, aggr.VarAggregation, lambda: aggr.SoftmaxAggregation(0.7, learn=True), lambda: aggr.SoftmaxAggregation(1.3, semi_grad=True),
-    lambda: aggr.MultiAggregation(["mean", "max", "std"]), lambda: aggr.MultiAggregation(["sum", "min"], mode="sum"),
-    lambda: aggr.DegreeScalerAggregation(["mean", "max"], ["identity", "amplification", "attenuation"], torch.tensor([1, 2, 5, 3, 2])),
+    aggr.StdAggregation, aggr.VarAggregation, lambda: aggr.SoftmaxAggregation(0.7, learn=True),
+    lambda: aggr.SoftmaxAggregation(1.3, semi_grad=True),
+    lambda: aggr.MultiAggregation(["mean", "max", "std"]),
+    lambda: aggr.MultiAggregation(["sum", "min"], mode="sum"),
+    lambda: aggr.DegreeScalerAggregation(["mean", "max"], ["identity", "amplification", "attenuation"],
+                                            torch.tensor([1, 2, 5, 3, 2])),
 ]  # fmt: skip
 NORMS = [
-    lambda d: nn.Dropout(1e-12), lambda d: nn.GroupNorm(2 - d % 2, d), pyg.GraphNorm, lambda d: pyg.InstanceNorm(d, affine=True), lambda d: pyg.LayerNorm(d), lambda d: pyg.PairNorm(),
-    lambda d: pyg.LayerNorm(d, mode="node"), lambda d: pyg.MeanSubtractionNorm(), lambda d: pyg.DiffGroupNorm(d, 2), lambda d: pyg.PairNorm(scale_individually=True),
+    lambda d: nn.Dropout(1e-12), lambda d: nn.GroupNorm(2 - d % 2, d), pyg.GraphNorm,
+    lambda d: pyg.InstanceNorm(d, affine=True), lambda d: pyg.LayerNorm(d), lambda d: pyg.PairNorm(),
+    lambda d: pyg.LayerNorm(d, mode="node"), lambda d: pyg.MeanSubtractionNorm(),
+    lambda d: pyg.DiffGroupNorm(d, 2), lambda d: pyg.PairNorm(scale_individually=True),
 ]  # fmt: skip
 mlp = lambda d, out: nn.Sequential(nn.Linear(d, out), nn.Tanh(), nn.Linear(out, out))
 CONVS = [
-    *(lambda d, out, how=how: pyg.SAGEConv(d, out, how) for how in ("mean", "max", "sum", "std")), lambda d, out: pyg.GraphConv(d, out, "max"),
-    pyg.GCNConv, lambda d, out: pyg.GCNConv(d, out, improved=True), lambda d, out: pyg.GCNConv(d, out, add_self_loops=False), pyg.GENConv, pyg.LEConv,
-    pyg.GATConv, lambda d, out: pyg.GATConv(d, out, 2, add_self_loops=False), lambda d, out: pyg.GATv2Conv(d, out, 2, concat=False), pyg.TransformerConv,
-    lambda d, out: pyg.TransformerConv(d, out, 2, beta=True), lambda d, out: pyg.GINConv(mlp(d, out), train_eps=True), lambda d, out: pyg.EdgeConv(mlp(2 * d, out)),
-    pyg.ResGatedGraphConv, pyg.FiLMConv, pyg.TAGConv, pyg.SGConv, lambda d, out: pyg.ChebConv(d, out, 3), pyg.ARMAConv, pyg.FeaStConv, pyg.ClusterGCNConv,
-    lambda d, out: pyg.GatedGraphConv(d, 2), lambda d, out: pyg.DirGNNConv(pyg.SAGEConv(d, out)), lambda d, out: pyg.APPNP(2, 0.1), pyg.AGNNConv,
-    lambda d, out: pyg.EGConv(d, 4 * out, ["symnorm", "max", "std"], num_heads=2, num_bases=2), lambda d, out: pyg.PNAConv(d, out, ["mean", "std"], ["identity", "linear"], torch.tensor([1, 3, 2])),
+    *(lambda d, out, how=how: pyg.SAGEConv(d, out, how) for how in ("mean", "max", "sum", "std")),
+    lambda d, out: pyg.GraphConv(d, out, "max"), pyg.GCNConv,
+    lambda d, out: pyg.GCNConv(d, out, improved=True),
+    lambda d, out: pyg.GCNConv(d, out, add_self_loops=False), pyg.GENConv, pyg.LEConv, pyg.GATConv,
+    lambda d, out: pyg.GATConv(d, out, 2, add_self_loops=False),
+    lambda d, out: pyg.GATv2Conv(d, out, 2, concat=False), pyg.TransformerConv,
+    lambda d, out: pyg.TransformerConv(d, out, 2, beta=True),
+    lambda d, out: pyg.GINConv(mlp(d, out), train_eps=True), lambda d, out: pyg.EdgeConv(mlp(2 * d, out)),
+    pyg.ResGatedGraphConv, pyg.FiLMConv, pyg.TAGConv, pyg.SGConv, lambda d, out: pyg.ChebConv(d, out, 3),
+    pyg.ARMAConv, pyg.FeaStConv, pyg.ClusterGCNConv, lambda d, out: pyg.GatedGraphConv(d, 2),
+    lambda d, out: pyg.DirGNNConv(pyg.SAGEConv(d, out)), lambda d, out: pyg.APPNP(2, 0.1), pyg.AGNNConv,
+    lambda d, out: pyg.EGConv(d, 4 * out, ["symnorm", "max", "std"], num_heads=2, num_bases=2),
+    lambda d, out: pyg.PNAConv(d, out, ["mean", "std"], ["identity", "linear"], torch.tensor([1, 3, 2])),
 ]  # fmt: skip
 WEIGHTED = [
     pyg.GCNConv,
@@ -144,9 +183,11 @@ WEIGHTED = [
     lambda d, out: pyg.GatedGraphConv(d, 1),
 ]
 FEATURED = [
-    *(lambda d, out, k, conv=conv: conv(d, out, edge_dim=k) for conv in (pyg.GATConv, pyg.GATv2Conv, pyg.TransformerConv, pyg.GENConv, pyg.ResGatedGraphConv)),
-    lambda d, out, k: pyg.GINEConv(mlp(d, out), edge_dim=k), lambda d, out, k: pyg.CGConv(d, k), lambda d, out, k: pyg.NNConv(d, out, nn.Linear(k, d * out)),
-    lambda d, out, k: pyg.GMMConv(d, out, k, 2), lambda d, out, k: pyg.PDNConv(d, out, k, 5), lambda d, out, k: pyg.GeneralConv(d, out, k, attention=True),
+    *(lambda d, out, k, conv=conv: conv(d, out, edge_dim=k)
+      for conv in (pyg.GATConv, pyg.GATv2Conv, pyg.TransformerConv, pyg.GENConv, pyg.ResGatedGraphConv)),
+    lambda d, out, k: pyg.GINEConv(mlp(d, out), edge_dim=k), lambda d, out, k: pyg.CGConv(d, k),
+    lambda d, out, k: pyg.NNConv(d, out, nn.Linear(k, d * out)), lambda d, out, k: pyg.GMMConv(d, out, k, 2),
+    lambda d, out, k: pyg.PDNConv(d, out, k, 5), lambda d, out, k: pyg.GeneralConv(d, out, k, attention=True),
 ]  # fmt: skip
 JUMPS = [lambda d: pyg.JumpingKnowledge("cat"), lambda d: pyg.JumpingKnowledge("max")]
 
@@ -355,7 +396,10 @@ class Drawn:
         if rows == "stored" and draw < 0.9:
             new, fill = f"edges {len(self.values)}", r.choice([1.0, 0.5, "mean", "add"])
             way = r.choice([
-                remove_self_loops, lambda e, x, n: (e[:, x.flatten(1)[:, 0] > 0.1], x[x.flatten(1)[:, 0] > 0.1]), lambda e, x, n: add_self_loops(e, x, fill, n), lambda e, x, n: add_self_loops(*remove_self_loops(e, x), fill, n),
+                remove_self_loops,
+                lambda e, x, n: (e[:, x.flatten(1)[:, 0] > 0.1], x[x.flatten(1)[:, 0] > 0.1]),
+                lambda e, x, n: add_self_loops(e, x, fill, n),
+                lambda e, x, n: add_self_loops(*remove_self_loops(e, x), fill, n),
                 lambda e, x, n: add_remaining_self_loops(e, x, 1.0, n)])  # fmt: skip
 
             def looped(c, s, x):

@@ -1,12 +1,13 @@
 # Writes the golden files: logits and gradients of modules of PyTorch, and their programs. How to run:
-#   PYTHONPATH=python/src $(scripts/peers/environment pyg ~/.cache/weft-peers)/bin/python program/testdata/golden.py
+#   PYTHONPATH=python/src $(scripts/peers/environment pyg ~/.cache/weft-peers)/bin/python \
+#       program/testdata/golden.py
 """Golden files of programs, from PyTorch and PyTorch Geometric.
 
-Each .safetensors file beside this script is one module on one small directed graph (isolated vertices, self loops, parallel edges),
-computed in float64 from inputs that are exact in float32. Tensors: x, edge_index, edge_attr or edge_weight where forward reads it, of
-a graph of several types each followed by the type or relation, as "x paper";
-param.NAME of the state_dict before the step; cotangent, from which gradients are taken; logits; grad.NAME, and grad.x;
-after.NAME the buffers after it. The metadata has the program.
+Each .safetensors file beside this script is one module on one small directed graph (isolated vertices, self
+loops, parallel edges), computed in float64 from inputs that are exact in float32. Tensors: x, edge_index,
+edge_attr or edge_weight where forward reads it, of a graph of several types each followed by the type or
+relation, as "x paper"; param.NAME of the state_dict before the step; cotangent, from which gradients are
+taken; logits; grad.NAME, and grad.x; after.NAME the buffers after it. The metadata has the program.
 """
 
 import copy
@@ -88,7 +89,8 @@ def perceptron(inputs, outputs):
 
 
 class Mesh(nn.Module):
-    """MeshGraphNet (Pfaff et al. 2021, section 3.2) with one step of its processor: states of edges, then those of vertices."""
+    """MeshGraphNet (Pfaff et al. 2021, section 3.2) with one step of its processor: states of edges, then
+    those of vertices."""
 
     def __init__(self, width):
         super().__init__()
@@ -157,7 +159,8 @@ class Normed(nn.Module):
 
 
 class Shared(nn.Module):
-    """A norm that is called twice, norms that are not trained, a number, and a weight that is read in two ways."""
+    """A norm that is called twice, norms that are not trained, a number, and a weight that is read in two
+    ways."""
 
     def __init__(self):
         super().__init__()
@@ -177,7 +180,8 @@ class Shared(nn.Module):
 
 
 class Extremes(nn.Module):
-    """The largest and smallest of all rows, products with a matrix for each head, and sums of what edges have alone."""
+    """The largest and smallest of all rows, products with a matrix for each head, and sums of what edges have
+    alone."""
 
     def __init__(self):
         super().__init__()
@@ -235,7 +239,8 @@ class Corners(nn.Module):
 
 
 class Regrouped(nn.Module):
-    """Edges of both directions, rows of which each is several, and products of more matrices than one side has."""
+    """Edges of both directions, rows of which each is several, and products of more matrices than one side
+    has."""
 
     def __init__(self):
         super().__init__()
@@ -251,7 +256,8 @@ class Regrouped(nn.Module):
 
 
 class Whole(nn.Module):
-    """Linear attention of all pairs by heads, and a Gram matrix: products of columns, summed over all vertices."""
+    """Linear attention of all pairs by heads, and a Gram matrix: products of columns, summed over all
+    vertices."""
 
     def __init__(self):
         super().__init__()
@@ -266,7 +272,8 @@ class Whole(nn.Module):
 
 
 class Picked(nn.Module):
-    """Products of negative numbers, softmax over the edges out of a vertex, ELU's other form, and columns by steps."""
+    """Products of negative numbers, softmax over the edges out of a vertex, ELU's other form, and columns by
+    steps."""
 
     def __init__(self):
         super().__init__()
@@ -284,7 +291,8 @@ class Picked(nn.Module):
 
 
 class Softmaxes(nn.Module):
-    """Softmax aggregation: with one inverse temperature, one for each column, a number, and one for several columns, along loops, too."""
+    """Softmax aggregation: with one inverse temperature, one for each column, a number, and one for several
+    columns, along loops, too."""
 
     def __init__(self):
         super().__init__()
@@ -329,7 +337,8 @@ TYPES = Schema(
 
 
 class Several(nn.Module):
-    """A convolution of its own for each relation, edge weights and features, and a table for a type without features."""
+    """A convolution of its own for each relation, edge weights and features, and a table for a type without
+    features."""
 
     def __init__(self):
         super().__init__()

@@ -1,5 +1,6 @@
 # Writes losses.json: losses of PyTorch in float64 with their gradients, and as programs. How to run:
-#   PYTHONPATH=python/src:python/tests/peers $(scripts/peers/environment pyg ~/.cache/weft-peers)/bin/python program/testdata/losses.py
+#   PYTHONPATH=python/src:python/tests/peers $(scripts/peers/environment pyg ~/.cache/weft-peers)/bin/python \
+#       program/testdata/losses.py
 """Golden losses: those of python/tests/peers/test_loss.py, of random logits and labels."""
 
 import copy

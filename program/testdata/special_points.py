@@ -2,9 +2,9 @@
 #   PYTHONPATH=python/src:python/tests/peers PYTHON program/testdata/special_points.py
 """Golden files of operations at their special points, those of python/tests/peers/special.py.
 
-Tensors: x, edge_index; param.NAME; logits and grad.x in float64, as float32 has them, and those that PyTorch computes in float32.
-The gradient is that of the sum of all logits times 1, 2, 3, … from the first column. The metadata has the program, the names of the
-operations by column, and PyTorch's version.
+Tensors: x, edge_index; param.NAME; logits and grad.x in float64, as float32 has them, and those that PyTorch
+computes in float32. The gradient is that of the sum of all logits times 1, 2, 3, … from the first column. The
+metadata has the program, the names of the operations by column, and PyTorch's version.
 """
 
 import json

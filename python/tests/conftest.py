@@ -16,8 +16,8 @@ os.environ.setdefault("WEFT_PROGRAM", str(Path(__file__).parents[2] / "bin" / "w
 
 
 def pytest_sessionfinish(session):
-    """Where the environment has WEFT_MAY_SKIP, a test or a file that is skipped fails unless a line of that is a part of what is
-    said about it, as in scripts/gotest."""
+    """Where the environment has WEFT_MAY_SKIP, a test or a file that is skipped fails unless a line of that
+    is a part of what is said about it, as in scripts/gotest."""
     may, reporter = (
         os.environ.get("WEFT_MAY_SKIP"),
         session.config.pluginmanager.get_plugin("terminalreporter"),

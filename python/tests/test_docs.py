@@ -1,4 +1,5 @@
-"""The snippets of documents run in their order, and print what stands below them but for numbers of trainings."""
+"""The snippets of documents run in their order, and print what stands below them but for numbers of
+trainings."""
 
 from __future__ import annotations
 
@@ -108,7 +109,8 @@ def test_picture():
 
 
 def calls(column):
-    """The code spans of a column of the tables of coming-from.md, as (row, span), after its block of Python."""
+    """The code spans of a column of the tables of coming-from.md, as (row, span), after its block of
+    Python."""
     text = (DOCUMENTS / "coming-from.md").read_text()
     made, tables = re.search(r"^```python\n(.*?)^```(.*)", text, re.M | re.S).groups()
     rows = [line.split(" | ") for line in tables.splitlines() if line.startswith("| ")]
@@ -116,7 +118,8 @@ def calls(column):
     return made, [(row[0], span) for row in rows for span in re.findall(r"`([^`]+)`", row[column])]
 
 
-# What a code span of weft's column is, that is no call by itself: a word of the text, a setting, a line of a launcher.
+# What a code span of weft's column is, that is no call by itself: a word of the text, a setting, a line of a
+# launcher.
 WORDS = re.compile(r"[A-Z]\w+|[\w.]+|\w+=\S+|backward\(\)|mpirun .*|.*…\)?|weft import dgl parts/.*")
 
 

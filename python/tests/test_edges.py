@@ -27,7 +27,8 @@ def train(data, **settings):
 
 
 def test_bits_of_the_command(folder):
-    """Some edges have no label, and a rule divides the others: losses and predictions are those of a list of edges."""
+    """Some edges have no label, and a rule divides the others: losses and predictions are those of a list of
+    edges."""
     given = np.where(np.arange(400) % 7, Y, -1)
     lines = [
         f"{u},{v},{p},{q},{'' if c < 0 else c}" for (u, v), (p, q), c in zip(EDGES.T, ATTR.tolist(), given)
@@ -106,7 +107,8 @@ FORMS = {
 
 @pytest.mark.parametrize("form", FORMS)
 def test_forms_of_a_split(form):
-    """Each form of edge_split divides the edges alike, and labels of edges alone are learned without a task."""
+    """Each form of edge_split divides the edges alike, and labels of edges alone are learned without a
+    task."""
     named = (
         {"split": "random:60/20/20"}
         if form == "rule"
@@ -162,7 +164,8 @@ def test_rules_refused():
 
 
 def test_labels_of_vertices_first():
-    """Where vertices have labels, too, these are learned without a task; an estimator of vertices needs some."""
+    """Where vertices have labels, too, these are learned without a task; an estimator of vertices needs
+    some."""
     both = graph(y=(X[:, 0] > 0).astype(int), split="random:60/20/20")
     assert weft.train(both, epochs=2, progress=False, out="r").summary["task"] == "vertex"
     with pytest.raises(
@@ -171,13 +174,17 @@ def test_labels_of_vertices_first():
         weft.NodeClassifier(epochs=2).fit(graph(edge_split=PART))
     with pytest.raises(
         weft.Refused,
-        match='give y, or edge_y of edges, to weft.Graph, or labels to weft import; or learn edges with task="link"$',
+        match=(
+            "give y, or edge_y of edges, to weft.Graph, or labels to weft import; or learn edges with "
+            'task="link"$'
+        ),
     ):
         weft.train(weft.Graph(edge_index=EDGES, x=X), epochs=2, progress=False)
 
 
 def by_hand(run, attr=ATTR):
-    """Logits in double precision: an MLP of vertices, and one of both ends, their product and standard scores."""
+    """Logits in double precision: an MLP of vertices, and one of both ends, their product and standard
+    scores."""
     w = {name: of.astype(float) for name, of in run.state_dict().items()}
     mean, deviation = attr.mean(0, dtype=float), attr.std(0, dtype=float)
     assert w["edge_features.mean"] == pytest.approx(mean, abs=1e-6)
@@ -224,7 +231,8 @@ def test_rows_are_those_of_the_edges():
 
 
 def test_other_graphs_without_labels(folder):
-    """A prediction needs no labels: of another graph, in memory or stored, in classes or values, of several types."""
+    """A prediction needs no labels: of another graph, in memory or stored, in classes or values, of several
+    types."""
     run = train(graph(edge_y=np.where(Y > 0, "yes", "no"), edge_split=PART), model="mlp", dropout=0, out="r")
     values = train(graph(edge_y=ATTR[:, 0] * 2, edge_split=PART), model="mlp", dropout=0, out="v")
     new = random.permutation(400)[:250]
@@ -278,7 +286,8 @@ def test_forms(form):
 
 
 def test_floats_of_two_values_are_classes():
-    """Floats that are all 0 and 1 are classes, also with some missing; other whole ones are values, with a warning."""
+    """Floats that are all 0 and 1 are classes, also with some missing; other whole ones are values, with a
+    warning."""
     with warnings.catch_warnings():
         warnings.filterwarnings("error", message="edge_")
         run, of = (
@@ -398,7 +407,8 @@ RULE = "time:edge_time=2024-01-30,2024-02-10T12:00"
 
 @pytest.mark.parametrize("form", ["datetime64", "texts", "objects", "numbers"])
 def test_divided_by_time(form):
-    """Edges before the first date train, those from then on validate, and those from the second one on test."""
+    """Edges before the first date train, those from then on validate, and those from the second one on
+    test."""
     dates = random.permutation(DATES)
     seconds = dates.astype("datetime64[us]").astype(np.int64)
     times = {
@@ -424,7 +434,8 @@ def test_divided_by_time(form):
 
 
 def test_messages_to_later_edges():
-    """Features of later edges change no earlier score, and edges of one period are scored over those before."""
+    """Features of later edges change no earlier score, and edges of one period are scored over those
+    before."""
     first, second = np.datetime64("2024-01-30"), np.datetime64("2024-02-10T12:00")
     dates = random.permutation(DATES)
     settings = {"model": "gine", "eval_every": 5, "seed": 3}

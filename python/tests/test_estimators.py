@@ -153,7 +153,8 @@ def test_keywords():
             made(random_state=3)
         with pytest.raises(
             weft.Refused,
-            match=r"^seeds: asks for several runs, and an estimator has one; take weft.train\(graph, seeds=…\)$",
+            match=r"^seeds: asks for several runs, and an estimator has one; "
+            r"take weft.train\(graph, seeds=…\)$",
         ):
             made(seeds=2)
     with pytest.raises(TypeError, match="positional"):
@@ -175,6 +176,7 @@ def test_refused(arrays):
     empty = weft.Graph(**arrays | {"test_mask": np.zeros(60, bool)})
     with pytest.raises(
         weft.Refused,
-        match='^score: the graph has no labelled test vertices; give test_mask, or another part, as part="val"$',
+        match="^score: the graph has no labelled test vertices; give test_mask, "
+        'or another part, as part="val"$',
     ):
         model.fit(empty).score()

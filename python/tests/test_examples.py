@@ -14,7 +14,8 @@ EXAMPLES = Path(__file__).parents[2] / "examples"
 
 
 def test_ppi():
-    """The archive has the graphs that PyTorch Geometric makes of the same files (expected.json), and trains."""
+    """The archive has the graphs that PyTorch Geometric makes of the same files (expected.json), and
+    trains."""
     folder = EXAMPLES / "ppi" / "testdata"
     subprocess.run([sys.executable, EXAMPLES / "ppi" / "ppi.py", folder, "ppi.npz"], check=True)
     want, got = json.loads((folder / "expected.json").read_text()), np.load("ppi.npz")

@@ -314,7 +314,10 @@ def test_masks_in_place_of_a_split(arrays):
     split = "random:50/25/25"
     with pytest.raises(
         weft.Refused,
-        match="^split: train_mask and val_mask and test_mask divide the vertices; give masks, or split, and not both$",
+        match=(
+            "^split: train_mask and val_mask and test_mask divide the vertices; give masks, or split, and "
+            "not both$"
+        ),
     ):
         weft.Graph(**arrays, split=split)
     for given in (weft.Graph(**arrays, split="given"), weft.Graph.of(Data(**arrays), split="given")):
@@ -394,7 +397,10 @@ def test_stays_in_its_process(arrays):
         ({"y": [[1, 2], [3]]}, r"^y: is no array"),
         (
             {"edge_index": ([0, 1], [1])},
-            r"^edge_index: \(2,\) sources of int64 and \(1,\) targets of int64: give as many integers of each$",
+            (
+                r"^edge_index: \(2,\) sources of int64 and \(1,\) targets of int64: "
+                "give as many integers of each$"
+            ),
         ),
         (
             {"train_mask": None, "val_mask": None, "test_mask": None, "split": "half"},

@@ -85,8 +85,8 @@ def test_labels_of_graphs(arrays):
         with pytest.raises(weft.Refused) as e:
             _convert.fields(Data(edge_index=arrays["edge_index"], y=y, **batch))
         assert str(e.value) == (
-            f"y: has a label for each graph and not for each vertex ({y.size} for 60): graph classification is not what weft does; "
-            "give labels of vertices, or y=None"
+            f"y: has a label for each graph and not for each vertex ({y.size} for 60): graph classification "
+            "is not what weft does; give labels of vertices, or y=None"
         )
     with pytest.raises(
         weft.Refused, match=r"^y: has a label for each graph and not for each vertex \(1 for 60\)"
@@ -101,7 +101,10 @@ def test_labels_of_graphs(arrays):
         weft.train([])
     with pytest.raises(
         TypeError,
-        match="^graph 1 of the list is builtins.int: give Data alone, or HeteroData alone, of PyTorch Geometric; ",
+        match=(
+            "^graph 1 of the list is builtins.int: give Data alone, or HeteroData alone, of PyTorch "
+            "Geometric; "
+        ),
     ):
         weft.train([Data(), 3])
 
@@ -112,7 +115,10 @@ def test_norm_of_several_graphs(arrays):
     graph = weft.Graph(**arrays | {"edge_index": edges}, batch=np.arange(60) // 30)
     with pytest.raises(
         weft.Refused,
-        match="norm pair: its statistics are those of one graph, and the store has 2 graphs; take batch or layer",
+        match=(
+            "norm pair: its statistics are those of one graph, and the store has 2 graphs; take batch or "
+            "layer"
+        ),
     ):
         weft.train(graph, norm="pair", progress=False)
 
@@ -149,7 +155,10 @@ def test_what_may_count_is_said(arrays):
     with pytest.warns(UserWarning) as told:
         made = _convert.fields(Data(adj_t=square, edge_attr=random.random((60, 2))))
     assert [str(w.message) for w in told] == [
-        "data.edge_attr: left out, as the order of its edges beside adj_t is not known; give edge_index in place of adj_t"
+        (
+            "data.edge_attr: left out, as the order of its edges beside adj_t is not known; give edge_index "
+            "in place of adj_t"
+        )
     ]
     assert made.keys() == {"edge_index"}
     graph = DGLGraph()
@@ -160,7 +169,10 @@ def test_what_may_count_is_said(arrays):
         _convert.fields(graph)
     assert [str(w.message) for w in told] == [
         "nodes['paper'].data['h']: left out; if it is the features, give it as x: weft.Graph.of(data, x=…)",
-        f"edges[{relation}].data['w']: left out; if it counts, give it as edge_weight: weft.Graph.of(data, edge_weight=…)",
+        (
+            f"edges[{relation}].data['w']: left out; if it counts, give it as edge_weight: "
+            "weft.Graph.of(data, edge_weight=…)"
+        ),
     ]
 
 

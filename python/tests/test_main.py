@@ -26,7 +26,8 @@ def start(program, *arguments):
 
 
 def test_becomes_the_program(tmp_path):
-    """Its arguments, status and process are those of the program, which gets the signals that Python ignores."""
+    """Its arguments, status and process are those of the program, which gets the signals that Python
+    ignores."""
     program = tmp_path / "program"
     program.write_text(PROGRAM)
     program.chmod(0o755)

@@ -54,7 +54,8 @@ def test_classes(graph, arrays):
         assert measured[part]["accuracy-most-frequent"] == pytest.approx(most / arrays[part + "_mask"].sum())
         assert run.summary[part] == measured[part]["accuracy"]
     assert repr(run).startswith(
-        f"Run(mlp on 60 vertices: 5 epochs, best {run.summary['best_epoch']}, accuracy train {run.summary['train']:.4f} val "
+        f"Run(mlp on 60 vertices: 5 epochs, best {run.summary['best_epoch']}, accuracy train "
+        f"{run.summary['train']:.4f} val "
     )
 
 
@@ -85,7 +86,8 @@ def test_other_graphs(graph, arrays):
         run.evaluate(device="cuda")
     with pytest.raises(
         weft.Refused,
-        match="^the graph has 4 features, .* are for 5; give a store with the 5 features of the graph, which ",
+        match="^the graph has 4 features, .* are for 5; "
+        "give a store with the 5 features of the graph, which ",
     ):
         run.predict(weft.Graph(**arrays | {"x": arrays["x"][:, :4]}))
     with pytest.raises(weft.Refused, match="^output='classes': it is predictions, logits or probabilities$"):
@@ -366,7 +368,8 @@ def test_sweep(graph, arrays):
         )
     with pytest.raises(
         weft.Failed,
-        match=r"^1 combination of 2 failed; run-0001: lr 1e\+30: failed: epoch 1: the logits are not finite; ",
+        match=r"^1 combination of 2 failed; run-0001: lr 1e\+30: failed: "
+        "epoch 1: the logits are not finite; ",
     ):
         weft.sweep(graph, grid={"lr": [0.1, 1e30]}, model="gcn", optimizer="sgd", epochs=3, out="failing")
     with pytest.raises(TypeError, match="^grid: lr: 0.1 is no list: give the values to try$"):
@@ -443,7 +446,8 @@ def test_sweep_of_edges_of_tables(arrays):
 
 
 def test_edges_of_several_tables(arrays):
-    """Labels of one of several lists are learned by the relation's name and the column's, as by the column's alone."""
+    """Labels of one of several lists are learned by the relation's name and the column's, as by the column's
+    alone."""
     rows = [f"{a},{b},{'no' if (a + b) % 3 else 'yes'},{int(a > 30)}" for a, b in arrays["edge_index"].T]
     Path("p.csv").write_text("\n".join(["payer,payee,fraud,late", *rows]) + "\n")
     Path("l.csv").write_text("payer,payee\n" + "".join(f"{v},{(v * 7 + 1) % 60}\n" for v in range(60)))
@@ -453,8 +457,18 @@ def test_edges_of_several_tables(arrays):
     lists = {"pays": "p.csv", "likes": "l.csv"}
     run = weft.train(lists, edge_label="pays:fraud", split="random:60/20/20", **tables, **settings)
     assert run.summary["graph"]["edges"] == len(rows) + 60
-    command("import", "edges", "pays=p.csv", "likes=l.csv", "s", "--edge-label=pays:fraud", "--split=random:60/20/20",
-            "--source=payer", "--target=payee", "--vertices-from=c.csv")  # fmt: skip
+    command(
+        "import",
+        "edges",
+        "pays=p.csv",
+        "likes=l.csv",
+        "s",
+        "--edge-label=pays:fraud",
+        "--split=random:60/20/20",
+        "--source=payer",
+        "--target=payee",
+        "--vertices-from=c.csv",
+    )
     for label in ("fraud", "pays:fraud"):
         assert weft.train("s", edge_label=label, **settings).summary["losses"] == run.summary["losses"]
         assert _of_edges(weft.inspect("s"), label)["class_names"] == ["no", "yes"]
@@ -549,7 +563,8 @@ def test_metrics_of_the_command(graph):
 
 
 def test_until_a_layer():
-    """A program ends at the last rows of vertices of a layer of that name, and not of one whose name begins so."""
+    """A program ends at the last rows of vertices of a layer of that name, and not of one whose name begins
+    so."""
     operations = [
         {"op": "features", "shape": [2]},
         {"op": "linear", "in": [0], "path": "conv1"},

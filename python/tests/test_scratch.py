@@ -80,7 +80,10 @@ def test_without_a_folder(monkeypatch, tmp_path):
     monkeypatch.setattr(_scratch.fcntl, "flock", full)
     with pytest.raises(weft.Failed) as said:
         _scratch.Scratch()
-    why = "a temporary folder cannot be written there: No space left on device; make room, or name another folder by TMPDIR"
+    why = (
+        "a temporary folder cannot be written there: No space left on device; make room, or name another "
+        "folder by TMPDIR"
+    )
     assert str(said.value) == f"{tmp_path}: {why}"
     assert os.listdir(tmp_path) == []
     monkeypatch.undo()
@@ -167,7 +170,8 @@ def test_left_elsewhere(monkeypatch, tmp_path, memory):
 
 
 def test_lock_goes_at_last(monkeypatch, tmp_path):
-    """A Python that is killed while it removes a folder leaves the lock, so that the next one finds the rest."""
+    """A Python that is killed while it removes a folder leaves the lock, so that the next one finds the
+    rest."""
     monkeypatch.setattr(_scratch, "_root", lambda size: tmp_path)
     made, removed = _scratch.Scratch(), []
     for name in ("a", "z"):
@@ -184,8 +188,8 @@ def test_lock_goes_at_last(monkeypatch, tmp_path):
 
 
 def test_without_lock(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A folder of a Python that was killed before it had the lock is removed, and one that is being made stays;
-    an interrupt leaves none."""
+    """A folder of a Python that was killed before it had the lock is removed, and one that is being made
+    stays; an interrupt leaves none."""
     old, new = (tmp_path / f"weft-{os.getuid()}-{name}" for name in ("abcdefgh", "bcdefghi"))
     for folder in (old, new):
         folder.mkdir()

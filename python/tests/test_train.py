@@ -129,7 +129,10 @@ def test_ways_out(arrays, graph):
     bare = weft.Graph(edge_index=arrays["edge_index"], x=arrays["x"], y=arrays["y"])
     with pytest.raises(
         weft.Refused,
-        match='^the graph has no split into training, validation and test vertices; draw one with split="random:60/20/20"$',
+        match=(
+            "^the graph has no split into training, validation and test vertices; draw one with "
+            'split="random:60/20/20"$'
+        ),
     ):
         train(bare)
     assert train(bare, split="random:60/20/20").summary
@@ -144,7 +147,10 @@ def test_ways_out(arrays, graph):
         train(graph, target="8")
     with pytest.raises(
         weft.Refused,
-        match='^the graph has no labels to learn; give y, or edge_y of edges, to weft.Graph, or labels to weft import; or learn edges with task="link"$',
+        match=(
+            "^the graph has no labels to learn; give y, or edge_y of edges, to weft.Graph, or labels to weft "
+            'import; or learn edges with task="link"$'
+        ),
     ):
         train(weft.Graph(edge_index=arrays["edge_index"], x=arrays["x"]))
     with pytest.raises(
@@ -167,7 +173,8 @@ def test_ways_out(arrays, graph):
     Path("begun/state.json").touch()
     with pytest.raises(
         weft.Refused,
-        match=r'^begun: has no results of a run \(run.json\); continue it with weft.train\(data, resume="begun"\)$',
+        match=r"^begun: has no results of a run \(run.json\); "
+        r'continue it with weft.train\(data, resume="begun"\)$',
     ):
         weft.load("begun")
     for call in (train, weft.Graph.of):
@@ -187,7 +194,10 @@ def test_ways_out(arrays, graph):
         run.predict(vertices=[0, 333])
     with pytest.raises(
         weft.Refused,
-        match='^the run in run is of another graph; give that, or leave it out; init="run" begins a new run with its weights$',
+        match=(
+            '^the run in run is of another graph; give that, or leave it out; init="run" begins a new run '
+            "with its weights$"
+        ),
     ):
         train(weft.Graph(**arrays | {"y": 2 - arrays["y"]}), resume="run")
 
@@ -200,8 +210,8 @@ def test_held_out_edges_that_pass_messages(arrays):
     with pytest.warns(UserWarning) as told:
         print(weft.Graph(edge_index=e.T, **split, **of).store)
     assert [str(one.message) for one in told] == [
-        "100 validation and test edges of the split pass messages, as they are edges of the graph, too, so that a model sees what it is to "
-        "predict: leave them out of the graph's edges"
+        "100 validation and test edges of the split pass messages, as they are edges of the graph, too, so "
+        "that a model sees what it is to predict: leave them out of the graph's edges"
     ]
     there = set(map(tuple, e[:200].tolist()))
     others = [[u, v] for u in range(60) for v in range(60) if (u, v) not in there]
@@ -258,7 +268,8 @@ class Data:
 
 
 def test_graph_is_freed(arrays, monkeypatch):
-    """What is written of a graph lives as long as the runs on it, and no longer than a training that fails."""
+    """What is written of a graph lives as long as the runs on it, and no longer than a training that
+    fails."""
     made = []
 
     class Scratch(_graph.Scratch):

@@ -68,7 +68,10 @@ def test_run_goes_on_with_its_settings(graph, arrays, bars):
     assert again.summary["losses"] == whole.summary["losses"] and (again.logits == whole.logits).all()
     with pytest.raises(
         weft.Refused,
-        match='^the run in moved is of another graph; give that, or leave it out; init="moved" begins a new run with its weights$',
+        match=(
+            '^the run in moved is of another graph; give that, or leave it out; init="moved" begins a new '
+            "run with its weights$"
+        ),
     ):
         weft.train(weft.Graph(**arrays | {"y": 2 - arrays["y"]}), resume="moved")  # which has ended
     with pytest.raises(weft.Refused, match="^model sage: the run to continue has gcn; "):
@@ -157,7 +160,8 @@ def test_resumed_without_what_was_in_memory(graph, arrays):
 def test_failed(graph):
     with pytest.raises(
         weft.Failed,
-        match="^epoch 1: the logits are not finite; try a smaller lr, clip 1, or norm layer; run is incomplete",
+        match="^epoch 1: the logits are not finite; try a smaller lr, clip 1, or norm layer; "
+        "run is incomplete",
     ):
         train(graph, lr=1e30, epochs=5, optimizer="sgd", out="run")
 
@@ -183,7 +187,8 @@ def test_failed(graph):
 
     with pytest.raises(
         weft.Interrupted,
-        match=r'^interrupted after epoch [0-9]+; the results so far are in stopped; continue with weft.train\(data, resume="stopped"\)$',
+        match=r"^interrupted after epoch [0-9]+; the results so far are in stopped; "
+        r'continue with weft.train\(data, resume="stopped"\)$',
     ):
         train(graph, epochs=100_000, callbacks=kill(signal.SIGTERM), out="stopped")
     assert weft.load("stopped").summary["epochs_run"] >= 1
@@ -218,10 +223,12 @@ ENDS = """
 import os, sys, signal, numpy as np, weft
 signal.signal(signal.SIGINT, signal.default_int_handler)  # a shell's background job ignores it
 def end(epoch):
-    child = [c for t in os.listdir("/proc/self/task") for c in open(f"/proc/self/task/{t}/children").read().split()]
+    tasks = [f"/proc/self/task/{t}/children" for t in os.listdir("/proc/self/task")]
+    child = [c for task in tasks for c in open(task).read().split()]
     print(child[0], os.listdir("/dev/shm"), flush=True)
     HOW
-weft.train(weft.Graph(edge_index=[[0, 1, 2], [1, 2, 0]], x=np.eye(3), y=[0, 1, 0], split="train"), epochs=10**9, callbacks=end, progress=False, CALL)
+graph = weft.Graph(edge_index=[[0, 1, 2], [1, 2, 0]], x=np.eye(3), y=[0, 1, 0], split="train")
+weft.train(graph, epochs=10**9, callbacks=end, progress=False, CALL)
 """
 
 
@@ -255,7 +262,8 @@ def alive(pid):
     [(True, False, ["leave"]), (True, True, []), (False, False, []), (False, True, [])],
 )
 def test_leave(monkeypatch, launched, failed, asked):
-    """One of several processes takes leave of the others where Python ends without an error, and nobody else does."""
+    """One of several processes takes leave of the others where Python ends without an error, and nobody else
+    does."""
     monkeypatch.setattr(_program, "launched", lambda: launched)
     if failed:
         monkeypatch.setattr(sys, "last_value", ValueError(), raising=False)

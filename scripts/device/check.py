@@ -1,13 +1,15 @@
 #!/usr/bin/env python3
-"""Tries weft on a card, in two calls of ten minutes, on a machine where nothing can be built or fetched: what `make device-kit`
-has put into a folder is all it needs. What PyTorch and PyG do on that card is measured beside it, where this Python has them.
+"""Tries weft on a card, in two calls of ten minutes, on a machine where nothing can be built or fetched: what
+`make device-kit` has put into a folder is all it needs. What PyTorch and PyG do on that card is measured
+beside it, where this Python has them.
 
     check.py --kit FOLDER --out FOLDER [--call 1|2] [--quick] [--only STEP,STEP] [--limit SECONDS]
 
-Each figure goes to device.json in --out as soon as it is known, beside those of other steps there; a table is printed last. A step
-has a limit in seconds, and what fails in it stops nothing else. A call is some of the steps, the first ones of which tell most, and
-ends within 570 seconds. --quick runs the same steps on graphs of some vertices, for bin/libcuda-on-cpu.so in WEFT_CUDA, which needs
-no card; ten times the seconds are for machines that are slow. The exit status is 1 if something failed. Standard library only."""
+Each figure goes to device.json in --out as soon as it is known, beside those of other steps there; a table is
+printed last. A step has a limit in seconds, and what fails in it stops nothing else. A call is some of the
+steps, the first ones of which tell most, and ends within 570 seconds. --quick runs the same steps on graphs
+of some vertices, for bin/libcuda-on-cpu.so in WEFT_CUDA, which needs no card; ten times the seconds are for
+machines that are slow. The exit status is 1 if something failed. Standard library only."""
 
 import argparse
 import contextlib
@@ -52,17 +54,9 @@ DRIVER = "libcuda.so.1"
 FEW = "^TestConformance$/^(head scale|cross-entropy)$"
 # The kinds of kernels that compute-sanitizer goes through, as far as the time reaches.
 SANITIZED = (
-    "cross-entropy",
-    "spmm",
-    "attention",
-    "product",
-    "batch norm",
-    "groups",
-    "sums of rows",
-    "head scale",
-    "layer norm",
-    "rows",
-)
+    "cross-entropy", "spmm", "attention", "product", "batch norm", "groups", "sums of rows", "head scale",
+    "layer norm", "rows",
+)  # fmt: skip
 CLOSE, ALIKE = (
     1e-5,
     1e-3,
@@ -205,7 +199,10 @@ class Check:
 
     @functools.cached_property
     def lacks_torch(self) -> str:
-        program = "import sys, torch, torch_geometric, safetensors; torch.cuda.is_available() or sys.exit('it finds no card')"
+        program = (
+            "import sys, torch, torch_geometric, safetensors; torch.cuda.is_available() or sys.exit('it "
+            "finds no card')"
+        )
         try:
             self.call([sys.executable, "-c", program])
         except Failed as why:
@@ -243,7 +240,8 @@ class Check:
         return [("PyG", drawn)]
 
     def first(self):
-        """What a first use takes, by the kernels' code of the kit and by NVRTC, which a copy of weft without that code needs."""
+        """What a first use takes, by the kernels' code of the kit and by NVRTC, which a copy of weft without
+        that code needs."""
 
         def used(program, **environment):
             store, took = self.store("sbm"), []
@@ -315,8 +313,8 @@ class Check:
             }
 
         def sanitized(tool):
-            """A part, in a quarter of the step's time: these tools take many times as long. One that is stopped has found nothing,
-            and fails."""
+            """A part, in a quarter of the step's time: these tools take many times as long. One that is
+            stopped has found nothing, and fails."""
             program = shutil.which("compute-sanitizer", path=os.environ["PATH"] + ":/usr/local/cuda/bin")
             if not program:
                 raise Skipped("there is no compute-sanitizer")
@@ -396,7 +394,10 @@ class Check:
             took, device = [card.steady(of["epoch_seconds"]) for of in (recorded, plain)], recorded["device"]
             if not device["graphs"]["launches"]:
                 raise Failed("the driver made no graph")
-            line = f"{1e3 * took[0]:.3f} ms, {1e3 * took[1]:.3f} without; {device['graphs']} of {device['launches']} launches"
+            line = (
+                f"{1e3 * took[0]:.3f} ms, {1e3 * took[1]:.3f} without; {device['graphs']} of "
+                f"{device['launches']} launches"
+            )
             return line, {"with": took[0], "without": took[1], "device": device}
 
         return [
@@ -448,8 +449,9 @@ class Check:
         return self.models(STEPS["rmat"][1], ("f32",), card.EPOCHS)
 
     def papers(self):
-        """Random graphs of published sizes, in the card's memory and from the host's, beside PyG on the same stores and what was
-        published of the real graphs. PyG's models do without a plain edge_index, whose messages of 256 floats take 117 GB or more."""
+        """Random graphs of published sizes, in the card's memory and from the host's, beside PyG on the same
+        stores and what was published of the real graphs. PyG's models do without a plain edge_index, whose
+        messages of 256 floats take 117 GB or more."""
 
         def ours(graph):
             of = {"sage": "SAGE 3×256", "gcn": "GCN 3×256"}
@@ -503,7 +505,8 @@ class Check:
         ]
 
     def peers(self, graph, epochs, forms, models, ours, share=1.0):
-        """PyG's models on a store, in each form and precision, beside weft's epochs of that precision. The peer is the fastest."""
+        """PyG's models on a store, in each form and precision, beside weft's epochs of that precision. The
+        peer is the fastest."""
         lines, until = [], time.monotonic() + share * self.left()
         try:
             text = self.pytorch(
@@ -544,7 +547,8 @@ class Check:
                 best = min(of, key=lambda row: row["median"])
                 best["fastest"] = True
                 lines.append(
-                    f"{name}: the fastest of PyG's is {best['form']}, {best['precision']}: {1e3 * best['median']:.1f} ms"
+                    f"{name}: the fastest of PyG's is {best['form']}, {best['precision']}: "
+                    f"{1e3 * best['median']:.1f} ms"
                 )
         return ("\n" + " " * 42).join(lines), {"rows": rows}
 
@@ -564,8 +568,8 @@ class Check:
         return [part("uniform-15", 0.5), part("github", 1)]
 
 
-# The steps in their order, with their limits in seconds and the graphs that they need. The last, for a card of one's own, is made
-# if it is named. NVRTC compiles for 57 seconds of a processor.
+# The steps in their order, with their limits in seconds and the graphs that they need. The last, for a card
+# of one's own, is made if it is named. NVRTC compiles for 57 seconds of a processor.
 STEPS = {
     "rates": (50, ()),
     "first": (120, ("sbm",)),
@@ -585,7 +589,8 @@ A_CALL = 570  # seconds
 
 
 def slack(options) -> int:
-    """By how much the limits of steps and calls are multiplied: a machine that stands in for a card may be slow."""
+    """By how much the limits of steps and calls are multiplied: a machine that stands in for a card may be
+    slow."""
     return 10 if options.quick else 1
 
 
@@ -599,8 +604,8 @@ def said(on_cpu: list[dict[str, Any]]) -> str:
 
 
 def hold() -> str:
-    """Opens a context on each card until this process ends, and says on how many. Without one, each of some sixty processes would
-    wait for the driver to begin."""
+    """Opens a context on each card until this process ends, and says on how many. Without one, each of some
+    sixty processes would wait for the driver to begin."""
     try:
         driver = ctypes.CDLL(os.environ.get("WEFT_CUDA", DRIVER))
         count, context = ctypes.c_int(), ctypes.c_void_p()

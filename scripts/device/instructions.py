@@ -1,17 +1,20 @@
 #!/usr/bin/env python3
-"""Counts the instructions of the interpreter of message functions (device/kernels/expression.cuh) for a card, and tells the time of
-the element-wise parts of EdgeConv, GENConv and MeshGraphNet on an H100 by them, beside that of their bytes. Nothing is measured.
+"""Counts the instructions of the interpreter of message functions (device/kernels/expression.cuh) for a card,
+and tells the time of the element-wise parts of EdgeConv, GENConv and MeshGraphNet on an H100 by them, beside
+that of their bytes. Nothing is measured.
 
-    instructions.py CUBIN        # sm_90's of check-cuda FOLDER; NVDISASM: the disassembler of CUDA, or its name
+    instructions.py CUBIN        # sm_90's of check-cuda FOLDER; NVDISASM: the disassembler of CUDA, or its
+                                 name
 
 Of a sum of neighbours (spmm.cuh) it counts those of a round of edges, beside the bytes of their rows.
 
-Of products by tensor cores (product.cuh) it counts what a warp issues in a step, beside the time of the tensor cores and of the
-bytes of a layer as wide as the kernel's columns.
+Of products by tensor cores (product.cuh) it counts what a warp issues in a step, beside the time of the
+tensor cores and of the bytes of a layer as wide as the kernel's columns.
 
-A thread has four numbers of the result. Of an operation the longest way from the head of the loop over instructions back to it is
-counted, without the calls for numbers of which a division or a root is slow; of an input and a result the longest way that
-moves vectors. A kernel of vectors that stores words is refused. Standard library only."""
+A thread has four numbers of the result. Of an operation the longest way from the head of the loop over
+instructions back to it is counted, without the calls for numbers of which a division or a root is slow; of an
+input and a result the longest way that moves vectors. A kernel of vectors that stores words is refused.
+Standard library only."""
 
 import functools
 import os
@@ -23,16 +26,17 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parents[2]
 KERNEL, VECTOR = "pointwise_float32", 4
 
-# An H100 SXM, by its data sheet: warps' instructions a second (132 × 4 schedulers, 1.98 GHz), accesses of 16 bytes a thread to
-# shared memory that a warp makes in a second (132 × 128 bytes a clock), and bytes of memory.
+# An H100 SXM, by its data sheet: warps' instructions a second (132 × 4 schedulers, 1.98 GHz), accesses of 16
+# bytes a thread to shared memory that a warp makes in a second (132 × 128 bytes a clock), and bytes of
+# memory.
 ISSUED, SHARED, MEMORY = 132 * 4 * 1.98e9, 132 * 1.98e9 / 4, 3.35e12
 TENSOR = 989.4e12 / (2 * 16 * 8 * 16)  # mma.m16n8k16 of bfloat16s in a second, or mma.m16n8k8 of TF32 numbers
 GATHERS = ["spmm_float32_vector", "spmm_bfloat16_vector"]
 PRODUCTS = [f"{name}_bfloat16{columns}" for name in ("product", "weight") for columns in ("", "_64", "_32")]
 PRODUCTS += [f"{name}_float32_tf32{columns}" for name in ("product", "weight") for columns in ("", "_64")]
 
-# The expressions over edges that weft makes of the modules, forward and backward: inputs, results, and operations. GENConv reads
-# features of edges, without which it has none.
+# The expressions over edges that weft makes of the modules, forward and backward: inputs, results, and
+# operations. GENConv reads features of edges, without which it has none.
 MODULES = {
     "EdgeConv": [(2, 1, "add relu"), (3, 2, "constant add le where")],
     "GENConv": [
@@ -59,8 +63,8 @@ def operations() -> list[str]:
 
 
 def narrow(text: str) -> list[str]:
-    """The kernels of vectors (kernel/shapes.go) that store words and no vector of 16 or 8 bytes: they need up to four times as many
-    stores. attend_back_target has one number for each head."""
+    """The kernels of vectors (kernel/shapes.go) that store words and no vector of 16 or 8 bytes: they need up
+    to four times as many stores. attend_back_target has one number for each head."""
     body = re.split(r"^\.text\.([\w$]+):$", text, flags=re.M)
     kernels = {
         name: set(re.findall(r"\bSTG\.E\S*", code))
@@ -108,8 +112,8 @@ class Code:
         return re.sub(r"^@!?U?P[\dT]\s+", "", self.lines[k]).split()[0].rstrip(";").split(".")[0]
 
     def longest(self, first: int, last: int, operation: int | None = None, vectors: str = "") -> int | None:
-        """The most instructions from one to another. operation: which one the dispatch is of; vectors: the instruction that
-        moves vectors alone on the way."""
+        """The most instructions from one to another. operation: which one the dispatch is of; vectors: the
+        instruction that moves vectors alone on the way."""
         register = (
             re.match(r"ISETP\S+ P\d, PT, (R\d+), 0x", self.lines[self.dispatch(first)])[1]
             if operation is not None
@@ -183,8 +187,9 @@ class Code:
         return way(first, frozenset())
 
     def step(self) -> list[int]:
-        """The instructions of a step of products that stores no result: of the ways through the loop those that multiply most
-        matrices, of these those that bring most numbers at once, and of these the shortest."""
+        """The instructions of a step of products that stores no result: of the ways through the loop those
+        that multiply most matrices, of these those that bring most numbers at once, and of these the
+        shortest."""
         loops = [of for of in self.loops if any(self.name(k) == "HMMA" for k in range(of[0], of[1]))]
         first, last = min(loops, key=lambda of: of[1] - of[0])
         ways: dict[int, tuple[tuple[int, int, int], list[int]]] = {last: ((0, 0, -1), [last])}
@@ -277,8 +282,8 @@ class Counts:
 
 
 def products(text: str, kernel: str) -> tuple[int, int, float]:
-    """What a warp issues in a step of products, how many matrices that multiplies, and its accesses of 16 bytes a lane to shared
-    memory. Of the two ways to read a matrix one is taken."""
+    """What a warp issues in a step of products, how many matrices that multiplies, and its accesses of 16
+    bytes a lane to shared memory. Of the two ways to read a matrix one is taken."""
     code = Code(text, kernel)
     step = code.step()
     count = {name: 0.0 for name in ("HMMA", "LDSM", "LDGSTS", "STS", "LDS")}
@@ -309,7 +314,9 @@ def print_gathered(text: str) -> None:
 
 def print_products(text: str) -> None:
     print(
-        "\n| kernel | layer | instructions an mma | tensor cores ÷ bytes | instructions ÷ bytes | shared memory ÷ bytes |"
+        "\n"
+        "| kernel | layer | instructions an mma | tensor cores ÷ bytes | instructions ÷ bytes | shared "
+        "memory ÷ bytes |"
     )
     print("|---|---|---|---|---|---|")
     for kernel in PRODUCTS:
@@ -328,7 +335,8 @@ def print_products(text: str) -> None:
             accesses / multiplied / SHARED / memory,
         )
         print(
-            f"| {kernel} | {width} to {width} | {issued / multiplied:.1f} | {parts[0]:.2f} | {parts[1]:.2f} | {parts[2]:.2f} |"
+            f"| {kernel} | {width} to {width} | {issued / multiplied:.1f} | {parts[0]:.2f} | {parts[1]:.2f} "
+            f"| {parts[2]:.2f} |"
         )
 
 
@@ -341,11 +349,15 @@ def main() -> None:
         sys.exit(f"instructions: {', '.join(kernels)}: vectors are stored word by word")
     counts = Counts(text)
     print(
-        f"{KERNEL}, instructions of a thread with {VECTOR} numbers: {counts.begin} of its own, {counts.input} an input, {counts.result} a result"
+        f"{KERNEL}, instructions of a thread with {VECTOR} numbers: {counts.begin} of its own, "
+        f"{counts.input} an input, {counts.result} a result"
     )
     print("an operation:", ", ".join(f"{name} {n}" for name, n in counts.operation.items()))
     print(
-        "\n| module | expression | instructions an element | time of instructions ÷ bytes | of shared memory ÷ bytes |\n|---|---|---|---|---|"
+        "\n"
+        "| module | expression | instructions an element | time of instructions ÷ bytes | of shared memory ÷ "
+        "bytes |\n"
+        "|---|---|---|---|---|"
     )
     for module, expressions in MODULES.items():
         for inputs, results, words in expressions:
@@ -353,7 +365,8 @@ def main() -> None:
             memory = 4 * (inputs + results) * 32 * VECTOR / MEMORY  # seconds of a warp's numbers
             parts = issued / VECTOR, issued / ISSUED / memory, accesses / SHARED / memory
             print(
-                f"| {module} | {words.replace(' ', ', ')} | {parts[0]:.0f} | {parts[1]:.2f} | {parts[2]:.2f} |"
+                f"| {module} | {words.replace(' ', ', ')} | {parts[0]:.0f} | {parts[1]:.2f} | {parts[2]:.2f} "
+                "|"
             )
     print_gathered(text)
     print_products(text)

@@ -1,10 +1,12 @@
 #!/usr/bin/env python3
-"""Tests the tests of what runs on a card: each mutant has one wrong line in a kernel or in the shim to NVIDIA's driver,
-and a test that should fail with it. The kernels run on the CPU (bin/libcuda-on-cpu.so), in a debug build.
+"""Tests the tests of what runs on a card: each mutant has one wrong line in a kernel or in the shim to
+NVIDIA's driver, and a test that should fail with it. The kernels run on the CPU (bin/libcuda-on-cpu.so), in a
+debug build.
 
     mutants.py [TEXT]...
 With TEXT only mutants whose file, line or test has one of these texts are tried. A table is printed; the exit
-status is 1 if fewer than nine tenths die. The checkout is read alone: what is wrong lies in a temporary folder."""
+status is 1 if fewer than nine tenths die. The checkout is read alone: what is wrong lies in a temporary
+folder."""
 
 import json
 import os
@@ -19,7 +21,8 @@ ROOT = Path(__file__).resolve().parents[2]
 FLAGS = {"CXXFLAGS": "-O0 -fsanitize=alignment"}  # compiled in a few seconds
 GO = ["go", "test", "-trimpath", "-vet=off"]
 
-# A file of device/kernels or device, what stands there once, what a mutant has in its place, and a test that fails then.
+# A file of device/kernels or device, what stands there once, what a mutant has in its place, and a test that
+# fails then.
 MUTANTS = [
     ("spmm.cuh", "other[u] = indices[min(u, n - 1)]", "other[u] = indices[u]", "TestConformance/spmm$"),
     ("spmm.cuh", "a.row_scale ? a.row_scale[e.row]", "a.row_scale ? a.row_scale[e.result]", "TestHubRow"),
@@ -98,7 +101,12 @@ MUTANTS = [
     ),
     (
         "product.cuh",
-        "k += K, b ^= 1) {\n\t\t\txp.keep(xs[b], x.by_k), wp.keep(ws[b], w.by_k);\n\t\t\t__syncthreads();\n\t\t\tif",
+        (
+            "k += K, b ^= 1) {\n"
+            "\t\t\txp.keep(xs[b], x.by_k), wp.keep(ws[b], w.by_k);\n"
+            "\t\t\t__syncthreads();\n"
+            "\t\t\tif"
+        ),
         "k += K) {\n\t\t\txp.keep(xs[b], x.by_k), wp.keep(ws[b], w.by_k);\n\t\t\t__syncthreads();\n\t\t\tif",
         "TestConformance/product",
     ),
@@ -298,7 +306,8 @@ def source(name):
 
 
 def build(folder, name="", wrong=""):
-    """Compiles what tests load, and the tests of the shim, with one file that is wrong; without it, what is right."""
+    """Compiles what tests load, and the tests of the shim, with one file that is wrong; without it, what is
+    right."""
     sources, overlay = folder / "kernels", folder / "overlay.json"
     shutil.copytree(ROOT / "device/kernels", sources, dirs_exist_ok=True)
     overlay.write_text(

@@ -3,8 +3,9 @@
 pytorch.py rates                             copies and products
 pytorch.py weights FEATURES CLASSES FOLDER   initial weights of each model as PyG draws them, with PyG's names
 pytorch.py train STORE FOLDER EPOCHS DEVICE FORMS MODELS
-                                             epochs of PyG's models from these weights, in forms of EdgeIndex, csr, edge_index, compiled;
-                                             and in the fastest form with TF32, and in bfloat16"""
+                                             epochs of PyG's models from these weights, in forms of EdgeIndex,
+                                             csr, edge_index, compiled; and in the fastest form with TF32, and
+                                             in bfloat16"""
 
 import contextlib
 import json
@@ -41,7 +42,8 @@ def seconds(work) -> float:
 
 
 def rates() -> None:
-    """Bytes a second, those that a copy reads and those that it writes, and floating-point operations a second."""
+    """Bytes a second, those that a copy reads and those that it writes, and floating-point operations a
+    second."""
     size = 1 << 30
     there = torch.empty(size, dtype=torch.uint8, device="cuda")
     other, here = torch.empty_like(there), torch.empty(size // 4, dtype=torch.uint8)
@@ -80,8 +82,8 @@ def initial(model, graph, folder: str) -> dict:
 
 
 def built(model, graph, weights: dict, form: str, device: str):
-    """PyG's model in a form of what it takes for a graph: a list of edges, also compiled, torch.sparse's CSR, or PyG's EdgeIndex, whose
-    cache has the rows and their transpose."""
+    """PyG's model in a form of what it takes for a graph: a list of edges, also compiled, torch.sparse's CSR,
+    or PyG's EdgeIndex, whose cache has the rows and their transpose."""
     net = peer_pyg.build(model, graph, weights, listed=form != "csr").to(device)
     if form == "EdgeIndex":
         size = (graph.structure.vertices,) * 2
@@ -94,8 +96,8 @@ def built(model, graph, weights: dict, form: str, device: str):
 
 
 def precise(precision: str, device: str, loss_of):
-    """A loss in float32, with its products as TF32, or with what autocast makes bfloat16. Autocast keeps weights in bfloat16 until its
-    context ends, which is that of one pass."""
+    """A loss in float32, with its products as TF32, or with what autocast makes bfloat16. Autocast keeps
+    weights in bfloat16 until its context ends, which is that of one pass."""
     torch.backends.cuda.matmul.allow_tf32 = precision == "tf32"
 
     def loss():
@@ -106,8 +108,8 @@ def precise(precision: str, device: str, loss_of):
 
 
 def train(store: str, folder: str, epochs: str, device: str, forms: str, models: str) -> None:
-    """A model that fails is a line that says why, unless the card is lost with it. The form that is fastest in float32 is trained in
-    other precisions, too, or the next one that can be."""
+    """A model that fails is a line that says why, unless the card is lost with it. The form that is fastest
+    in float32 is trained in other precisions, too, or the next one that can be."""
     graph = graphs.read(Path(store))
     features, labels, chosen = (
         torch.from_numpy(a).to(device) for a in (graph.features, graph.labels, graph.train)

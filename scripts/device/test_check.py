@@ -34,7 +34,8 @@ pytestmark = pytest.mark.skipif(
 
 @pytest.fixture
 def check(tmp_path):
-    """Runs the script on a kit with these programs: its status, its figures by step and part, and its table."""
+    """Runs the script on a kit with these programs: its status, its figures by step and part, and its
+    table."""
     subprocess.run(["make", "-s", "-C", ROOT, "bin/libcuda-on-cpu.so"], check=True)
 
     def run(programs, *flags):
@@ -63,7 +64,8 @@ esac
 
 @pytest.fixture
 def machine(tmp_path, monkeypatch):
-    """A machine with a card of this name, capability, bytes and driver, as nvidia-smi and libcuda-on-cpu.so say."""
+    """A machine with a card of this name, capability, bytes and driver, as nvidia-smi and libcuda-on-cpu.so
+    say."""
 
     def have(name, capability, memory, driver=13000, cards=1):
         smi = tmp_path / "smi" / "nvidia-smi"
@@ -175,7 +177,8 @@ sys.stdout.buffer.write(said)
 
 
 def test_failure(check, tmp_path):
-    """What fails stops nothing else, and is told: tests that are not there, and losses a little off on the card."""
+    """What fails stops nothing else, and is told: tests that are not there, and losses a little off on the
+    card."""
     weft = tmp_path / "weft"
     weft.write_text(OFF.format(python=sys.executable, weft=os.environ["WEFT_PROGRAM"]))
     weft.chmod(0o755)
@@ -213,7 +216,8 @@ def test_sanitizer(check, machine, tmp_path):
     program = tmp_path / "smi" / "compute-sanitizer"
     for lines, memcheck in {
         'shift 4; exec "$@"': r"memcheck +\d+ pass, of",
-        "echo Target application terminated; exit 1": "memcheck +FAILED: it ended early: Target application terminated",
+        "echo Target application terminated; exit "
+        "1": "memcheck +FAILED: it ended early: Target application terminated",
     }.items():
         program.write_text(f"#!/bin/sh\n{lines}\n")
         program.chmod(0o755)

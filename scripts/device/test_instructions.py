@@ -1,4 +1,5 @@
-"""instructions.py counts those of a thread on the longest way that makes no call, by the dispatch of an operation."""
+"""instructions.py counts those of a thread on the longest way that makes no call, by the dispatch of an
+operation."""
 
 import instructions
 
@@ -58,7 +59,8 @@ $__internal_slow:
         /*0220*/                   RET.REL.NODEC R20 ;
 """
 
-# A step that copies past the registers, or loads words, that reads a matrix in one of two ways, and stores at its end.
+# A step that copies past the registers, or loads words, that reads a matrix in one of two ways, and stores at
+# its end.
 PRODUCT = """
 .text.product_bfloat16:
         /*0000*/                   EXIT ;
@@ -119,7 +121,8 @@ def test_products():
 def test_counts(monkeypatch):
     monkeypatch.setattr(instructions, "operations", lambda: ["constant", "sqrt", "add", "mul", "where"])
     counts = instructions.Counts(KERNEL)
-    # begin: 2 before the inputs, and from one loop to the next; a vector is moved by 3, and a result passed by in 2
+    # begin: 2 before the inputs, and from one loop to the next; a vector is moved by 3, and a result passed
+    # by in 2
     assert (counts.begin, counts.input, counts.result) == (2 + 2 + 2, 3, 3 + 2)
     assert counts.operation == {"constant": 9, "sqrt": 8, "add": 10, "mul": 7, "where": 6}
     assert counts.of(2, 1, "add mul") == (6 + 2 * 3 + 5 + 10 + 7, 2 + 1 + 8)

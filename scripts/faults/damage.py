@@ -153,7 +153,8 @@ class Damaged:
         self.struck = damage(self.path, self.way)
 
     def mend(self):
-        """What the lines that weft says ask for: permissions, and what is damaged out of the way, or restored if the user has it."""
+        """What the lines that weft says ask for: permissions, and what is damaged out of the way, or restored
+        if the user has it."""
         if self.way == "unreadable" and self.path.exists():
             self.path.chmod(0o777)
         elif self.path.is_dir():

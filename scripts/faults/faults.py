@@ -1,24 +1,26 @@
 #!/usr/bin/env python3
 """Faults of single ranks and of what surrounds a run, and what becomes of it.
 
-Each trial starts weft, on four ranks under mpirun or in one process with four workers or one; something befalls it at a random
-moment; and what follows is held against rules. For all of them:
+Each trial starts weft, on four ranks under mpirun or in one process with four workers or one; something
+befalls it at a random moment; and what follows is held against rules. For all of them:
 
 - every process ends, in time, and none is left over;
-- a run directory with run.json is complete, and one without it is refused by weft predict; weights, predictions, each line of
-  metrics.jsonl, and what predict and partition write, are there whole or not at all;
+- a run directory with run.json is complete, and one without it is refused by weft predict; weights,
+  predictions, each line of metrics.jsonl, and what predict and partition write, are there whole or not at
+  all;
 - a temporary file stays only where a rank was killed;
 - no trace of Go, no fault of memory.
 
 signal: one rank, or mpirun, gets a signal in some phase.
 
-- a rank that stops (SIGSTOP) gives the others an error at their deadline that names rank, peer and operation, and in an epoch the
-  epoch and the layer;
+- a rank that stops (SIGSTOP) gives the others an error at their deadline that names rank, peer and operation,
+  and in an epoch the epoch and the layer;
 - a rank that dies (SIGKILL) ends the run: the launcher ends the others, which say what they waited for;
 - SIGTERM and SIGINT end a run in order: status 130, with the results so far where there are any;
 - the weights are there before the predictions are begun.
 
-disk, limit: the run's disk is full, or its files may not grow (of rank 0), when predictions, weights or an epoch's line are written.
+disk, limit: the run's disk is full, or its files may not grow (of rank 0), when predictions, weights or an
+epoch's line are written.
 
 - status 1, one line that names the folder, and no run.json;
 - the weights are there and load, if there was room for them.
@@ -36,32 +38,38 @@ metis: the child that runs METIS is stopped or dies.
 
 - it ends within the deadline of the ranks: status 1, and one line that names METIS.
 
-resume (instead of all of these with --resume): one process or mpirun's ranks write a checkpoint after each epoch, and are killed,
-are killed and leave a damaged checkpoint, get SIGTERM, lack room, or find other bytes in the file where matrices rest, up to three
-times, and the run is resumed each time.
+resume (instead of all of these with --resume): one process or mpirun's ranks write a checkpoint after each
+epoch, and are killed, are killed and leave a damaged checkpoint, get SIGTERM, lack room, or find other bytes
+in the file where matrices rest, up to three times, and the run is resumed each time.
 
 - the run is never refused; one without state.json is begun again by the same command;
-- in the end losses, metrics.jsonl, weights, predictions and the last checkpoint are those of a run that nothing befell, bit by bit;
+- in the end losses, metrics.jsonl, weights, predictions and the last checkpoint are those of a run that
+  nothing befell, bit by bit;
 - no files but those of a run directory, with two checkpoints, are left;
-- a checkpoint that was damaged is told of, and so is a file where matrices rest; SIGTERM leaves a checkpoint of the last epoch.
+- a checkpoint that was damaged is told of, and so is a file where matrices rest; SIGTERM leaves a checkpoint
+  of the last epoch.
 
-append (instead of all of these with --append): weft append gets SIGKILL or SIGTERM, or its files may not grow, and is run again.
+append (instead of all of these with --append): weft append gets SIGKILL or SIGTERM, or its files may not
+grow, and is run again.
 
 - the store is the old version or the new one, byte by byte, and weft inspect accepts it;
 - SIGTERM (status 130) and a full disk (status 1, one line) leave the old version, and nothing beside it;
 - the same command completes what was not done, removes what was left, and is refused where it was done.
 
-damage (instead of all of these with --damage): each file of a run's folder is removed, emptied, cut, filled with rubbish, made a
-folder or unreadable, while a new run goes on, while it is resumed, and between the two.
+damage (instead of all of these with --damage): each file of a run's folder is removed, emptied, cut, filled
+with rubbish, made a folder or unreadable, while a new run goes on, while it is resumed, and between the two.
 
-- the run ends with the results of one that nothing befell, or says in a line what is damaged; it continues when that is mended;
+- the run ends with the results of one that nothing befell, or says in a line what is damaged; it continues
+  when that is mended;
 - no epoch before the last whole checkpoint is made again, and no folder is removed.
 
-    faults.py [--resume|--append|--damage] [--trials N] [--first N] [--seed S] [--only WORD] [--axis tensor|pipeline] [--transport tcp] [--weft PROGRAM]
+    faults.py [--resume|--append|--damage] [--trials N] [--first N] [--seed S] [--only WORD] [--axis
+    tensor|pipeline] [--transport tcp] [--weft PROGRAM]
 
-The exit status is 1 if a rule was broken; the trial's folder is then kept and named. Each trial draws its moments from --seed and its
-number, so that --first N --trials 1 repeats it, as far as the machine is as fast. What this machine does not allow (a disk of a
-small size is a mount) is left out, and counted so. Standard library only. Open MPI's mpirun.
+The exit status is 1 if a rule was broken; the trial's folder is then kept and named. Each trial draws its
+moments from --seed and its number, so that --first N --trials 1 repeats it, as far as the machine is as fast.
+What this machine does not allow (a disk of a small size is a mount) is left out, and counted so. Standard
+library only. Open MPI's mpirun.
 """
 
 import argparse
@@ -150,7 +158,8 @@ def main():
 
 
 def plan(options):
-    """The trials: every second one a signal, the other kinds in turn, each kind's variants in turn, until there are enough."""
+    """The trials: every second one a signal, the other kinds in turn, each kind's variants in turn, until
+    there are enough."""
     kinds = (
         [Resumed]
         if options.resume
@@ -175,8 +184,8 @@ def plan(options):
 
 
 def make_stores(setting):
-    """A graph whose partitions are stored, the same without, and one with large predictions; a run to predict with; and runs of the
-    commands that lack room, which say how large their weights are."""
+    """A graph whose partitions are stored, the same without, and one with large predictions; a run to predict
+    with; and runs of the commands that lack room, which say how large their weights are."""
     stores, quiet = setting.stores, setting.quiet
     for name in ("whole", "parted"):
         quiet(

@@ -1,9 +1,11 @@
 #!/usr/bin/env python3
-"""One rank of a trial, or its only process: runs weft, and notes its process id and its exit status. Signals are weft's.
+"""One rank of a trial, or its only process: runs weft, and notes its process id and its exit status. Signals
+are weft's.
 
     rank.py FOLDER PROGRAM ARGUMENT…
 
-A standard stream goes to the file (or the pipe) of that name and the rank's number in FOLDER, such as stderr.0, where there is one.
+A standard stream goes to the file (or the pipe) of that name and the rank's number in FOLDER, such as
+stderr.0, where there is one.
 """
 
 import os

@@ -17,21 +17,9 @@ from trial import Trial
 
 EPOCHS = 16
 TRAIN = [
-    "--layers",
-    "2",
-    "--hidden",
-    "256",
-    "--dropout",
-    "0.3",
-    "--lr",
-    "0.0003",
-    "--threads",
-    "1",
-    "--epochs",
-    str(EPOCHS),
-    "--checkpoint-every",
-    "1",
-]
+    "--layers", "2", "--hidden", "256", "--dropout", "0.3", "--lr", "0.0003", "--threads", "1", "--epochs",
+    str(EPOCHS), "--checkpoint-every", "1",
+]  # fmt: skip
 SAGE, GCN = ["--model", "sage"], ["--model", "gcn"]
 MODEL = (
     "epochs_run",
@@ -151,7 +139,8 @@ class Attempt(Trial):
 
     def rules(self):
         if not self.launcher_says(*self.expected()) or not set(self.statuses.values()) <= self.expected():
-            yield f"status {self.launcher_status} and {self.statuses}, not of {self.expected()}: {self.said()}"
+            statuses = f"{self.launcher_status} and {self.statuses}, not of {self.expected()}"
+            yield f"status {statuses}: {self.said()}"
 
     def expected(self):
         """The exit statuses that follow."""
@@ -410,7 +399,8 @@ def make_uninterrupted(setting, names):
 
 
 def tally(runs):
-    """Lines that count the faults that came before a run's end, by what was run, and the moments of the kills."""
+    """Lines that count the faults that came before a run's end, by what was run, and the moments of the
+    kills."""
     names = [n for n in RUNS if any(r.name == n for r in runs)]
     yield f"{'':<20}" + "".join(f"{f:>8}" for f in FAULTS) + "   trials"
     for name in [*names, "all"]:
@@ -428,22 +418,30 @@ def tally(runs):
 
 
 def differences(out, like, unprofiled=False):
-    """What a run has other than one that nothing befell. Where the process that ended it trained no epoch there is no profile."""
+    """What a run has other than one that nothing befell. Where the process that ended it trained no epoch
+    there is no profile."""
     for name in ("predictions.npy", "model.safetensors"):
         if (out / name).read_bytes() != (like / name).read_bytes():
             yield f"{name} differs from that of {like}"
     if (now := epochs(out)) != (then := epochs(like)):
         first = next((i for i, (a, b) in enumerate(zip(now, then)) if a != b), min(len(now), len(then)))
-        yield f"metrics.jsonl has {len(now)} lines, not {len(then)}, or line {first + 1} is {now[first : first + 1]}, not {then[first : first + 1]}"
+        yield (
+            f"metrics.jsonl has {len(now)} lines, not {len(then)}, or line {first + 1} is "
+            f"{now[first : first + 1]}, not {then[first : first + 1]}"
+        )
     if (now := summary(out)) != (then := summary(like)):
-        yield f"run.json: {[(key, now.get(key), value) for key, value in then.items() if now.get(key) != value]}"
+        yield (
+            "run.json: "
+            f"{[(key, now.get(key), value) for key, value in then.items() if now.get(key) != value]}"
+        )
     optional = {"profile.json"} if unprofiled else set()
     if (files := {p.name for p in out.iterdir()} - optional) != (
         others := {p.name for p in like.iterdir()} - optional
     ):
         yield f"files are left, or missing: {sorted(files ^ others)}"
     if len(whole := checkpoints(out)) > 2 or len(list((out / "checkpoints").iterdir())) != len(whole):
-        yield f"more than two checkpoints, or others: {sorted(p.name for p in (out / 'checkpoints').iterdir())}"
+        names = sorted(p.name for p in (out / "checkpoints").iterdir())
+        yield f"more than two checkpoints, or others: {names}"
     for checkpoint in whole:
         manifest = json.loads((checkpoint / "manifest.json").read_text())
         if {p.name: p.stat().st_size for p in checkpoint.iterdir() if p.name != "manifest.json"} != {
@@ -461,14 +459,16 @@ def epochs(out):
 
 
 def timed(out):
-    """What depends on how fast the disk was, and on when other workers' messages came: memory is given back once matrices that
-    leave it are written, and a worker of several partitions keeps messages until their turn."""
+    """What depends on how fast the disk was, and on when other workers' messages came: memory is given back
+    once matrices that leave it are written, and a worker of several partitions keeps messages until their
+    turn."""
     varies = re.search("^(offload|partitions):", (out / "run.yaml").read_text(), re.MULTILINE)
     return ("live_bytes", "peak_bytes", "peak_tensor_bytes", "graph_bytes") if varies else ()
 
 
 def summary(out):
-    """What the summary of run.json says of the model. The rest is of the last epoch's work, in which the first of a process has more."""
+    """What the summary of run.json says of the model. The rest is of the last epoch's work, in which the
+    first of a process has more."""
     whole = json.loads((out / "run.json").read_text())["summary"]
     return {key: whole.get(key) for key in MODEL if key not in timed(out)}
 

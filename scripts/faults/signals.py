@@ -11,11 +11,13 @@ TIMEOUT = re.compile(
 )
 START = re.compile(r"^weft: rank (\d): start of MPI: no answer in time \(", re.M)
 SAID = re.compile(
-    r'^weft: rank \d: (signal "terminated" during (the start of MPI|.+, peer rank \d)|interrupted|.+: no answer in time)',
+    r'^weft: rank \d: (signal "terminated" during (the start of MPI|.+, peer rank \d)'
+    r"|interrupted|.+: no answer in time)",
     re.M,
 )
 
-# What runs in each phase (a third of an epoch's time is evaluation), its moment, and up to how many seconds later the signal comes.
+# What runs in each phase (a third of an epoch's time is evaluation), its moment, and up to how many seconds
+# later the signal comes.
 PHASES = {
     "start": (TRAIN + ["--json"], "pid.*", 0.3),
     "set-up": (TRAIN + ["--json"], "pid.*", 1.5),
@@ -57,7 +59,8 @@ class Signal(Trial):
             self.words = (phase, name, f"rank {self.victim}")
 
     def launch(self):
-        # By default mpirun kills the ranks a second after it has passed a signal on, in the middle of an epoch.
+        # By default mpirun kills the ranks a second after it has passed a signal on, in the middle of an
+        # epoch.
         super().launch(*(("--mca", "odls_base_sigkill_timeout", "5") if self.to_launcher else ()))
 
     def strike(self):
@@ -90,7 +93,8 @@ class Signal(Trial):
         done = self.late or self.launcher_status == 0 and all(s == 0 for s in self.statuses.values())
         if self.phase == "write" and not (self.out / "model.safetensors").exists():
             yield "the predictions were begun before the weights were written"
-        # A signal that comes once the results are written may still end the ranks by 130: then nothing was interrupted.
+        # A signal that comes once the results are written may still end the ranks by 130: then nothing was
+        # interrupted.
         if self.recorded() and self.record()["interrupted"] == (self.phase == "write"):
             yield f"run.json says interrupted: {self.record()['interrupted']}"
         if done:
@@ -98,7 +102,10 @@ class Signal(Trial):
                 yield "status 0 without complete results"
             return
         if self.launcher_status == 0 or 0 in self.statuses.values() and not self.completed():
-            yield f"status 0 of mpirun, or of a rank without complete results: {self.launcher_status}, {self.statuses}"
+            yield (
+                f"status 0 of mpirun, or of a rank without complete results: {self.launcher_status}, "
+                f"{self.statuses}"
+            )
         yield from getattr(self, "rules_of_" + self.name, self.rules_of_interrupts)(self.said())
 
     def rules_of_STOP(self, said):

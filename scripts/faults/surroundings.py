@@ -1,4 +1,5 @@
-"""What befalls the surroundings of a run: its disk, its folder, the reader of its output, the child that runs METIS."""
+"""What befalls the surroundings of a run: its disk, its folder, the reader of its output, the child that runs
+METIS."""
 
 import os
 import resource

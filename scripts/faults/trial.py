@@ -1,4 +1,5 @@
-"""What all trials have in common: starting weft, waiting for the moment, and the rules that hold whatever happens."""
+"""What all trials have in common: starting weft, waiting for the moment, and the rules that hold whatever
+happens."""
 
 import ast
 import dataclasses
@@ -15,9 +16,12 @@ import sys
 import time
 
 RANKS = 4
-LONG = 60  # seconds, --comm-timeout where nothing is to pass it, and in which a run that ends by itself has ended
+# Seconds: --comm-timeout where nothing is to pass it, and in which a run that ends by itself has ended.
+LONG = 60
 SHORT = 4  # seconds, --comm-timeout where something is to pass it
-GRACE = 8  # seconds in which what has ended is gone, and beyond the deadline in which a launcher has ended everything, on a busy machine
+# Seconds in which what has ended is gone, and beyond the deadline in which a launcher has ended everything,
+# on a busy machine.
+GRACE = 8
 MARK = "WEFT_FAULTS_TRIAL"  # in the environment of every process of a trial: its folder
 GO = r"goroutine \d|panic:|fatal error:|internal error|SIGXFSZ"
 MEMORY = r"SIGSEGV|SIGBUS|SIGABRT|Process received signal|Segmentation"
@@ -29,19 +33,9 @@ TRAIN = ["train", "{stores}/parted", *GAT, "--epochs", "100000", "--out", "{out}
 PARTITION = ["train", "{store}", *GAT, "--out", "{out}"]
 WRITE = ["train", "{stores}/wide", "--model", "sage", "--layers", "1", "--epochs", "1", "--out", "{out}"]
 LINES = [
-    "train",
-    "{stores}/parted",
-    "--model",
-    "gcn",
-    "--layers",
-    "1",
-    "--hidden",
-    "16",
-    "--epochs",
-    "100000",
-    "--out",
-    "{out}",
-]
+    "train", "{stores}/parted", "--model", "gcn", "--layers", "1", "--hidden", "16", "--epochs", "100000",
+    "--out", "{out}",
+]  # fmt: skip
 TRAINS, WRITES = "out/metrics.jsonl holds 2", "out/.predictions*"
 
 # What the models of trials have besides, by axis: a pipeline's stages have a layer each.
@@ -74,8 +68,9 @@ class Setting:
 class Trial:
     """weft in one of PLACES, something that befalls it at a random moment, and the rules for that.
 
-    A kind of trial says when it begins (a file that matches a pattern, or holds so many lines, or standard output that says a word),
-    up to how many seconds later it strikes, how (strike), and what must follow (rules).
+    A kind of trial says when it begins (a file that matches a pattern, or holds so many lines, or standard
+    output that says a word), up to how many seconds later it strikes, how (strike), and what must follow
+    (rules).
     """
 
     PLACES = ("mpirun", "workers", "one")  # ranks, goroutines of one process, one worker
@@ -97,7 +92,10 @@ class Trial:
 
     def __str__(self):
         ranks = " ".join(str(self.statuses.get(r, "-")) for r in range(self.processes))
-        return f"{self.kind:<8}{' '.join(self.words):<26}{self.hit:6.1f}s{self.took:7.1f}s  {self.launcher_status!s:<6}  {ranks}"
+        return (
+            f"{self.kind:<8}{' '.join(self.words):<26}{self.hit:6.1f}s{self.took:7.1f}s  "
+            f"{self.launcher_status!s:<6}  {ranks}"
+        )
 
     def run(self):
         """Runs the trial and gives the rules that were broken."""
@@ -274,7 +272,8 @@ class Trial:
         return json.loads((self.out / "run.json").read_text())
 
     def failed(self, *named):
-        """The rules of a run that ends by a fault of its own: status 1 of all, no run.json, and one line with these words."""
+        """The rules of a run that ends by a fault of its own: status 1 of all, no run.json, and one line with
+        these words."""
         if not self.launcher_says(1) or any(s != 1 for s in self.statuses.values()):
             yield f"status {self.launcher_status} and {self.statuses}, not 1"
         lines = "".join(self.said().values()).splitlines()

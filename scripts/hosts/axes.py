@@ -1,20 +1,22 @@
-"""One worker and meshes of workers side by side: epochs, bytes, memory and accuracy. Run by `make bench-axes`.
+"""One worker and meshes of workers side by side: epochs, bytes, memory and accuracy. Run by `make
+bench-axes`.
 
-Models of given depths on graphs of skewed and of uniform degrees and on others: on this machine, and over virtual hosts
-that send at given rates (network.py says what a host is), with a thread for each worker. Beside what the workers sent
-stands what the formulas say, and for each number of workers the rows that the halos of partitions by METIS take in a
-layer, beside those of the tensor axis's switches: where the first exceed the second the tensor axis sends less. That
-table is arithmetic and trains nothing.
+Models of given depths on graphs of skewed and of uniform degrees and on others: on this machine, and over
+virtual hosts that send at given rates (network.py says what a host is), with a thread for each worker. Beside
+what the workers sent stands what the formulas say, and for each number of workers the rows that the halos of
+partitions by METIS take in a layer, beside those of the tensor axis's switches: where the first exceed the
+second the tensor axis sends less. That table is arithmetic and trains nothing.
 
-    axes.py [--graphs rmat,uniform,debian,PATH] [--scale 14] [--models gcn,sage,decoupled,gcnii,resgcn] [--layers 2,3,4,5]
-            [--hidden 64] [--meshes graph=4 tensor=4 pipeline=4 graph=2,pipeline=2] [--rates 1gbit,100mbit]
-            [--with '; --wire int8'] [--crossover 2,4,8,16] [--epochs 5] [--longest 600] [--accuracy EPOCHS] [--json]
+    axes.py [--graphs rmat,uniform,debian,PATH] [--scale 14] [--models gcn,sage,decoupled,gcnii,resgcn]
+            [--layers 2,3,4,5] [--hidden 64] [--meshes graph=4 tensor=4 pipeline=4 graph=2,pipeline=2]
+            [--rates 1gbit,100mbit] [--with '; --wire int8'] [--crossover 2,4,8,16] [--epochs 5] [--longest
+            600] [--accuracy EPOCHS] [--json]
 
-PATH is a store, or the archive of Map of GitHub, edges.npz, which gets features and labels drawn at random. What weft
-refuses, what this machine has no memory for (all workers are processes on it) and what would be on the wire too long is
-left out, and said. The tables go to standard output, or with --json one object; progress goes to standard error. Exit
-status: 0 done, 1 where a run fails, 2 where hosts cannot be made here (`--rates none` does without). Standard library
-only; hosts need root, iproute2 and Open MPI.
+PATH is a store, or the archive of Map of GitHub, edges.npz, which gets features and labels drawn at random.
+What weft refuses, what this machine has no memory for (all workers are processes on it) and what would be on
+the wire too long is left out, and said. The tables go to standard output, or with --json one object; progress
+goes to standard error. Exit status: 0 done, 1 where a run fails, 2 where hosts cannot be made here (`--rates
+none` does without). Standard library only; hosts need root, iproute2 and Open MPI.
 """
 
 import argparse
@@ -127,7 +129,10 @@ def main():
         "--accuracy",
         type=between(1, 10000),
         metavar="EPOCHS",
-        help="train as many epochs for the accuracy, too: on one worker and on meshes that divide the layers; others train as one worker does",
+        help=(
+            "train as many epochs for the accuracy, too: on one worker and on meshes that divide the layers; "
+            "others train as one worker does"
+        ),
     )
     parser.add_argument("--json", action="store_true", help="print one object")
     options = parser.parse_args()
@@ -271,7 +276,8 @@ class Graph:
         }
         if self.options.accuracy and (not mesh.text or mesh.stages > 1):
             log(
-                f"{self.name}, {layers} layers: {name}, {mesh.text or 'one worker'}, {self.options.accuracy} epochs"
+                f"{self.name}, {layers} layers: {name}, {mesh.text or 'one worker'}, {self.options.accuracy} "
+                "epochs"
             )
             row["accuracy"] = self.train(arguments, self.options.accuracy, min(10, self.options.accuracy))[
                 "test"
@@ -283,11 +289,13 @@ class Graph:
         wire = row["wire_seconds"][rate.text] = rate.seconds(row["most_sent_bytes"])
         if wire * self.options.epochs > self.options.longest:
             log(
-                f"{self.name}, {layers} layers: {row['model']}, {mesh.text}, {rate.text}: left out, {wire:.0f} s an epoch on the wire"
+                f"{self.name}, {layers} layers: {row['model']}, {mesh.text}, {rate.text}: left out, "
+                f"{wire:.0f} s an epoch on the wire"
             )
             return
         log(
-            f"{self.name}, {layers} layers: {row['model']}, {mesh.text}, {' '.join([rate.text, *row['flags']])}"
+            f"{self.name}, {layers} layers: {row['model']}, {mesh.text}, "
+            f"{' '.join([rate.text, *row['flags']])}"
         )
         with hosts(mesh.workers, rate) as launcher:
             run = self.train(
@@ -337,9 +345,10 @@ class Graph:
             return run | {"parameters": sum(math.prod(tensor["shape"]) for tensor in tensors)}
 
     def formula(self, name, layers, mesh, counts):
-        """Bytes that all workers send in an epoch to move rows. Along the graph axis, in each layer, the narrower rows go to
-        the workers that need them, and gradients back; along the tensor axis rows become slices and rows again, and so do
-        gradients; along the pipeline axis the hidden rows pass each boundary, and gradients back."""
+        """Bytes that all workers send in an epoch to move rows. Along the graph axis, in each layer, the
+        narrower rows go to the workers that need them, and gradients back; along the tensor axis rows become
+        slices and rows again, and so do gradients; along the pipeline axis the hidden rows pass each
+        boundary, and gradients back."""
         halo = switched = self.columns(name, layers, mesh, counts)
         if name == "decoupled":  # aggregates logits, on slices all rounds between two switches
             halo, switched = counts["classes"] * layers, counts["classes"]
@@ -399,8 +408,8 @@ def over_mean(amounts):
 def show(graph):
     """Prints the tables of a graph."""
     print(
-        f"{graph['graph']}: {graph['vertices']:,} vertices, {graph['edges']:,} edges, {graph['features']} features, "
-        f"{graph['classes']} classes; hidden layers of {graph['width']}, a thread for each worker"
+        f"{graph['graph']}: {graph['vertices']:,} vertices, {graph['edges']:,} edges, {graph['features']} "
+        f"features, {graph['classes']} classes; hidden layers of {graph['width']}, a thread for each worker"
     )
     for table in graph["tables"]:
         done = [r for r in table["rows"] if "left_out" not in r]
@@ -457,7 +466,8 @@ def show(graph):
             for c in graph["crossover"]
         ]
         print(
-            "rows that a layer moves forward; where the halos have more than the switches the tensor axis sends less"
+            "rows that a layer moves forward; where the halos have more than the switches the tensor axis "
+            "sends less"
         )
         align([["workers", "halos", "switches", "halos ÷ switches"], *rows])
 

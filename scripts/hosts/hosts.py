@@ -1,10 +1,10 @@
-"""The demo's graph trained by one process and over several virtual hosts, along each axis: equal bits, and what the
-network costs. network.py says what a host is.
+"""The demo's graph trained by one process and over several virtual hosts, along each axis: equal bits, and
+what the network costs. network.py says what a host is.
 
     hosts.py [--hosts N] [--rate 100mbit] [--epochs N] [--axes graph,tensor]
 
-Exit status: 0 where losses and predictions have the same bits, 1 where they differ or a run fails, 2 where nothing was
-tried because hosts cannot be made here. Standard library only; needs root, iproute2 and Open MPI.
+Exit status: 0 where losses and predictions have the same bits, 1 where they differ or a run fails, 2 where
+nothing was tried because hosts cannot be made here. Standard library only; needs root, iproute2 and Open MPI.
 """
 
 import argparse
@@ -80,15 +80,16 @@ def compare(axis, options, launcher, folder):
     print(mesh)
     for place, (summary, _) in runs.items():
         print(
-            f"  {place:<16}{summary['epoch_seconds_median']:6.2f} s an epoch, of which a worker waits for others "
-            f"{100 * summary['wait_share']:.0f} % at most"
+            f"  {place:<16}{summary['epoch_seconds_median']:6.2f} s an epoch, of which a worker waits for "
+            f"others {100 * summary['wait_share']:.0f} % at most"
         )
     (one, predictions), (several, same_predictions) = runs.values()
     busiest = max(several["sent_bytes"])
     wire = options.rate.seconds(busiest)
     print(
-        f"  {'on the wire':<16}{wire:6.2f} s for the {busiest / 1e6:.1f} MB of the busiest host at {options.rate.text}: "
-        f"an epoch over hosts takes {several['epoch_seconds_median'] / wire:.2f} times as long"
+        f"  {'on the wire':<16}{wire:6.2f} s for the {busiest / 1e6:.1f} MB of the busiest host at "
+        f"{options.rate.text}: an epoch over hosts takes {several['epoch_seconds_median'] / wire:.2f} times "
+        "as long"
     )
     differs = [
         what

@@ -1,14 +1,16 @@
 #!/usr/bin/env python3
-"""Epochs of a loop of weft.compile over virtual hosts, beside those of weft.train there, and beside PyTorch's own way.
+"""Epochs of a loop of weft.compile over virtual hosts, beside those of weft.train there, and beside PyTorch's
+own way.
 
-    loops.py [--hosts 4] [--rates 100mbit,1gbit] [--vertices 40000] [--degree 15] [--hidden 64] [--rounds 3] [--epochs 5]
+    loops.py [--hosts 4] [--rates 100mbit,1gbit] [--vertices 40000] [--degree 15] [--hidden 64] [--rounds 3]
+    [--epochs 5]
 
-SAGE of 3 layers on a uniform graph, in partitions by METIS. In each round the three run one after the other, one
-process of one thread on each host; figures are medians of the epochs of all rounds but each run's first. PyTorch has
-the same partitions: gloo exchanges the rows of a halo by an all-to-all, whose backward pass is one of their gradients,
-and sums the gradients of the weights. Bytes are what all hosts put on their links in an epoch, headers included, of
-weft.train the payload alone. Memory is what the largest process takes beyond a Python that has its libraries, of weft
-with its program.
+SAGE of 3 layers on a uniform graph, in partitions by METIS. In each round the three run one after the other,
+one process of one thread on each host; figures are medians of the epochs of all rounds but each run's first.
+PyTorch has the same partitions: gloo exchanges the rows of a halo by an all-to-all, whose backward pass is
+one of their gradients, and sums the gradients of the weights. Bytes are what all hosts put on their links in
+an epoch, headers included, of weft.train the payload alone. Memory is what the largest process takes beyond a
+Python that has its libraries, of weft with its program.
 
 Needs root, iproute2 and Open MPI, and a Python with PyTorch and PyG: make bench-loops-of-processes.
 """
@@ -111,7 +113,8 @@ def rank(way: str, store: str, hidden: int, epochs: int) -> None:
 
 
 def by_hand(net, store, number, count):
-    """PyTorch's own way: a process has the rows of its partition and the edges into them, and fetches a halo."""
+    """PyTorch's own way: a process has the rows of its partition and the edges into them, and fetches a
+    halo."""
     import numpy as np
     import torch
     import torch.distributed as dist
@@ -214,8 +217,8 @@ def compare(options, folder) -> None:
     )
     run("partition", store, "-k", options.hosts, "--write-part", f"{store}.part")
     print(
-        f"SAGE of {LAYERS} layers of {options.hidden}, {options.vertices:,} vertices of degree {options.degree}, on "
-        f"{options.hosts} hosts; medians of {options.rounds * options.epochs} epochs"
+        f"SAGE of {LAYERS} layers of {options.hidden}, {options.vertices:,} vertices of degree "
+        f"{options.degree}, on {options.hosts} hosts; medians of {options.rounds * options.epochs} epochs"
     )
     for rate in options.rates:
         took = {"weft.train": [], "weft.compile": [], "PyTorch": []}
@@ -296,8 +299,8 @@ def compare(options, folder) -> None:
         print(rate.text)
         for name, of in took.items():
             print(
-                f"  {name:<13}{median[name]:8.3f} s an epoch, {median[name] / median['weft.train']:.2f} of weft.train's; "
-                f"{statistics.median(one['sent'] for one in of) / 1e6:.2f} MB sent; "
+                f"  {name:<13}{median[name]:8.3f} s an epoch, {median[name] / median['weft.train']:.2f} of "
+                f"weft.train's; {statistics.median(one['sent'] for one in of) / 1e6:.2f} MB sent; "
                 f"{max(one['memory'] for one in of) / 1e6:.0f} MB of memory",
                 flush=True,
             )

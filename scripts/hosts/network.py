@@ -1,12 +1,13 @@
 #!/usr/bin/env python3
 """Virtual hosts on one machine, for the commands beside this file.
 
-A host is a network namespace with a name of its own, joined to the others by a switch, and sends at most at the given
-rate. mpirun runs on the first; it starts the ranks on the others as between machines, through a remote agent (this
-file in place of ssh) and over TCP. What the hosts share is the file system, as machines may.
+A host is a network namespace with a name of its own, joined to the others by a switch, and sends at most at
+the given rate. mpirun runs on the first; it starts the ranks on the others as between machines, through a
+remote agent (this file in place of ssh) and over TCP. What the hosts share is the file system, as machines
+may.
 
-The namespaces have no name outside. They last as long as the processes in them, and these end with the script that made
-them, however it ends. Standard library only; needs root, iproute2 and Open MPI."""
+The namespaces have no name outside. They last as long as the processes in them, and these end with the script
+that made them, however it ends. Standard library only; needs root, iproute2 and Open MPI."""
 
 import argparse
 import contextlib
@@ -29,8 +30,8 @@ class NotDone(Exception):
 
 
 def command(main):
-    """Runs a script that uses hosts. Its exit status is main's; 1 where a run fails, 2 where nothing was tried because
-    hosts cannot be made here."""
+    """Runs a script that uses hosts. Its exit status is main's; 1 where a run fails, 2 where nothing was
+    tried because hosts cannot be made here."""
     for ends in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
         signal.signal(ends, lambda number, _: sys.exit(128 + number))
     name = os.path.basename(sys.argv[0]).removesuffix(".py")
@@ -114,8 +115,8 @@ def mpirun(addresses):
 
 @contextlib.contextmanager
 def namespaces(name):
-    """Network and host name of their own, as the process that holds them until its input ends, at the latest with this
-    script."""
+    """Network and host name of their own, as the process that holds them until its input ends, at the latest
+    with this script."""
     if os.geteuid() != 0:
         raise NotDone("virtual hosts need root")
     command = ["unshare", "--net", "--uts", "sh", "-c", 'hostname "$0" && echo made && exec cat', name]
@@ -190,7 +191,8 @@ def result(command):
     """The object that a command prints with --json. What else it says stays out of sight; where it fails the
     error has it."""
     with tempfile.TemporaryFile("w+") as said:
-        # Apart from the terminal: of an interrupt this script learns first, and ends the run, as it does however it ends.
+        # Apart from the terminal: of an interrupt this script learns first, and ends the run, as it does
+        # however it ends.
         process = subprocess.Popen(
             ["setpriv", "--pdeathsig", "TERM", *command],
             stdin=subprocess.DEVNULL,

@@ -1,19 +1,22 @@
-"""A run that goes on from job to job under Slurm: requeue.sbatch on virtual nodes, beside one process that is never
-interrupted. Run by `make slurm`.
+"""A run that goes on from job to job under Slurm: requeue.sbatch on virtual nodes, beside one process that is
+never interrupted. Run by `make slurm`.
 
     slurm.py [--epochs 300]
 
-A node is a virtual host (network.py) with process ids and shared memory of its own. host1 has slurmctld, and the others
-a slurmd each. Their configuration, key and state are in a temporary folder. Two nodes of three get the job.
+A node is a virtual host (network.py) with process ids and shared memory of its own. host1 has slurmctld, and
+the others a slurmd each. Their configuration, key and state are in a temporary folder. Two nodes of three get
+the job.
 
-    time limit    jobs of two minutes, which Slurm signals ahead of the end. The first is cancelled and stays away; the
-                  same command continues the run. Once more at the end, it says that the run has ended.
-    failures      a rank is killed. Then the node beside the batch script's loses its power, then the batch script's own.
-                  Each time the job is requeued, on nodes that are left.
+    time limit    jobs of two minutes, which Slurm signals ahead of the end. The first is cancelled and stays
+                  away; the same command continues the run. Once more at the end, it says that the run has
+                  ended.
+    failures      a rank is killed. Then the node beside the batch script's loses its power, then the batch
+                  script's own. Each time the job is requeued, on nodes that are left.
 
-Losses, predictions and all of metrics.jsonl but the times must have the bits of the one process. Exit status: 0 where
-they do, 1 where something else comes of it, 2 where nothing was tried because nodes cannot be made here. Standard
-library only; needs root, iproute2, Open MPI, and Debian's slurmctld, slurmd, slurm-client and munge.
+Losses, predictions and all of metrics.jsonl but the times must have the bits of the one process. Exit status:
+0 where they do, 1 where something else comes of it, 2 where nothing was tried because nodes cannot be made
+here. Standard library only; needs root, iproute2, Open MPI, and Debian's slurmctld, slurmd, slurm-client and
+munge.
 """
 
 import argparse
@@ -35,18 +38,12 @@ TASKS, NODES = 2, 3  # of the job, and in all
 RATE = "50mbit"  # so slow that 300 epochs need several jobs of two minutes
 LONGEST = 900  # seconds; what takes longer is taken not to happen
 ENDED = {
-    "BOOT_FAIL",
-    "CANCELLED",
-    "COMPLETED",
-    "DEADLINE",
-    "FAILED",
-    "NODE_FAIL",
-    "OUT_OF_MEMORY",
-    "PREEMPTED",
+    "BOOT_FAIL", "CANCELLED", "COMPLETED", "DEADLINE", "FAILED", "NODE_FAIL", "OUT_OF_MEMORY", "PREEMPTED",
     "TIMEOUT",
-}
-# Process ids of its own: they all end with the first, and that with unshare. So does what is in memory, spool and all: of a step that
-# is lost Slurm 22.05 keeps a socket there, and could not start one of the same number again.
+}  # fmt: skip
+# Process ids of its own: they all end with the first, and that with unshare. So does what is in memory, spool
+# and all: of a step that is lost Slurm 22.05 keeps a socket there, and could not start one of the same number
+# again.
 APART = [
     "unshare",
     "--pid",
@@ -57,7 +54,8 @@ APART = [
     "-c",
     'mount -t tmpfs tmpfs /dev/shm && mount -t tmpfs tmpfs "$0" && exec "$@"',
 ]
-# A requeued job waits for cred_expire, and a lost node is found after SlurmdTimeout. Nothing uses control groups.
+# A requeued job waits for cred_expire, and a lost node is found after SlurmdTimeout. Nothing uses control
+# groups.
 CONFIGURATION = """
 ClusterName=weft
 SlurmctldHost=host1({controller})
@@ -210,7 +208,8 @@ def compare(whole, run):
     if differs:
         raise Wrong(f"{run.name}: different bits: {' and '.join(differs)}")
     print(
-        f"{run.name}: equal bits: the losses of {len(losses(run))} epochs, the lines of metrics.jsonl, and all predictions",
+        f"{run.name}: equal bits: the losses of {len(losses(run))} epochs, the lines of metrics.jsonl, and "
+        "all predictions",
         flush=True,
     )
 

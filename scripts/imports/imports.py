@@ -1,10 +1,11 @@
-"""The time and memory of an import of part files beside the MD5 of the store that it writes. Run by `make bench-import`.
+"""The time and memory of an import of part files beside the MD5 of the store that it writes. Run by `make
+bench-import`.
 
     imports.py [--edges 100000000] [--parts 64] [--folder F] [--weft bin/weft]
 
-Writes a table of random edges with four columns of numbers, a tenth as many vertices as edges, as part files of Parquet and of CSV,
-imports each, and checks counts and sums of the columns in the store. The table goes to standard output, progress to standard error.
-Needs NumPy, pyarrow, and disk for 80 bytes an edge."""
+Writes a table of random edges with four columns of numbers, a tenth as many vertices as edges, as part files
+of Parquet and of CSV, imports each, and checks counts and sums of the columns in the store. The table goes to
+standard output, progress to standard error. Needs NumPy, pyarrow, and disk for 80 bytes an edge."""
 
 import argparse
 import hashlib
@@ -77,7 +78,10 @@ def imported(weft, form, edges, parts, folder):
     shutil.rmtree(table)
     shutil.rmtree(store)
     processor, peak = use.ru_utime + use.ru_stime, use.ru_maxrss * 1024
-    return f"| {form} | {size / 1e9:.2f} GB | {written / 1e9:.2f} GB | {seconds:.1f} s | {processor:.1f} s | {peak / 1e6:.0f} MB | {md5:.2f} s | {seconds / md5:.1f} × |"
+    return (
+        f"| {form} | {size / 1e9:.2f} GB | {written / 1e9:.2f} GB | {seconds:.1f} s | {processor:.1f} s | "
+        f"{peak / 1e6:.0f} MB | {md5:.2f} s | {seconds / md5:.1f} × |"
+    )
 
 
 def main():
@@ -92,7 +96,9 @@ def main():
     edges = options.edges // options.parts * options.parts
     print(f"{edges:,} edges with {len(COLUMNS)} columns, {options.parts} parts\n")
     print(
-        "| parts | they have | store | time | of processors | memory at the peak | MD5 of the store | time ÷ MD5 |\n|---|---|---|---|---|---|---|---|"
+        "| parts | they have | store | time | of processors | memory at the peak | MD5 of the store | time ÷ "
+        "MD5 |\n"
+        "|---|---|---|---|---|---|---|---|"
     )
     with tempfile.TemporaryDirectory(dir=options.folder, prefix="weft-imports-") as folder:
         for form in FORMS:

@@ -2,11 +2,12 @@
 
     movielens.py [--seeds 5] [--folder F] [--weft bin/weft]
 
-The ratings come from PyPI: the wheel of RecBole has those of GroupLens in their order. The first 20,000 of them are u1.test of
-MovieLens 100k, and the other 80,000 u1.base. A GraphSAGE over both directions of the edges of u1.base learns their ratings;
-vertices have learned embeddings and no features. A twentieth of u1.base, the same for all seeds, selects the epoch; a tenth of it
-chose the settings. The ratings of u1.test are used to measure only, and their edges pass no messages: `weft predict --add-edges`
-scores them. The table goes to standard output, progress to standard error. Exit status: 0 done, 1 where a step fails, 2 where the
+The ratings come from PyPI: the wheel of RecBole has those of GroupLens in their order. The first 20,000 of
+them are u1.test of MovieLens 100k, and the other 80,000 u1.base. A GraphSAGE over both directions of the
+edges of u1.base learns their ratings; vertices have learned embeddings and no features. A twentieth of
+u1.base, the same for all seeds, selects the epoch; a tenth of it chose the settings. The ratings of u1.test
+are used to measure only, and their edges pass no messages: `weft predict --add-edges` scores them. The table
+goes to standard output, progress to standard error. Exit status: 0 done, 1 where a step fails, 2 where the
 ratings are not those of MovieLens 100k. Standard library only.
 """
 
@@ -24,7 +25,10 @@ import zipfile
 WHEEL = "recbole==1.2.1"
 RATINGS = "recbole/dataset_example/ml-100k/ml-100k.inter"
 TEST = 20_000  # of the first ratings
-SETTINGS = "--model sage --node-embedding 64 --dropout 0.3 --weight-decay 5e-5 --lr 0.005 --epochs 400 --patience 100"
+SETTINGS = (
+    "--model sage --node-embedding 64 --dropout 0.3 --weight-decay 5e-5 --lr 0.005 --epochs 400 --patience "
+    "100"
+)
 
 # On u1.base and u1.test, without features of users and movies.
 PUBLISHED = [
@@ -44,7 +48,8 @@ def fetched(folder):
 
 
 def unlike(ratings):
-    """What of the ratings is not as in MovieLens 100k, whose u1.test has the movies of 459 users; empty: nothing."""
+    """What of the ratings is not as in MovieLens 100k, whose u1.test has the movies of 459 users; empty:
+    nothing."""
     users = {user for user, _, _ in ratings[:TEST]}
     if len(ratings) != 100_000 or len(users) != 459 or max(map(int, users)) != 462:
         return f"{len(ratings)} ratings, of which the first {TEST} are of {len(users)} users"

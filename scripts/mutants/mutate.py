@@ -1,7 +1,8 @@
-"""Lists mutants of lines of Python, as JSON. The input has the numbers of the lines by their files' names, as JSON, too.
+"""Lists mutants of lines of Python, as JSON. The input has the numbers of the lines by their files' names, as
+JSON, too.
 
-A mutant is what scripts/mutants/golang.go says. Only the bodies of functions have some: all that imports a module runs
-what is outside of them."""
+A mutant is what scripts/mutants/golang.go says. Only the bodies of functions have some: all that imports a
+module runs what is outside of them."""
 
 import ast
 import json
@@ -84,7 +85,8 @@ class Drawing(ast.NodeVisitor):
         self.visit(node.body)
 
     def inside(self, statement):
-        """Visits a statement of a function. Another one can be put before it, or before the whole of which it is an elif."""
+        """Visits a statement of a function. Another one can be put before it, or before the whole of which it
+        is an elif."""
         if not self.source.startswith(b"elif", self.start(statement)):
             self.statement = statement
         if isinstance(statement, (ast.Assign, ast.AugAssign)):

@@ -1,7 +1,8 @@
-"""What tests have done: a plugin of pytest, which lies in python/src of a copy of the repository, and writes there.
+"""What tests have done: a plugin of pytest, which lies in python/src of a copy of the repository, and writes
+there.
 
-The file tests of the folder REACHED has a line for each phase of each test: its name, how it ended, and the seconds. Each
-other file there has the names of the tests that have come to the mutant of that number."""
+The file tests of the folder REACHED has a line for each phase of each test: its name, how it ended, and the
+seconds. Each other file there has the names of the tests that have come to the mutant of that number."""
 
 import json
 import os

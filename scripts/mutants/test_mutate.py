@@ -54,7 +54,8 @@ def test_draws(tmp_path, monkeypatch, text, wrong):
 
 
 def test_places():
-    """A mark stands before a statement, on its line if that is simple, and before the whole of which it is an elif."""
+    """A mark stands before a statement, on its line if that is simple, and before the whole of which it is an
+    elif."""
     source = b"def f():\n    if a: return b\n    elif c:\n        while d == e:\n            g = 1\n"
     drawing = Drawing("a.py", source)
     marked = {}
@@ -88,7 +89,8 @@ def test_fails():
 
 
 def test_process():
-    assert "4" == subprocess.check_output([sys.executable, "-c", "import weft; print(weft.apart(1), end='')"], text=True)
+    apart = [sys.executable, "-c", "import weft; print(weft.apart(1), end='')"]
+    assert "4" == subprocess.check_output(apart, text=True)
 """
 MODULE = """
 def seen(x):
@@ -109,8 +111,8 @@ def never(x):
 
 
 def test_run(tmp_path):
-    """A mutant dies by a test that sees it, also in a process that this has started. One lives that a test only calls, and
-    one that none comes to. A test that always fails is named, and notices none."""
+    """A mutant dies by a test that sees it, also in a process that this has started. One lives that a test
+    only calls, and one that none comes to. A test that always fails is named, and notices none."""
     program = tmp_path / "mutants"
     subprocess.run(["go", "build", "-o", program, "."], cwd=HERE, check=True)
     folder = tmp_path / "repository"

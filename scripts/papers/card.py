@@ -1,15 +1,18 @@
-"""Graphs of published shapes on a card: in its memory, and with partitions that take turns there while others rest in the host's.
-../device/check.py runs the trials, and papers.py --device does so by it. Standard library only.
+"""Graphs of published shapes on a card: in its memory, and with partitions that take turns there while others
+rest in the host's. ../device/check.py runs the trials, and papers.py --device does so by it. Standard library
+only.
 
-The graphs are random, by `weft generate uniform`: any edge leads anywhere, so that partitions need as many rows of each other as
-they can. A published graph has communities, and copies less."""
+The graphs are random, by `weft generate uniform`: any edge leads anywhere, so that partitions need as many
+rows of each other as they can. A published graph has communities, and copies less."""
 
 import json
 import shutil
 import statistics
 from dataclasses import dataclass
 
-BAR = 1.3  # an epoch from the host's memory ÷ the larger of its copies at the link's rate and an epoch in the card's memory
+# An epoch from the host's memory ÷ the larger of its copies at the link's rate and an epoch in the card's
+# memory.
+BAR = 1.3
 TIGHT = 1 / 3  # of the memory that all takes: the limit where partitions take turns
 EPOCHS = 7
 
@@ -65,7 +68,8 @@ DEEP = ("--model=gcn", "--layers=32", "--hidden=100")
 
 @dataclass(frozen=True)
 class Trial:
-    """A model on a graph, and what was published of one like it. Partitions take turns, unless there are none."""
+    """A model on a graph, and what was published of one like it. Partitions take turns, unless there are
+    none."""
 
     graph: str
     name: str
@@ -105,7 +109,8 @@ def like(graph: str) -> str:
 
 
 def trial(check, t: Trial) -> tuple[str, dict]:
-    """A line, and the figures. A run that does not fit the card, or the host, refuses itself before it begins, and is skipped."""
+    """A line, and the figures. A run that does not fit the card, or the host, refuses itself before it
+    begins, and is skipped."""
     store, epochs = check.store(t.graph), 3 if check.quick else EPOCHS
     flags = [
         *t.model,
@@ -183,13 +188,15 @@ def fitting(run, *arguments):
 
 
 def steady(seconds: list[float]) -> float:
-    """The median epoch but for the first three and the last one, in which the run waits for each kernel, for its profile."""
+    """The median epoch but for the first three and the last one, in which the run waits for each kernel, for
+    its profile."""
     return statistics.median(seconds[3:-1] or seconds[-1:])
 
 
 def compared(seconds: float, in_memory: float | None, run: dict, link: dict) -> dict:
-    """An epoch from the host's memory beside what it cannot be faster than. Both directions of the link are used at once. hidden is
-    the share of the copies, or of the kernels where these take less, that passes beside the others."""
+    """An epoch from the host's memory beside what it cannot be faster than. Both directions of the link are
+    used at once. hidden is the share of the copies, or of the kernels where these take less, that passes
+    beside the others."""
     copies = max(run["to_device_bytes"] / link["to_device"], run["to_host_bytes"] / link["to_host"])
     figures = {"copies_seconds": copies, "times_bound": seconds / max(copies, in_memory or 0)}
     if in_memory:
@@ -202,10 +209,19 @@ def from_ram(f: dict) -> list[str]:
     run, whole = f["device"], f["in_memory_seconds"]
     in_memory = f"in the card's memory {time(whole)}" if whole else "the card's memory does not hold it"
     lines = [
-        f"{time(f['epoch_seconds'])}, {size(run['peak_bytes'])} of the card, a limit of {f['memory_limit'] / f['in_memory_bytes']:.2f} of what all takes",
-        f"{size(run['to_device_bytes'])} up and {size(run['to_host_bytes'])} down: alone {time(f['copies_seconds'])}; {in_memory}",
+        (
+            f"{time(f['epoch_seconds'])}, {size(run['peak_bytes'])} of the card, a limit of "
+            f"{f['memory_limit'] / f['in_memory_bytes']:.2f} of what all takes"
+        ),
+        (
+            f"{size(run['to_device_bytes'])} up and {size(run['to_host_bytes'])} down: alone "
+            f"{time(f['copies_seconds'])}; {in_memory}"
+        ),
         f"{f['times_bound']:.2f} × the longer of both (the bar is {BAR})",
-        f"in a trace, whose run waits for each kernel, {f['beside_kernels']:.0%} of the copies' time lies beside kernels",
+        (
+            f"in a trace, whose run waits for each kernel, {f['beside_kernels']:.0%} of the copies' time "
+            "lies beside kernels"
+        ),
     ]
     if whole:
         lines[2] += f"; {f['hidden']:.0%} of the shorter passes beside the longer"
@@ -221,9 +237,9 @@ def time(seconds: float) -> str:
 
 
 def beside(trace: dict, link: dict) -> float:
-    """The share of the time in which matrices come and leave that lies beside kernels, in a trace. The span of a copy begins when it is
-    asked for: what counts is its end, as long as it takes at the link's rate. A copy that a kernel waits for has a caller, and does
-    not count."""
+    """The share of the time in which matrices come and leave that lies beside kernels, in a trace. The span
+    of a copy begins when it is asked for: what counts is its end, as long as it takes at the link's rate. A
+    copy that a kernel waits for has a caller, and does not count."""
     spans = [e for e in trace["traceEvents"] if e["ph"] == "X"]
     copies = []
     for e in spans:

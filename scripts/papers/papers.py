@@ -1,31 +1,37 @@
-"""Graphs of the shapes of ogbn-papers100M and IGB-medium, from OGB's files to epochs from disk: what each step takes, and
-what an epoch takes beside one in memory. Then the plan for the whole ogbn-papers100M on more workers. Run by `make papers`.
+"""Graphs of the shapes of ogbn-papers100M and IGB-medium, from OGB's files to epochs from disk: what each
+step takes, and what an epoch takes beside one in memory. Then the plan for the whole ogbn-papers100M on more
+workers. Run by `make papers`.
 
-    papers.py [--shapes papers100M,igb-medium] [--share X] [--folder stores/papers] [--partitions 16] [--epochs 3] [--hosts 4]
-              [--rate 1gbit] [--workers 16,32,64,128] [--keep] [--json]
+    papers.py [--shapes papers100M,igb-medium] [--share X] [--folder stores/papers] [--partitions 16]
+              [--epochs 3] [--hosts 4] [--rate 1gbit] [--workers 16,32,64,128] [--keep] [--json]
     papers.py --device cuda [--quick]
     papers.py --table
 
-With --device nothing of this happens: graphs of these and other published shapes are trained on a card (card.py), by ../device/check.py,
-which prints a table and writes runs/papers/device.json. With --quick they have some vertices, for bin/libcuda-on-cpu.so in WEFT_CUDA.
---table prints what graphs of these shapes take on cards, by plans (table.py): minutes.
+With --device nothing of this happens: graphs of these and other published shapes are trained on a card
+(card.py), by ../device/check.py, which prints a table and writes runs/papers/device.json. With --quick they
+have some vertices, for bin/libcuda-on-cpu.so in WEFT_CUDA. --table prints what graphs of these shapes take on
+cards, by plans (table.py): minutes.
 
 For each shape a fiftieth is trained in memory, and then a larger share from disk:
 
-graph       writes a generated graph in OGB's layout (graph.go): a share of the vertices and edges, all features and classes
-import      makes its store, and removes OGB's files. Edges of papers100M get both directions, as OGB's examples train it
+graph       writes a generated graph in OGB's layout (graph.go): a share of the vertices and edges, all
+            features and classes
+import      makes its store, and removes OGB's files. Edges of papers100M get both directions, as OGB's
+            examples train it
 partition   divides it, by the method stream
-train       trains in bfloat16 on one worker: SAGE 3×256, or GCN and GAT 3×256 as GriNNder (MLSys 2026) has them on
-            IGB-medium. Partitions take turns, and matrices rest in the folder.
-            Then papers100M with as many partitions each on virtual hosts (../hosts/network.py)
+train       trains in bfloat16 on one worker: SAGE 3×256, or GCN and GAT 3×256 as GriNNder (MLSys 2026) has
+            them on IGB-medium. Partitions take turns, and matrices rest in the folder. Then papers100M with
+            as many partitions each on virtual hosts (../hosts/network.py)
 partition   divides papers100M among as many workers as are planned, for the counts alone
-plan        plans for the whole graph on so many workers (plan.go), with the halos that the generated graph has
+plan        plans for the whole graph on so many workers (plan.go), with the halos that the generated graph
+            has
 
-The folder keeps what is done. The same command continues after an interrupt, at the step that was interrupted. At the end
-the folder is removed, unless --keep is given. A share that needs more disk than is free is refused before the first step;
-without --share it is as large as the disk has space for. The tables go to standard output, or with --json one object;
-progress goes to standard error. Exit status: 0 done, 1 where a step fails, 2 where it cannot be done here (hosts need root,
-iproute2 and Open MPI: `--hosts none` does without). Standard library only.
+The folder keeps what is done. The same command continues after an interrupt, at the step that was
+interrupted. At the end the folder is removed, unless --keep is given. A share that needs more disk than is
+free is refused before the first step; without --share it is as large as the disk has space for. The tables go
+to standard output, or with --json one object; progress goes to standard error. Exit status: 0 done, 1 where a
+step fails, 2 where it cannot be done here (hosts need root, iproute2 and Open MPI: `--hosts none` does
+without). Standard library only.
 """
 
 import argparse
@@ -105,7 +111,10 @@ def main():
         "--share",
         type=share,
         metavar="X",
-        help="of the published graph (default 0.1 of papers100M and 1 of igb-medium, or what the disk has space for)",
+        help=(
+            "of the published graph (default 0.1 of papers100M and 1 of igb-medium, or what the disk has "
+            "space for)"
+        ),
     )
     parser.add_argument(
         "--folder",
@@ -229,11 +238,13 @@ class Kept:
         self.all = json.loads(self.file.read_text()) if self.file.exists() else {"shares": {}, "runs": {}}
 
     def share(self, name, asked):
-        """The share of a shape: that of before, the one that was asked for, or the largest that the disk has space for."""
+        """The share of a shape: that of before, the one that was asked for, or the largest that the disk has
+        space for."""
         before = self.all["shares"].get(name, asked)
         if asked not in (None, before):
             raise NotDone(
-                f"{self.folder} has a run of {name} with the share {before}: leave --share out to continue it, or remove the folder"
+                f"{self.folder} has a run of {name} with the share {before}: leave --share out to continue "
+                "it, or remove the folder"
             )
         free, shape = shutil.disk_usage(self.folder).free + taken(self.folder), SHAPES[name]
         fits = free / (shape.disk * shape.vertices)
@@ -241,8 +252,9 @@ class Kept:
             before = shape.largest if fits >= shape.largest else float(f"{0.95 * fits:.1g}")
         if before > fits:
             raise NotDone(
-                f"a share of {before} of {name} needs {gigabytes(shape.disk * shape.vertices * before)} of disk, and {gigabytes(free)} are free "
-                f"in {self.folder}: name another --folder, or take a --share of {fits:.1g}"
+                f"a share of {before} of {name} needs {gigabytes(shape.disk * shape.vertices * before)} of "
+                f"disk, and {gigabytes(free)} are free in {self.folder}: name another --folder, or take a "
+                f"--share of {fits:.1g}"
             )
         self.all["shares"][name] = before
         return before
@@ -332,7 +344,8 @@ class Run:
                 free := shutil.disk_usage(self.folder).free
             ):  # weft does not know that virtual hosts have one disk
                 raise NotDone(
-                    f"{gigabytes(rests)} would rest in {self.folder}, and {gigabytes(free)} are free: name another --folder, or a smaller --share"
+                    f"{gigabytes(rests)} would rest in {self.folder}, and {gigabytes(free)} are free: name "
+                    "another --folder, or a smaller --share"
                 )
         step |= measured(
             [
@@ -391,7 +404,8 @@ class Run:
             )
 
     def plan(self):
-        """Plans for ogbn-papers100M from the counts of the generated graph: edges and halo rows for each vertex, and cut edges."""
+        """Plans for ogbn-papers100M from the counts of the generated graph: edges and halo rows for each
+        vertex, and cut edges."""
         cases, vertices = [], self.done[f"{next(iter(SAGE))} from disk"]["graph"]["vertices"]
         for k in self.options.workers:
             counts = self.done[partition(k)]
@@ -431,10 +445,10 @@ def taken(folder):
 
 
 def measured(command, given="", epochs=None):
-    """Runs a command to its end: what it printed, the seconds, the resident memory of its largest process, and the bytes
-    that all its processes moved between memory and disk. Pages that the system still had are not read from disk. Of a
-    training in one process, whose epochs are written to that file, also the processor seconds of the second, which has no
-    evaluation."""
+    """Runs a command to its end: what it printed, the seconds, the resident memory of its largest process,
+    and the bytes that all its processes moved between memory and disk. Pages that the system still had are
+    not read from disk. Of a training in one process, whose epochs are written to that file, also the
+    processor seconds of the second, which has no evaluation."""
     begun, processor, shown = time.monotonic(), [], time.monotonic()
     with (
         tempfile.TemporaryFile("w+") as said,
@@ -459,9 +473,8 @@ def measured(command, given="", epochs=None):
                 if time.monotonic() - shown >= SILENT:
                     shown = time.monotonic()
                     end = os.fstat(said.fileno()).st_size
-                    log(
-                        f"  {shown - begun:.0f} s: {last_line(os.pread(said.fileno(), 1000, max(0, end - 1000)).decode(errors='replace')) if end else 'at work'}"
-                    )
+                    tail = os.pread(said.fileno(), 1000, max(0, end - 1000)).decode(errors="replace")
+                    log(f"  {shown - begun:.0f} s: {last_line(tail) if end else 'at work'}")
         except BaseException:
             process.terminate()
             try:
@@ -517,7 +530,8 @@ def show(report):
             ]
         )
     print(
-        f"the second epoch in bfloat16, and what it takes for each vertex; from disk partitions take turns; hosts send at {report['rate']}"
+        "the second epoch in bfloat16, and what it takes for each vertex; from disk partitions take turns; "
+        f"hosts send at {report['rate']}"
     )
     align(
         [
@@ -584,7 +598,8 @@ def epoch(run, name, s):
 
 def show_plan(plans):
     print(
-        f"the plan for ogbn-papers100M: {plans[0]['vertices']:,} vertices and {plans[0]['edges']:,} edges, GB of a worker"
+        f"the plan for ogbn-papers100M: {plans[0]['vertices']:,} vertices and {plans[0]['edges']:,} edges, "
+        "GB of a worker"
     )
     rows = {}
     for p in plans:

@@ -1,5 +1,5 @@
-"""What a graph takes on a card, by its memory, from weft's plans: the table of docs/gpu.md. Run by papers.py --table, and needs no card:
-bin/libcuda-on-cpu.so stands in for one. Standard library only."""
+"""What a graph takes on a card, by its memory, from weft's plans: the table of docs/gpu.md. Run by papers.py
+--table, and needs no card: bin/libcuda-on-cpu.so stands in for one. Standard library only."""
 
 import functools
 import json

@@ -8,8 +8,9 @@ def span(category, start, end, name="", **args):
 
 
 def test_beside():
-    """Copies are at work from 0 to 10 and from 20 to 30, and kernels beside from 4 to 10 and from 22 to 28. One copy was asked for
-    before, one is longer at work than the link's rate tells, and a kernel waits for one."""
+    """Copies are at work from 0 to 10 and from 20 to 30, and kernels beside from 4 to 10 and from 22 to 28.
+    One copy was asked for before, one is longer at work than the link's rate tells, and a kernel waits for
+    one."""
     link = {"to_device": 2e6, "to_host": 1e6}  # bytes a second
     spans = [
         span("copy", 0, 6, "to device", bytes=100),

@@ -6,8 +6,8 @@ import table
 
 
 def test_first_that_fits():
-    """Of a graph that takes 40 GB in f32, 20 in bf16, and an equal part of that on each of several cards. Of partitions 1 GB is always
-    there."""
+    """Of a graph that takes 40 GB in f32, 20 in bf16, and an equal part of that on each of several cards. Of
+    partitions 1 GB is always there."""
 
     def fits(gb, workers, *flags):
         return 40 / int(workers.removeprefix("--workers=")) / (2 if "--precision=bf16" in flags else 1) <= gb

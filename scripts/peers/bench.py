@@ -1,11 +1,14 @@
-"""Compares weft with DGL and PyTorch Geometric on this machine: time of an epoch and peak memory. Run by `make bench-peers`.
+"""Compares weft with DGL and PyTorch Geometric on this machine: time of an epoch and peak memory. Run by
+`make bench-peers`.
 
-Each comparison is one graph, one model and one number of threads. weft and the peers take turns, a process each, and train from the
-same weights (PyG's initial ones, a safetensors file that weft takes with --init) without dropout, so that their losses must agree. An
-epoch is forward, backward and step; its figure is the median over all processes without the first epoch of each, in which every
-system builds what it keeps. Memory is the largest resident set of the whole process, as the kernel reports it.
+Each comparison is one graph, one model and one number of threads. weft and the peers take turns, a process
+each, and train from the same weights (PyG's initial ones, a safetensors file that weft takes with --init)
+without dropout, so that their losses must agree. An epoch is forward, backward and step; its figure is the
+median over all processes without the first epoch of each, in which every system builds what it keeps. Memory
+is the largest resident set of the whole process, as the kernel reports it.
 
-The table goes to standard output, progress to standard error, and every figure to a JSON file. README.md says more."""
+The table goes to standard output, progress to standard error, and every figure to a JSON file. README.md says
+more."""
 
 import argparse
 import json
@@ -28,7 +31,8 @@ from processes import GIB
 HERE = Path(__file__).parent
 COMPARED_LOSSES = 3
 OUT_OF_MEMORY = 3  # exit status of peer.py
-# Each peer, and the environment that it runs in. compile is PyG under torch.compile; named is weft's own model with a module's layers.
+# Each peer, and the environment that it runs in. compile is PyG under torch.compile; named is weft's own
+# model with a module's layers.
 PEERS = {"dgl": "dgl", "pyg": "pyg", "compile": "pyg", "torch": "pyg", "named": ""}
 LOOP = "weft"  # weft.compile, which a rollout runs in as its peers do
 FALLBACK = "torch"
@@ -43,8 +47,9 @@ PRECISIONS = ("f32", "bf16")  # settings of a rollout, which runs in weft.compil
 
 @dataclass(frozen=True)
 class Graph:
-    """weft is the command that makes the store, without its last argument; {data} and {archive} are replaced. source is the file
-    that it needs from the data folder, archive what prepare.py makes {archive} of. alone says that weft has no peers there."""
+    """weft is the command that makes the store, without its last argument; {data} and {archive} are replaced.
+    source is the file that it needs from the data folder, archive what prepare.py makes {archive} of. alone
+    says that weft has no peers there."""
 
     name: str
     weft: tuple[str, ...]
@@ -157,7 +162,8 @@ class Bench:
         _check(command, processes.environment(os.cpu_count() or 1))
 
     def store(self, graph: Graph) -> Path:
-        """The graph's store, made when it is first needed. Its name changes with the command that makes it."""
+        """The graph's store, made when it is first needed. Its name changes with the command that makes
+        it."""
         key = "-".join(
             argument.strip("-").replace("/", "_")
             for argument in graph.weft[2:] + graph.archive[1:]
@@ -275,7 +281,8 @@ class Bench:
         errors, reserve = self.scratch / "errors", int(self.options.reserve * GIB)
         outcome = processes.run(command, environment, output, errors, self.options.timeout, reserve)
         _log(
-            f"{name}: status {outcome.status}, {outcome.peak_bytes / GIB:.2f} GiB, other load {outcome.other_cores:.2f}"
+            f"{name}: status {outcome.status}, {outcome.peak_bytes / GIB:.2f} GiB, other load "
+            f"{outcome.other_cores:.2f}"
         )
         return outcome
 
@@ -294,7 +301,8 @@ def row(
     runs: Runs,
     peers: dict[str, Runs],
 ) -> dict:
-    """One line of the table. Ratios are peer ÷ weft; loss_difference is the largest of |weft - peer| ÷ |peer| over the first epochs."""
+    """One line of the table. Ratios are peer ÷ weft; loss_difference is the largest of |weft - peer| ÷ |peer|
+    over the first epochs."""
     line = {
         "graph": graph.name,
         **{key: ours.report["graph"][key] for key in ("vertices", "edges", "features", "classes")},
@@ -330,15 +338,16 @@ def row(
 
 
 HEADER = (
-    f"{'graph':<14}{'model':<10}{'threads':>7}  {'weft':<7}{'weft s':>9}{'weft GiB':>10}  {'peer':<9}{'peer s':>8}{'peer GiB':>10}"
+    f"{'graph':<14}{'model':<10}{'threads':>7}  {'weft':<7}{'weft s':>9}{'weft GiB':>10}"
+    f"  {'peer':<9}{'peer s':>8}{'peer GiB':>10}"
     f"{'time ×':>8}{'memory ×':>10}{'loss diff':>11}{'other load':>12}"
 )
 
 
 def text(line: dict) -> str:
     head = (
-        f"{line['graph']:<14}{line['model']:<10}{line['threads']:>7}  {line['settings']:<7}{line['weft_epoch_seconds']:>9.3f}"
-        f"{line['weft_peak_rss_bytes'] / GIB:>10.2f}  "
+        f"{line['graph']:<14}{line['model']:<10}{line['threads']:>7}  "
+        f"{line['settings']:<7}{line['weft_epoch_seconds']:>9.3f}{line['weft_peak_rss_bytes'] / GIB:>10.2f}  "
     )
     if not line["peer"]:
         return head.rstrip()
@@ -379,10 +388,12 @@ def main() -> None:
                     print("\n".join(text(line) for line in found), flush=True)
                     write(file, lines)
     print(
-        "weft: f32, bf16 (--precision bf16), blocks (this with --recompute blocks); the peers run in float32; compile is PyG\n"
+        "weft: f32, bf16 (--precision bf16), blocks (this with --recompute blocks); the peers run in "
+        "float32; compile is PyG\n"
         "under torch.compile, named weft's own model with the layers of a module.\n"
-        "* the fastest peer. time × and memory × are peer ÷ weft; loss diff is relative, the largest of the first "
-        f"{COMPARED_LOSSES} epochs;\n  other load is the number of cores that were busy with something else."
+        "* the fastest peer. time × and memory × are peer ÷ weft; loss diff is relative, the largest of the "
+        f"first {COMPARED_LOSSES} epochs;\n"
+        "  other load is the number of cores that were busy with something else."
     )
     _log(f"every figure: {file}")
 

@@ -9,7 +9,8 @@ import numpy as np
 
 @dataclass
 class Structure:
-    """In-neighbours of v: sources[indptr[v]:indptr[v + 1]]. indptr is int64, sources int32, as in the store."""
+    """In-neighbours of v: sources[indptr[v]:indptr[v + 1]]. indptr is int64, sources int32, as in the
+    store."""
 
     indptr: np.ndarray
     sources: np.ndarray
@@ -41,8 +42,9 @@ class Structure:
 
 @dataclass
 class Graph:
-    """features: V × F float32; labels: V int64, -1 for none; train: ids of the training vertices; edge_features: E × columns float32 in
-    the order of the structure's sources, None where the store has none."""
+    """features: V × F float32; labels: V int64, -1 for none; train: ids of the training vertices;
+    edge_features: E × columns float32 in the order of the structure's sources, None where the store has
+    none."""
 
     structure: Structure
     features: np.ndarray
@@ -73,7 +75,8 @@ def columns(store: Path) -> Columns:
 
 
 def read(store: Path) -> Graph:
-    """Reads a store whose labels are classes. Sparse features become dense, as no layer of DGL and PyG takes sparse ones."""
+    """Reads a store whose labels are classes. Sparse features become dense, as no layer of DGL and PyG takes
+    sparse ones."""
 
     def array(name: str) -> np.ndarray:
         return np.load(store / f"{name}.npy")

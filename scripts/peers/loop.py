@@ -1,4 +1,5 @@
-"""The time of a pass of weft.compile beside that of an epoch of weft.train, of the same module in one process.
+"""The time of a pass of weft.compile beside that of an epoch of weft.train, of the same module in one
+process.
 
 Both are called in turn, and the first of each round is left out: it computes what others keep. The epochs
 are without their own loss and step, and evaluate nothing. What PyTorch's loss takes is told apart.
@@ -40,7 +41,8 @@ def main() -> None:
     v = given.vertices
     edges, x = torch.randint(v, (2, v * given.degree)), torch.randn(v, 128)
     print(
-        f"SAGE 3 × {given.hidden}, {v:,} vertices, {v * given.degree:,} edges, medians of {given.rounds} rounds"
+        f"SAGE 3 × {given.hidden}, {v:,} vertices, {v * given.degree:,} edges, medians of {given.rounds} "
+        "rounds"
     )
     for classes in given.classes:
         y = torch.randint(classes, (v,))
@@ -68,8 +70,8 @@ def main() -> None:
             epochs += [seconds - loss_and_step for seconds in run.summary["epoch_seconds"][1:]]
         one, epoch, outside = map(statistics.median, (passes, epochs, losses))
         print(
-            f"{classes} outputs: a pass {1e3 * one:.0f} ms, an epoch of weft.train {1e3 * epoch:.0f} ms, ratio "
-            f"{one / epoch:.2f}; PyTorch's loss {1e3 * outside:.0f} ms"
+            f"{classes} outputs: a pass {1e3 * one:.0f} ms, an epoch of weft.train {1e3 * epoch:.0f} ms, "
+            f"ratio {one / epoch:.2f}; PyTorch's loss {1e3 * outside:.0f} ms"
         )
 
 

@@ -8,9 +8,10 @@ LEARNING_RATE = 0.01
 
 @dataclass(frozen=True)
 class Model:
-    """hidden is the width of the hidden layers, the total over heads. The last layer averages as many heads. peers are those that it is
-    compared with. own says that it is a module of own.py. graphs are those that it is trained on, all if there are none. steps is the
-    number of passes of a rollout, which rollout.py trains; 0 is one of a model alone."""
+    """hidden is the width of the hidden layers, the total over heads. The last layer averages as many heads.
+    peers are those that it is compared with. own says that it is a module of own.py. graphs are those that it
+    is trained on, all if there are none. steps is the number of passes of a rollout, which rollout.py trains;
+    0 is one of a model alone."""
 
     name: str
     hidden: int
@@ -23,7 +24,8 @@ class Model:
     steps: int = 0
 
     def weft_flags(self) -> list[str]:
-        """The flags of the model that weft knows by name, which the name of a module of its layers ends with."""
+        """The flags of the model that weft knows by name, which the name of a module of its layers ends
+        with."""
         flags = [
             "--model",
             self.name.removeprefix("own-"),

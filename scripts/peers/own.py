@@ -1,5 +1,5 @@
-"""Modules that a user of PyG would write: message passing of her own, with PyG's names of weights, and layers of PyG that weft has no
-model of. weft trains them as programs."""
+"""Modules that a user of PyG would write: message passing of her own, with PyG's names of weights, and layers
+of PyG that weft has no model of. weft trains them as programs."""
 
 import torch
 import torch.nn.functional as F
@@ -67,7 +67,8 @@ def mlp(inputs, outputs):
 
 
 class Block(nn.Module):
-    """A step of MeshGraphNet's processor (Pfaff et al., 2021, section 3.2): the states of edges, then those of vertices."""
+    """A step of MeshGraphNet's processor (Pfaff et al., 2021, section 3.2): the states of edges, then those
+    of vertices."""
 
     def __init__(self, width):
         super().__init__()

@@ -1,8 +1,10 @@
-"""One training process of a peer: peer.py dgl|pyg|compile|torch|weft MODEL STORE WEIGHTS EPOCHS THREADS RESULT PRECISION.
+"""One training process of a peer: peer.py dgl|pyg|compile|torch|weft MODEL STORE WEIGHTS EPOCHS THREADS
+RESULT PRECISION.
 
-Trains on a whole store as `weft train` does, from the given weights, and writes a JSON object to RESULT: losses, the seconds of each
-epoch (forward, backward and step; no evaluation), the resident memory before the first epoch, and versions. A peer that has not
-enough memory ends with status 3. weft is weft.compile in the same loop; it alone takes another precision than f32."""
+Trains on a whole store as `weft train` does, from the given weights, and writes a JSON object to RESULT:
+losses, the seconds of each epoch (forward, backward and step; no evaluation), the resident memory before the
+first epoch, and versions. A peer that has not enough memory ends with status 3. weft is weft.compile in the
+same loop; it alone takes another precision than f32."""
 
 import importlib
 import json

@@ -1,4 +1,5 @@
-"""PyG's models under torch.compile: inductor makes C++ of what is not a sparse product, in the first epoch."""
+"""PyG's models under torch.compile: inductor makes C++ of what is not a sparse product, in the first
+epoch."""
 
 import sys
 
@@ -20,7 +21,8 @@ def versions() -> dict[str, str]:
 
 
 class Compiled(nn.Module):
-    """A model that cannot be compiled ends the process with one line: nothing runs uncompiled in its place."""
+    """A model that cannot be compiled ends the process with one line: nothing runs uncompiled in its
+    place."""
 
     def __init__(self, net: nn.Module):
         super().__init__()

@@ -1,4 +1,5 @@
-"""DGL. Ids are int32 and every order of the edges that a model uses is made beforehand: the fastest form that DGL has on a CPU."""
+"""DGL. Ids are int32 and every order of the edges that a model uses is made beforehand: the fastest form that
+DGL has on a CPU."""
 
 import dgl
 import torch
@@ -30,7 +31,8 @@ def versions() -> dict[str, str]:
 
 
 def _graph(structure: Structure, formats: list[str]) -> dgl.DGLGraph:
-    """Sums use the edges by destination (csc), their gradients by source (csr), and attention scores the list of edges (coo)."""
+    """Sums use the edges by destination (csc), their gradients by source (csr), and attention scores the list
+    of edges (coo)."""
     indptr, sources = torch.from_numpy(structure.indptr).int(), torch.from_numpy(structure.sources)
     ids = torch.arange(len(sources), dtype=torch.int32)  # left empty, weighted sums by libxsmm fail
     g = dgl.graph(("csc", (indptr, sources, ids)), num_nodes=structure.vertices)
@@ -59,8 +61,9 @@ class SAGE(nn.Module):
 
 
 class GCN(nn.Module):
-    """GraphConv between the two scalings. Its own (norm="both") divides by the source's out-degree, which differs from PyG and
-    weft on directed graphs; the work is the same, and here the factors are computed once."""
+    """GraphConv between the two scalings. Its own (norm="both") divides by the source's out-degree, which
+    differs from PyG and weft on directed graphs; the work is the same, and here the factors are computed
+    once."""
 
     def __init__(self, g: dgl.DGLGraph, scale: torch.Tensor, inputs: int, outputs: int):
         super().__init__()
@@ -76,7 +79,8 @@ class GCN(nn.Module):
 
 
 class GAT(nn.Module):
-    """Hidden layers put their heads side by side, the last averages them and adds its bias afterwards, as in PyG."""
+    """Hidden layers put their heads side by side, the last averages them and adds its bias afterwards, as in
+    PyG."""
 
     def __init__(self, g: dgl.DGLGraph, heads: int, inputs: int, outputs: int, last: bool):
         super().__init__()

@@ -1,4 +1,5 @@
-"""PyTorch Geometric: its own models, on the adjacency in the form in which each of them is fastest on a CPU."""
+"""PyTorch Geometric: its own models, on the adjacency in the form in which each of them is fastest on a
+CPU."""
 
 import torch
 import torch_geometric
@@ -11,8 +12,8 @@ from models import LAYERS, Model
 
 
 def network(model: Model, columns: Columns) -> nn.Module:
-    """The model without its graph. Self loops and GCN's factors are left to the graph: by default PyG makes them anew in each layer
-    and epoch. A module of own.py does so."""
+    """The model without its graph. Self loops and GCN's factors are left to the graph: by default PyG makes
+    them anew in each layer and epoch. A module of own.py does so."""
     features, classes = columns.features, columns.classes
     if model.steps:  # a step adds to the features
         return own.MeshGraphNet(model, features, columns.edge_features, features)
@@ -30,8 +31,9 @@ def network(model: Model, columns: Columns) -> nn.Module:
 
 
 def build(model: Model, graph: Graph, weights: dict[str, torch.Tensor], listed: bool = False) -> nn.Module:
-    """SAGE and GCN multiply by a sparse matrix, which PyG does on a PyTorch CSR tensor (transposed: a row for each destination),
-    unless they get the list of edges. Attention has values for each edge and needs that list."""
+    """SAGE and GCN multiply by a sparse matrix, which PyG does on a PyTorch CSR tensor (transposed: a row for
+    each destination), unless they get the list of edges. Attention has values for each edge and needs that
+    list."""
     net = network(model, graph.columns())
     net.load_state_dict(weights)
     structure = graph.structure if model.own or model.name == "sage" else graph.structure.with_self_loops()

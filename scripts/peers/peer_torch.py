@@ -1,4 +1,5 @@
-"""Plain PyTorch: sparse CSR products, with the transposed matrix made beforehand. Used where neither DGL nor PyG runs."""
+"""Plain PyTorch: sparse CSR products, with the transposed matrix made beforehand. Used where neither DGL nor
+PyG runs."""
 
 import torch
 import torch.nn.functional as F
@@ -97,7 +98,8 @@ class GCN(nn.Module):
 
 
 class GAT(nn.Module):
-    """Coefficients for each edge and head, then a sparse product for each head: nothing has edges × columns entries for long."""
+    """Coefficients for each edge and head, then a sparse product for each head: nothing has edges × columns
+    entries for long."""
 
     def __init__(self, structure: Structure, heads: int, inputs: int, outputs: int, last: bool):
         super().__init__()
@@ -167,8 +169,8 @@ class Edges:
 
 
 class WeightedSum(torch.autograd.Function):
-    """The sum of x over the edges into each vertex, times a value for each edge. PyTorch's own backward pass for the values of a
-    sparse matrix does not keep duplicate edges apart."""
+    """The sum of x over the edges into each vertex, times a value for each edge. PyTorch's own backward pass
+    for the values of a sparse matrix does not keep duplicate edges apart."""
 
     CHUNK = 1 << 20  # edges whose products are in memory at a time
 

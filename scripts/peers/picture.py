@@ -1,5 +1,5 @@
-"""Draws docs/speed.svg of the figures in docs/performance.md: an epoch's seconds and the peak of memory of weft beside DGL and PyG.
-`make picture` runs it, after the tables there were written anew."""
+"""Draws docs/speed.svg of the figures in docs/performance.md: an epoch's seconds and the peak of memory of
+weft beside DGL and PyG. `make picture` runs it, after the tables there were written anew."""
 
 import re
 from html import escape
@@ -15,8 +15,8 @@ def cells(line: str) -> list[str]:
 
 
 def figures(text: str) -> list[tuple[str, dict[str, tuple[float, float]]]]:
-    """The models of the tables that have seconds and GiB of peers, each with (seconds, GiB) by system: those beside DGL on the first
-    graph, and those beside PyG."""
+    """The models of the tables that have seconds and GiB of peers, each with (seconds, GiB) by system: those
+    beside DGL on the first graph, and those beside PyG."""
     groups = []
     lines = iter(text.splitlines())
     for line in lines:
@@ -49,10 +49,13 @@ def text(x: float, y: float, words: str, more: str = "") -> str:
 
 
 def picture(groups: list[tuple[str, dict[str, tuple[float, float]]]]) -> str:
-    """Two charts of bars, of seconds and of GiB, a group of bars for each model. Each group is scaled to its largest bar, which has
-    its figure, so that small models are seen."""
+    """Two charts of bars, of seconds and of GiB, a group of bars for each model. Each group is scaled to its
+    largest bar, which has its figure, so that small models are seen."""
     out = [
-        f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {WIDTH} {2 * HEIGHT}" font-family="sans-serif" font-size="12">',
+        (
+            f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {WIDTH} {2 * HEIGHT}" '
+            'font-family="sans-serif" font-size="12">'
+        ),
         "<title>Time of an epoch and peak memory of weft beside DGL and PyG</title>",
         f'<rect width="{WIDTH}" height="{2 * HEIGHT}" fill="white"/>',
     ]
@@ -73,7 +76,8 @@ def picture(groups: list[tuple[str, dict[str, tuple[float, float]]]]) -> str:
             for system, value in systems.items():
                 height = (HEIGHT - TOP - BOTTOM - 18) * value[chart] / most
                 out.append(
-                    f'<rect x="{x:.1f}" y="{floor - height:.1f}" width="{bar - 3:.1f}" height="{height:.1f}" fill="{COLOURS[system]}"/>'
+                    f'<rect x="{x:.1f}" y="{floor - height:.1f}" width="{bar - 3:.1f}" height="{height:.1f}" '
+                    f'fill="{COLOURS[system]}"/>'
                 )
                 label = f"{value[chart]:.{2 if value[chart] < 1 else 1 if value[chart] < 10 else 0}f}"
                 out.append(

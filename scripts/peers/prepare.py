@@ -1,9 +1,11 @@
 """What the driver needs beforehand, run by the Python of the PyG environment.
 
-prepare.py weights MODEL STORE FILE    initial weights as PyG draws them (seed 0), a safetensors file with PyG's names; of a module of
-                                       own.py the program, too, beside it
-prepare.py github EDGES ARCHIVE        Map of GitHub has neither features nor labels: an archive with both, for `weft import npz`
-prepare.py mesh ROWS COLUMNS ARCHIVE   likewise a grid on a torus: each point's ten nearest neighbours, with their displacements"""
+prepare.py weights MODEL STORE FILE    initial weights as PyG draws them (seed 0), a safetensors file with
+                                       PyG's names; of a module of own.py the program, too, beside it
+prepare.py github EDGES ARCHIVE        Map of GitHub has neither features nor labels: an archive with both,
+                                       for `weft import npz`
+prepare.py mesh ROWS COLUMNS ARCHIVE   likewise a grid on a torus: each point's ten nearest neighbours, with
+                                       their displacements"""
 
 import sys
 from pathlib import Path
@@ -34,7 +36,8 @@ def weights(model: str, store: str, file: str) -> None:
 
 
 def github(edges: str, archive: str) -> None:
-    """Labels are drawn at random, with seed 0. The column of zeros is replaced by the import (--random-features)."""
+    """Labels are drawn at random, with seed 0. The column of zeros is replaced by the import
+    (--random-features)."""
     with np.load(edges) as source:
         vertices = int(source["num_nodes"])
         labels = np.random.default_rng(0).integers(CLASSES, size=vertices)

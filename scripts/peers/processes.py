@@ -13,8 +13,9 @@ GIB = 1 << 30
 
 @dataclass
 class Outcome:
-    """status: the exit status, negative for a signal. peak_bytes: largest resident set. other_cores: the average number of cores
-    that were busy with anything else, or taken by the hypervisor. stopped: why the process was ended from here, or empty."""
+    """status: the exit status, negative for a signal. peak_bytes: largest resident set. other_cores: the
+    average number of cores that were busy with anything else, or taken by the hypervisor. stopped: why the
+    process was ended from here, or empty."""
 
     status: int
     peak_bytes: int
@@ -25,15 +26,18 @@ class Outcome:
 def run(
     command: list[str], environment: dict[str, str], output: Path, errors: Path, timeout: float, reserve: int
 ) -> Outcome:
-    """Runs a command to its end. It is stopped after timeout seconds, or when the machine has fewer than reserve bytes left.
+    """Runs a command to its end. It is stopped after timeout seconds, or when the machine has fewer than
+    reserve bytes left.
 
-    The caller must be a small process: Linux counts the memory of the parent at the time of the fork as the child's."""
+    The caller must be a small process: Linux counts the memory of the parent at the time of the fork as the
+    child's."""
     busy, start = _busy_seconds(), time.monotonic()
     stopped = ""
     with output.open("wb") as out, errors.open("wb") as err:
         process = subprocess.Popen(command, env=environment, stdin=subprocess.DEVNULL, stdout=out, stderr=err)
     try:
-        # Should the kernel run out of memory before this is noticed here, it is to end this process and no other.
+        # Should the kernel run out of memory before this is noticed here, it is to end this process and no
+        # other.
         Path(f"/proc/{process.pid}/oom_score_adj").write_text("1000")
         while True:
             pid, status, usage = os.wait4(process.pid, os.WNOHANG)
@@ -57,7 +61,8 @@ def run(
 
 
 def environment(threads: int) -> dict[str, str]:
-    """What the peers run under: as many threads as weft has, and no choice of a BLAS kernel left over from elsewhere."""
+    """What the peers run under: as many threads as weft has, and no choice of a BLAS kernel left over from
+    elsewhere."""
     kept = {
         name: value
         for name, value in os.environ.items()

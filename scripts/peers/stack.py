@@ -1,4 +1,5 @@
-"""What the DGL and the plain PyTorch models share: a stack of layers, and reading weights that have PyG's names."""
+"""What the DGL and the plain PyTorch models share: a stack of layers, and reading weights that have PyG's
+names."""
 
 import torch
 import torch.nn.functional as F
@@ -8,7 +9,8 @@ from models import LAYERS, Model
 
 
 class Stack(nn.Module):
-    """Layers with batch norm (where the model has it) and ReLU between them. layer(i, inputs, outputs) makes layer i."""
+    """Layers with batch norm (where the model has it) and ReLU between them. layer(i, inputs, outputs) makes
+    layer i."""
 
     def __init__(self, model: Model, features: int, classes: int, layer):
         super().__init__()

@@ -33,7 +33,8 @@ class Graph:
 
 
 def made(weft, folder, chance, task):
-    """A graph for a task: vertex, edge or link. Some graphs have types, weights, features of edges, or few features."""
+    """A graph for a task: vertex, edge or link. Some graphs have types, weights, features of edges, or few
+    features."""
     labels = chance.choice(["class", "class", "several", "values"]) if task != "link" else ""
     arrays = task == "vertex" and labels == "several"  # a table has one label of a vertex
     typed = not arrays and chance.random() < 0.25

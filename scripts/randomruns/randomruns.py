@@ -1,20 +1,25 @@
 #!/usr/bin/env python3
 """Random settings of weft train on small random graphs, and what must hold of each run.
 
-Each set is a graph (classes, several labels or values of vertices or edges, or links; one type or two; with or without weights and
-features of edges) and flags of weft train. A set that is refused is tried again without the flag that the refusal names first.
+Each set is a graph (classes, several labels or values of vertices or edges, or links; one type or two; with
+or without weights and features of edges) and flags of weft train. A set that is refused is tried again
+without the flag that the refusal names first.
 
 - A refusal is one line, with status 2 and nothing else; no other status but 0 comes.
-- What --show-plan says is what the run takes and sends, to the byte: with partitions that take turns, and chunks in any
-  order, at least as much memory.
-- weft evaluate has the metrics of the run's summary, to the last digit; they are those of predictions.npy, computed here by NumPy.
-- Each epoch has the metrics, to the bit, of a run with --eval-every 1, whose evaluations have passes of their own.
+- What --show-plan says is what the run takes and sends, to the byte: with partitions that take turns, and
+  chunks in any order, at least as much memory.
+- weft evaluate has the metrics of the run's summary, to the last digit; they are those of predictions.npy,
+  computed here by NumPy.
+- Each epoch has the metrics, to the bit, of a run with --eval-every 1, whose evaluations have passes of their
+  own.
 - weft predict writes predictions.npy, on one worker with its bits.
-- A run that is broken off and resumed has the bits of one that is not, and on another mesh its next loss, up to rounding.
+- A run that is broken off and resumed has the bits of one that is not, and on another mesh its next loss, up
+  to rounding.
 
     randomruns.py [--sets N] [--first N] [--seed N] [--weft PROGRAM]
 
---seed N tries the set N alone. The exit status is 1 if a rule was broken; the set's folder is then kept and named.
+--seed N tries the set N alone. The exit status is 1 if a rule was broken; the set's folder is then kept and
+named.
 """
 
 import argparse
@@ -76,7 +81,10 @@ class Trial:
                 self.count["diverged"] += 1
                 return
             if plan.returncode != process.returncode:
-                yield f"--show-plan: status {plan.returncode}, {plan.stderr[-300:]}; the run: {process.returncode}, {process.stderr[-300:]}"
+                yield (
+                    f"--show-plan: status {plan.returncode}, {plan.stderr[-300:]}; the run: "
+                    f"{process.returncode}, {process.stderr[-300:]}"
+                )
                 return
             if process.returncode != 2:
                 break

@@ -1,4 +1,5 @@
-"""What must hold of a run: its plan, its results, predictions with its weights, and its continuation on another mesh."""
+"""What must hold of a run: its plan, its results, predictions with its weights, and its continuation on
+another mesh."""
 
 import json
 import math
@@ -10,20 +11,9 @@ from metrics import measured
 from settings import words
 
 CHANGES = {
-    "parallel",
-    "partitions",
-    "offload",
-    "partition",
-    "prefetch",
-    "keep-halo",
-    "halo",
-    "aggregation-chunks",
-    "recompute",
-    "threads",
-    "memory-limit",
-    "balance",
-    "chunks",
-}
+    "parallel", "partitions", "offload", "partition", "prefetch", "keep-halo", "halo", "aggregation-chunks",
+    "recompute", "threads", "memory-limit", "balance", "chunks",
+}  # fmt: skip
 OF_EPOCHS = ("cosine", "step", "linear")  # schedules that depend on --epochs
 TOLERANCE = {"f32": 2e-4, "bf16": 0.05}
 
@@ -42,7 +32,8 @@ def refusal(process):
 
 
 def planned(plan, run, flags):
-    """The plan's bytes are those of the run: of messages, of the last epoch that was asked for, unless that is the first."""
+    """The plan's bytes are those of the run: of messages, of the last epoch that was asked for, unless that
+    is the first."""
     sent, last = run["communication"], run["epochs_run"] == flags["epochs"] > 1 and "drop-edge" not in flags
     for name, bytes_ in (
         (n, sum(plan[f"{n}_bytes"])) for n in ("halo", "layout", "stage", "links") if f"{n}_bytes" in plan
@@ -57,7 +48,10 @@ def planned(plan, run, flags):
     if limit := flags.get("memory-limit"):
         allowed = int(re.sub(r"\D", "", limit)) << (20 if "Mi" in limit else 10)
         if any(t + g > allowed for t, g in zip(run["peak_tensor_bytes"], run["graph_bytes"])):
-            yield f"a run takes {run['peak_tensor_bytes']} and {run['graph_bytes']} bytes, above --memory-limit {limit}"
+            yield (
+                f"a run takes {run['peak_tensor_bytes']} and {run['graph_bytes']} bytes, above "
+                f"--memory-limit {limit}"
+            )
 
 
 def evaluated(evaluation, run, flags):
@@ -88,7 +82,11 @@ def read(trial, graph, flags):
         for out in (trial.folder / "run", own)
     )
     if was != now:
-        yield f"with --eval-every 1: {next((pair for pair in zip(now, was) if pair[0] != pair[1]), (len(now), len(was)))}, which differ"
+        yield (
+            "with --eval-every 1: "
+            f"{next((pair for pair in zip(now, was) if pair[0] != pair[1]), (len(now), len(was)))}, which "
+            "differ"
+        )
     if (own / "predictions.npy").read_bytes() != (trial.folder / "run" / "predictions.npy").read_bytes():
         yield "with --eval-every 1: other predictions"
 
@@ -123,7 +121,10 @@ def predicted(folder, run, flags):
         yield f"predict differs from predictions.npy by {np.abs(ours - theirs).max()}"
     limit = {"f32": 1e-3, "bf16": 0.1}[flags.get("precision", "f32")] * max(1, np.abs(theirs).max())
     if not np.allclose(ours, theirs, rtol=0, atol=limit, equal_nan=True):
-        yield f"predict differs from predictions.npy by {np.abs(ours - theirs).max()}, and {np.abs(theirs).max()} is the largest"
+        yield (
+            f"predict differs from predictions.npy by {np.abs(ours - theirs).max()}, and "
+            f"{np.abs(theirs).max()} is the largest"
+        )
 
 
 def resumes(flags, run):
@@ -138,7 +139,8 @@ def resumes(flags, run):
 
 
 def continued(trial, graph, flags, run):
-    """A run that is broken off and resumed has the bits of one that is not; on another mesh its next loss is the same up to rounding."""
+    """A run that is broken off and resumed has the bits of one that is not; on another mesh its next loss is
+    the same up to rounding."""
     first = max(1, flags["epochs"] // 2)
     for name, other in (
         ("again", None),

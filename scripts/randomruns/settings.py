@@ -108,17 +108,9 @@ OF_TASKS = {
     },
 }
 MESHES = [
-    "",
-    "",
-    "",
-    "graph=2",
-    "graph=3",
-    "tensor=2",
-    "graph=2,tensor=2",
-    "pipeline=2",
-    "graph=2,pipeline=2",
+    "", "", "", "graph=2", "graph=3", "tensor=2", "graph=2,tensor=2", "pipeline=2", "graph=2,pipeline=2",
     "tensor=2,pipeline=2",
-]
+]  # fmt: skip
 OF_AXES = {
     "graph": {
         "partition": (0.3, ["metis", "random", "stream"]),

@@ -1,5 +1,5 @@
-"""What is read from curves of training: a curve is a list of epochs, each with its seconds of training, and the validation and
-test accuracy after it. Standard library only."""
+"""What is read from curves of training: a curve is a list of epochs, each with its seconds of training, and
+the validation and test accuracy after it. Standard library only."""
 
 import statistics
 
@@ -13,7 +13,8 @@ def target(curves):
 
 
 def reached(curve, accuracy):
-    """The number of epochs up to the first whose validation accuracy is at least that; None where there is none."""
+    """The number of epochs up to the first whose validation accuracy is at least that; None where there is
+    none."""
     return next((number for number, epoch in enumerate(curve, 1) if epoch["val"] >= accuracy), None)
 
 
@@ -29,8 +30,9 @@ def level(curve, patience):
 
 
 def fastest(curves, accuracy, cost):
-    """Of curves by key, the key of the one that reaches an accuracy at the lowest cost: its epochs times cost[key], what an
-    epoch takes. Of equal ones, and where none reaches it, that with the highest validation accuracy."""
+    """Of curves by key, the key of the one that reaches an accuracy at the lowest cost: its epochs times
+    cost[key], what an epoch takes. Of equal ones, and where none reaches it, that with the highest validation
+    accuracy."""
 
     def order(key):
         epochs = reached(curves[key], accuracy)
@@ -40,11 +42,13 @@ def fastest(curves, accuracy, cost):
 
 
 def untried(rates, tried, chosen):
-    """Which rates of an ascending list to try next: those beside the best of the tried ones. Without one, the three in its middle."""
+    """Which rates of an ascending list to try next: those beside the best of the tried ones. Without one, the
+    three in its middle."""
     middle = rates.index(chosen) if tried else len(rates) // 2
     return [rate for rate in rates[max(0, middle - 1) : middle + 2] if rate not in tried]
 
 
 def epoch_seconds(rounds):
-    """The median of the seconds of an epoch in curves of several rounds, without the first epoch of each, which has cold caches."""
+    """The median of the seconds of an epoch in curves of several rounds, without the first epoch of each,
+    which has cold caches."""
     return statistics.median(epoch["seconds"] for curve in rounds for epoch in curve[1:])

@@ -1,13 +1,15 @@
-"""One training of a peer on batches that it samples: sampled.py NAME STORE SETTINGS RESULT, in the peer's environment.
+"""One training of a peer on batches that it samples: sampled.py NAME STORE SETTINGS RESULT, in the peer's
+environment.
 
-NAME is pyg-neighbor, pyg-cluster or dgl-neighbor, and SETTINGS a JSON object: layers, hidden, dropout, lr, seed, epochs, patience,
-target, threads, fan_outs, batch, workers; clusters, the file with the part of each vertex; sampler, a library. RESULT gets a JSON
-object: of each epoch the seconds of training (sampling, fetching of features, forward, backward, step), those of this process's
-processors, and, after it, the accuracy on the whole graph. Training ends before its last epoch where the validation accuracy has
-reached the target, and so many epochs as patience says are no better.
-Sampling, fetching and aggregation are the library's; around them all peers have the same GraphSAGE (mean): batch norm, ReLU and
-dropout between the layers. A layer that is narrower than its input transforms before it aggregates, as DGL's does. Sparse features
-stay sparse: the first layer's product is PyTorch's embedding_bag. (Dense ones were not measured.)"""
+NAME is pyg-neighbor, pyg-cluster or dgl-neighbor, and SETTINGS a JSON object: layers, hidden, dropout, lr,
+seed, epochs, patience, target, threads, fan_outs, batch, workers; clusters, the file with the part of each
+vertex; sampler, a library. RESULT gets a JSON object: of each epoch the seconds of training (sampling,
+fetching of features, forward, backward, step), those of this process's processors, and, after it, the
+accuracy on the whole graph. Training ends before its last epoch where the validation accuracy has reached the
+target, and so many epochs as patience says are no better. Sampling, fetching and aggregation are the
+library's; around them all peers have the same GraphSAGE (mean): batch norm, ReLU and dropout between the
+layers. A layer that is narrower than its input transforms before it aggregates, as DGL's does. Sparse
+features stay sparse: the first layer's product is PyTorch's embedding_bag. (Dense ones were not measured.)"""
 
 import json
 import sys
@@ -26,7 +28,8 @@ from curves import level, reached  # noqa: E402
 
 
 class Features:
-    """Rows of the features of some vertices: a tensor, or of sparse ones (columns, first entry of each row, values)."""
+    """Rows of the features of some vertices: a tensor, or of sparse ones (columns, first entry of each row,
+    values)."""
 
     def __init__(self, store: Path):
         def array(name: str) -> torch.Tensor:
@@ -123,8 +126,9 @@ class Graph:
 
 
 def pyg_neighbor(graph: Graph, settings: dict):
-    """NeighborLoader's batches: (features, blocks, labels). A layer works on the vertices and edges that later layers need, as
-    PyG's trim_to_layer. torch-sparse's sampler does not count these; the order of its edges does."""
+    """NeighborLoader's batches: (features, blocks, labels). A layer works on the vertices and edges that
+    later layers need, as PyG's trim_to_layer. torch-sparse's sampler does not count these; the order of its
+    edges does."""
     import torch_geometric
     from torch_geometric.data import Data
     from torch_geometric.loader import NeighborLoader
@@ -132,8 +136,15 @@ def pyg_neighbor(graph: Graph, settings: dict):
     torch.ops.load_library(settings["sampler"])
     torch_geometric.typing.WITH_TORCH_SPARSE = True
     data = Data(edge_index=graph.edge_index, num_nodes=graph.structure.vertices, y=graph.labels)
-    loader = NeighborLoader(data, settings["fan_outs"], input_nodes=graph.train, batch_size=settings["batch"], shuffle=True,
-                            is_sorted=True, **workers(settings))  # fmt: skip
+    loader = NeighborLoader(
+        data,
+        settings["fan_outs"],
+        input_nodes=graph.train,
+        batch_size=settings["batch"],
+        shuffle=True,
+        is_sorted=True,
+        **workers(settings),
+    )
     means = pyg_means()
 
     def batches():
@@ -165,7 +176,8 @@ def pyg_cluster(graph: Graph, settings: dict):
     train = torch.zeros(graph.structure.vertices, dtype=torch.bool)
     train[graph.train] = True
     ids = torch.arange(graph.structure.vertices)
-    # The sparse format csr goes by row: with the edges' ends exchanged these are the destinations, and sorted in a batch.
+    # The sparse format csr goes by row: with the edges' ends exchanged these are the destinations, and sorted
+    # in a batch.
     data = Data(
         edge_index=graph.edge_index.flip(0),
         num_nodes=graph.structure.vertices,
@@ -282,7 +294,8 @@ def main() -> None:
             | graph.accuracies(net)
         )
         print(
-            f"epoch {epoch}: {seconds:.2f} s, loss {curve[-1]['loss']:.4f}, validation {curve[-1]['val']:.4f}",
+            f"epoch {epoch}: {seconds:.2f} s, loss {curve[-1]['loss']:.4f}, validation "
+            f"{curve[-1]['val']:.4f}",
             file=sys.stderr,
             flush=True,
         )

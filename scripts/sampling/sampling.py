@@ -1,34 +1,41 @@
-"""Full batches beside sampled ones: how long weft, PyG and DGL train until the same accuracy. Run by `make bench-sampling`.
+"""Full batches beside sampled ones: how long weft, PyG and DGL train until the same accuracy. Run by `make
+bench-sampling`.
 
-    sampling.py [--only physics,…] [--systems "weft f32",…] [--seeds 5] [--rates .003,.01] [--epochs FULL,SAMPLED] [--jobs 2]
-                [--rounds 3] [--workers 0] [--threads 2] [--kept FOLDER] [--again] [--json]
+    sampling.py [--only physics,…] [--systems "weft f32",…] [--seeds 5] [--rates .003,.01] [--epochs
+                FULL,SAMPLED] [--jobs 2] [--rounds 3] [--workers 0] [--threads 2] [--kept FOLDER] [--again]
+                [--json]
 
 On each graph all systems train the same GraphSAGE (mean; batch norm, ReLU, dropout, Adam):
 
 weft f32, bf16      every epoch one step on the whole graph
-pyg neighbor        NeighborLoader, of batches of 1024 training vertices, with so many in-neighbours at each hop
+pyg neighbor        NeighborLoader, of batches of 1024 training vertices, with so many in-neighbours at each
+                    hop
 pyg cluster         ClusterLoader, of ten METIS parts of 200 vertices, or of 1/1024 of the graph
 dgl neighbor        NeighborSampler, as PyG's
 
-The target is 99 % of the highest validation accuracy that any run reaches on the graph. How many epochs a system takes to it does
-not depend on how busy the machine is, on threads or on processes that sample. So epochs are counted first, by several trainings at
-once, and timed afterwards:
+The target is 99 % of the highest validation accuracy that any run reaches on the graph. How many epochs a
+system takes to it does not depend on how busy the machine is, on threads or on processes that sample. So
+epochs are counted first, by several trainings at once, and timed afterwards:
 
-rates       with seed 0 the three learning rates in the middle of the list, and the next one while the best is the outermost tried
+rates       with seed 0 the three learning rates in the middle of the list, and the next one while the best is
+            the outermost tried
 fan-outs    the others, at the best rate
 seeds       the other seeds at the best of these settings
-time        epochs of each system at that setting, alone and on all threads, in rounds that take turns over graphs and systems
+time        epochs of each system at that setting, alone and on all threads, in rounds that take turns over
+            graphs and systems
 
-The best setting reaches the target in the fewest epochs or, of several fan-outs, in the least processor time. weft f32 takes the
-setting of weft bf16, and PyG's neighbours that of DGL's, which are sampled in the same way. Seconds to the target are the mean
-epochs times the median seconds of an epoch, without the first of each round. Seconds are those of training, without evaluation,
-which is on the whole graph after each epoch. The peers' epochs are timed without processes that sample and with two; the faster counts.
-A sampled training ends early where the validation accuracy has not risen by 0.1 points for four epochs (of clusters sixteen); those
+The best setting reaches the target in the fewest epochs or, of several fan-outs, in the least processor time.
+weft f32 takes the setting of weft bf16, and PyG's neighbours that of DGL's, which are sampled in the same
+way. Seconds to the target are the mean epochs times the median seconds of an epoch, without the first of each
+round. Seconds are those of training, without evaluation, which is on the whole graph after each epoch. The
+peers' epochs are timed without processes that sample and with two; the faster counts. A sampled training ends
+early where the validation accuracy has not risen by 0.1 points for four epochs (of clusters sixteen); those
 of the other seeds not before they have reached the target that the search found.
 
-The tables go to standard output, or with --json one object; progress goes to standard error. Each training is kept in a file of
-its own: the same command continues after an interrupt, and with more seeds adds these alone; --again forgets them. Exit status:
-0 done, 1 where weft fails. Only Python's standard library is used here. The peers' environments are those of ../peers.
+The tables go to standard output, or with --json one object; progress goes to standard error. Each training is
+kept in a file of its own: the same command continues after an interrupt, and with more seeds adds these
+alone; --again forgets them. Exit status: 0 done, 1 where weft fails. Only Python's standard library is used
+here. The peers' environments are those of ../peers.
 """
 
 import argparse
@@ -61,7 +68,8 @@ TIMED = 3  # epochs of a round, of which the first does not count
 
 @dataclasses.dataclass(frozen=True)
 class Graph:
-    """make is the command that makes the store, without its last argument and the flags after it; full and sampled are epochs."""
+    """make is the command that makes the store, without its last argument and the flags after it; full and
+    sampled are epochs."""
 
     make: tuple
     flags: tuple
@@ -88,9 +96,9 @@ GRAPHS = {
 
 @dataclasses.dataclass(frozen=True)
 class System:
-    """weft with these flags, or a peer by its name in sampled.py. fan_outs: those to choose from, for three layers. like: the system
-    whose setting it takes. longer: how many times a sampler's epochs it takes to count and to time, as its own are shorter; of full
-    batches a graph says how many count. beta2: Adam's."""
+    """weft with these flags, or a peer by its name in sampled.py. fan_outs: those to choose from, for three
+    layers. like: the system whose setting it takes. longer: how many times a sampler's epochs it takes to
+    count and to time, as its own are shorter; of full batches a graph says how many count. beta2: Adam's."""
 
     flags: tuple = ()
     peer: str = ""
@@ -265,7 +273,8 @@ class Bench:
         )
 
     def compare(self):
-        """Of each graph by system: its setting, the target, the curves of its seeds, and the seconds of an epoch; or why it failed."""
+        """Of each graph by system: its setting, the target, the curves of its seeds, and the seconds of an
+        epoch; or why it failed."""
         systems = self.options.systems
         searched = [
             (graph, system)
@@ -537,7 +546,8 @@ def fewest(rounds):
 
 def show(name, graph, report):
     print(
-        f"{name}: GraphSAGE of {graph.layers} layers, {graph.hidden} wide; a star marks the fastest to 99 % of the best validation accuracy\n"
+        f"{name}: GraphSAGE of {graph.layers} layers, {graph.hidden} wide; a star marks the fastest to 99 % "
+        "of the best validation accuracy\n"
     )
     rows = [
         [

@@ -25,7 +25,8 @@ def on_files(files, config):
 
 
 def of_site(text):
-    """The README with links to pages of docs/, without badges. Other files of the repository are names in the text."""
+    """The README with links to pages of docs/, without badges. Other files of the repository are names in the
+    text."""
 
     def link(match):
         image, name, target = match.groups()

@@ -1,18 +1,22 @@
-# Writes oracle.json beside it: whole trainings by PyTorch, and measures by scikit-learn. How to run, on Debian 12:
-#   apt-get install --no-install-recommends python3-torch python3-sklearn && /usr/bin/python3 train/testdata/oracle.py
+# Writes oracle.json beside it: whole trainings by PyTorch, and measures by scikit-learn. How to run, on
+# Debian 12:
+#   apt-get install --no-install-recommends python3-torch python3-sklearn
+#   /usr/bin/python3 train/testdata/oracle.py
 """Golden values of the training loop and of the metrics.
 
 Everything is computed in float64 from inputs and initial weights that are exact in float32. The file holds
 
   features   V rows, for all trainings
-  trainings  by name: the options that differ from the defaults; labels (V classes, -1 unlabelled; or V rows of 0, 1 and null, which
-             is a missing label); the split; init, the weights to start from; and what comes of it: losses of all epochs that were run,
-             the evaluations {epoch, val_loss, and by metric its values on the training, validation and test vertices}; by metric
-             the best epoch; and by epoch the weights and running statistics after it, and the logits in evaluation
+  trainings  by name: the options that differ from the defaults; labels (V classes, -1 unlabelled; or V rows
+             of 0, 1 and null, which is a missing label); the split; init, the weights to start from; and what
+             comes of it: losses of all epochs that were run, the evaluations {epoch, val_loss, and by metric
+             its values on the training, validation and test vertices}; by metric the best epoch; and by epoch
+             the weights and running statistics after it, and the logits in evaluation
   measures   by name: logits, labels, vertices, and the metrics by name (null: no number)
 
-The model is a perceptron: linear layers, batch or layer norm before ReLU, no dropout. The linear layers before batch norm have no
-bias. A training stops when `patience` epochs have not lowered the validation loss nor, where the metric selects, raised the metric.
+The model is a perceptron: linear layers, batch or layer norm before ReLU, no dropout. The linear layers
+before batch norm have no bias. A training stops when `patience` epochs have not lowered the validation loss
+nor, where the metric selects, raised the metric.
 """
 
 import copy
@@ -89,7 +93,8 @@ def measures(logits, labels):
 
 
 def with_argument(logits, labels):
-    """Metrics that have an argument in their names, by scikit-learn, but for precision@K, which it does not have."""
+    """Metrics that have an argument in their names, by scikit-learn, but for precision@K, which it does not
+    have."""
     labels, out = numpy.asarray(labels, float), {}
     there = ~numpy.isnan(labels)
     for c in range(logits.shape[1]):

@@ -1,8 +1,9 @@
-# Writes the files of a small PPI and expected.json, the graphs that PyTorch Geometric (PyG) makes of them. How to run, with
-# torch, torch_geometric, networkx and numpy:
+# Writes the files of a small PPI and expected.json, the graphs that PyTorch Geometric (PyG) makes of them.
+# How to run, with torch, torch_geometric, networkx and numpy:
 #   python3 examples/ppi/testdata/ppi.py
-"""Five graphs of 3 to 5 vertices: two to train on, one to validate, two to test. Edges of one file are directed. There are self
-loops, an edge between two graphs, and one that stands in both directions of an undirected graph."""
+"""Five graphs of 3 to 5 vertices: two to train on, one to validate, two to test. Edges of one file are
+directed. There are self loops, an edge between two graphs, and one that stands in both directions of an
+undirected graph."""
 
 import json
 import pathlib

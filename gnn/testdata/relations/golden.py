@@ -1,10 +1,12 @@
 # Writes the golden files of graphs with several relations. How to run:
 #   python3 -m venv /tmp/pyg && /tmp/pyg/bin/pip install torch==2.5.1 torch_geometric==2.8.1
 #   /tmp/pyg/bin/python gnn/testdata/relations/golden.py
-"""Golden files of R-GCN and of torch_geometric.nn.to_hetero's models, where ../typed has none: three relations among vertices
-of one type, types of other widths or without features, norms of each type, and types that no relation leads to.
+"""Golden files of R-GCN and of torch_geometric.nn.to_hetero's models, where ../typed has none: three
+relations among vertices of one type, types of other widths or without features, norms of each type, and types
+that no relation leads to.
 
-Tensors and metadata are those of ../typed/golden.py. A parameter that the loss does not depend on has no gradient.
+Tensors and metadata are those of ../typed/golden.py. A parameter that the loss does not depend on has no
+gradient.
 """
 
 import pathlib
@@ -27,7 +29,8 @@ uniform = one.uniform
 
 
 class Graph:
-    """Types (name, vertices, features), relations (source, name, target) with edges, labels of the first type."""
+    """Types (name, vertices, features), relations (source, name, target) with edges, labels of the first
+    type."""
 
     def __init__(self, seed, types, relations, classes):
         rng = torch.Generator().manual_seed(seed)
@@ -106,7 +109,8 @@ def mean(x, edges, n):
 
 
 class TypedRGCN(torch.nn.Module):
-    """R-GCN of several vertex types: bases and roots of the first layer are a type's own, mixtures are shared."""
+    """R-GCN of several vertex types: bases and roots of the first layer are a type's own, mixtures are
+    shared."""
 
     def __init__(self, g, bases, act):
         super().__init__()
@@ -185,7 +189,8 @@ class GIN(torch.nn.Module):
 
 
 class Idle(torch.nn.Module):
-    """SAGEConv on each relation whose source is there, summed: HeteroConv's way with types that nothing leads to."""
+    """SAGEConv on each relation whose source is there, summed: HeteroConv's way with types that nothing leads
+    to."""
 
     def __init__(self, g, act):
         super().__init__()

@@ -1,25 +1,31 @@
 # Writes the golden files of models on graphs with types. How to run:
 #   python3 -m venv /tmp/pyg && /tmp/pyg/bin/pip install torch==2.5.1 torch_geometric==2.8.1
 #   /tmp/pyg/bin/python gnn/testdata/typed/golden.py
-"""Golden files of models on a graph of two vertex types, from PyTorch Geometric (PyG), as ../golden.py writes those of one type.
+"""Golden files of models on a graph of two vertex types, from PyTorch Geometric (PyG), as ../golden.py writes
+those of one type.
 
-Vertices are papers, which have labels, and authors; an author writes no paper, two papers have no author, one is cited by a
-hub of edges, and some edges stand twice. Ids count within the types; in the whole graph papers come first. Tensors:
+Vertices are papers, which have labels, and authors; an author writes no paper, two papers have no author, one
+is cited by a hub of edges, and some edges stand twice. Ids count within the types; in the whole graph papers
+come first. Tensors:
 
-  x.TYPE                  vertices x features, about 40 % zeros; none in files of R-GCN on vertices without features
+  x.TYPE                  vertices x features, about 40 % zeros; none in files of R-GCN on vertices without
+                          features
   edge_index.SRC__REL__DST  2 x E int64, the sources above the destinations, in no order
   train                   ids of the papers in the loss, int64
   labels                  a class for each paper, int64
   param.NAME              the state_dict: parameters under PyG's names
   logits, loss            the model's output for all papers; the mean cross entropy over train, shape [1]
-  grad.NAME               gradient of every parameter, zeros where it has none, and grad.x.TYPE of the features
+  grad.NAME               gradient of every parameter, zeros where it has none, and grad.x.TYPE of the
+                          features
 
-and __metadata__ strings: model, layers, hidden, heads, output_heads, norm, act, types, counts and relations (in the order of
-the model, separated by commas), built (how PyG was used), torch, pyg; of rgcn also bases or blocks (0: neither).
+and __metadata__ strings: model, layers, hidden, heads, output_heads, norm, act, types, counts and relations
+(in the order of the model, separated by commas), built (how PyG was used), torch, pyg; of rgcn also bases or
+blocks (0: neither).
 
-R-GCN is RGCNConv on the union: edge type k is the k-th relation, the mean is over the edges of one relation, and without
-features the row of vertex v of the whole graph is row v of each basis, of each weight and of the root. The other models are
-to_hetero of PyG's models: one convolution for each relation (convs.LAYER.SRC__REL__DST), whose results are added up.
+R-GCN is RGCNConv on the union: edge type k is the k-th relation, the mean is over the edges of one relation,
+and without features the row of vertex v of the whole graph is row v of each basis, of each weight and of the
+root. The other models are to_hetero of PyG's models: one convolution for each relation
+(convs.LAYER.SRC__REL__DST), whose results are added up.
 """
 
 import pathlib
@@ -179,7 +185,10 @@ def main():
     ):
         net, run = hetero(make, relations)
         kind = name.split("-")[0]
-        built = f'torch_geometric.nn.to_hetero of torch_geometric.nn.models.{"GraphSAGE" if kind == "sage" else "GAT"}, aggr="sum"'
+        built = (
+            "torch_geometric.nn.to_hetero of "
+            f'torch_geometric.nn.models.{"GraphSAGE" if kind == "sage" else "GAT"}, aggr="sum"'
+        )
         write(name, net, run, x, built, relations, model=kind, **metadata)
 
 

@@ -1,12 +1,16 @@
 # Writes the files that the tests read, and what is in them. How to run:
-#   python3 -m venv /tmp/pyg && /tmp/pyg/bin/pip install torch==2.5.1 torch_geometric==2.8.1 numpy setuptools wheel
+#   python3 -m venv /tmp/pyg
+#   /tmp/pyg/bin/pip install torch==2.5.1 torch_geometric==2.8.1 numpy setuptools wheel
 #   /tmp/pyg/bin/pip install --no-build-isolation --no-deps torch_scatter==2.1.2 torch_sparse==0.6.18
 #   /tmp/pyg/bin/python graph/pyg/testdata/golden.py
-# Without torch_sparse (whose build takes minutes) the files that need it, and what is expected of them, stay as they are.
-"""Files of torch.save as PyTorch Geometric (PyG) writes them, and expected.json: for each file the graph that PyG has of it.
+# Without torch_sparse (whose build takes minutes) the files that need it, and what is expected of them, stay
+# as they are.
+"""Files of torch.save as PyTorch Geometric (PyG) writes them, and expected.json: for each file the graph that
+PyG has of it.
 
-A graph there is its types (name, vertices, features or null), the first of them with labels and splits, its relations (source,
-name, target, edges [source, target, weight?, features...?] by target and then source), and the fields that are left out.
+A graph there is its types (name, vertices, features or null), the first of them with labels and splits, its
+relations (source, name, target, edges [source, target, weight?, features...?] by target and then source), and
+the fields that are left out.
 """
 
 import fractions
@@ -370,7 +374,8 @@ write(
     {("other", "to", "v"): edges_of(graph().edge_index)},
 )
 
-# Splits of edges for link prediction (TestEdgeSplits): as RandomLinkSplit leaves them, without edge_label; and in a HeteroData
+# Splits of edges for link prediction (TestEdgeSplits): as RandomLinkSplit leaves them, without edge_label;
+# and in a HeteroData
 torch.manual_seed(0)
 path = Data(edge_index=torch.stack([torch.arange(19), torch.arange(1, 20)]), num_nodes=20)
 train, val, test = T.RandomLinkSplit(num_val=4, num_test=5, add_negative_train_samples=False)(path)

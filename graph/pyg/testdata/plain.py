@@ -1,5 +1,5 @@
-"""Runs the lines of docs/formats.md that save a file's tensors alone: plain.py DOCUMENT FOLDER FILE... writes FOLDER/FILE for each FILE.
-Names the files whose classes are not installed."""
+"""Runs the lines of docs/formats.md that save a file's tensors alone: plain.py DOCUMENT FOLDER FILE... writes
+FOLDER/FILE for each FILE. Names the files whose classes are not installed."""
 
 import os
 import pathlib

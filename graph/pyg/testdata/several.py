@@ -1,6 +1,7 @@
 # Writes several-*.pt and several.json. How to run: see golden.py (torch and torch_geometric are enough).
 #   python3 graph/pyg/testdata/several.py
-"""Files with several graphs as PyTorch Geometric (PyG) writes them, and several.json: the graph that its Batch makes of each."""
+"""Files with several graphs as PyTorch Geometric (PyG) writes them, and several.json: the graph that its
+Batch makes of each."""
 
 import json
 import pathlib
@@ -60,7 +61,8 @@ torch.save(
 
 
 def typed(sizes, g):
-    """Papers with labels and authors without features, of which the second graph has none; edges with weights one way."""
+    """Papers with labels and authors without features, of which the second graph has none; edges with weights
+    one way."""
     papers, authors = sizes
     data = HeteroData()
     data["author"].num_nodes = authors

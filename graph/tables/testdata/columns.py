@@ -1,4 +1,5 @@
-"""Writes pyarrow.parquet, a column of each type of PyArrow, int96.parquet and nulls.parquet, which TestPyArrow reads."""
+"""Writes pyarrow.parquet, a column of each type of PyArrow, int96.parquet and nulls.parquet, which
+TestPyArrow reads."""
 
 import datetime as dt
 from decimal import Decimal

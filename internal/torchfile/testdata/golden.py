@@ -2,9 +2,10 @@
 #   python3 -m venv /tmp/torch && /tmp/torch/bin/pip install torch==2.5.1 numpy
 #   /tmp/torch/bin/python internal/torchfile/testdata/golden.py
 # types.pt is of PyTorch 2.15, which saves uint16 where 2.5 fails; the script writes no other file then.
-# sparse-1.13.pt is of the same lines under PyTorch 1.13 (Debian 12's python3-torch), which writes sparse tensors otherwise.
-"""tensors.pt: a dict of tensors of each element type, and of windows on storages of each shape; sparse.pt: of each layout;
-types.pt: the element types that NumPy lacks or that came late, and tensors with attributes."""
+# sparse-1.13.pt is of the same lines under PyTorch 1.13 (Debian 12's python3-torch), which writes sparse
+# tensors otherwise.
+"""tensors.pt: a dict of tensors of each element type, and of windows on storages of each shape; sparse.pt: of
+each layout; types.pt: the element types that NumPy lacks or that came late, and tensors with attributes."""
 
 import collections
 import pathlib

@@ -29,14 +29,16 @@ def arguments_of(
     resumed: Any = None,
     progress: bool = True,
 ) -> tuple[Graph | None, list[str], Any]:
-    """The graph in memory, if it is one, the command's arguments, and the module that is trained, if it is one."""
+    """The graph in memory, if it is one, the command's arguments, and the module that is trained, if it is
+    one."""
     arguments, graph = [command], None
     continues = resumed is not None and resumed != "auto"
     if data is not None or not (continues or command == "plan"):
         graph = graph_of(data)
         if graph is not None and graph.undivided and settings.get("task") == "link":
             raise Refused(
-                'edge_label_index: is that of one part of a split: give the three, as weft.train([train, val, test], task="link")'
+                "edge_label_index: is that of one part of a split: give the three, as weft.train([train, "
+                'val, test], task="link")'
             )
         arguments += graph_arguments(data, graph)
         scratch.kept.append(graph)
@@ -57,8 +59,8 @@ def arguments_of(
 
 
 def with_edge_labels(graph: Graph | None, settings: Mapping[str, Any]) -> Mapping[str, Any]:
-    """The settings, with edge_label where labels of edges are learned. That is so where the task is edge, or where
-    none is given and a graph in memory has no other labels."""
+    """The settings, with edge_label where labels of edges are learned. That is so where the task is edge, or
+    where none is given and a graph in memory has no other labels."""
     if (
         graph is not None
         and graph.learns_edges
@@ -69,15 +71,20 @@ def with_edge_labels(graph: Graph | None, settings: Mapping[str, Any]) -> Mappin
         return settings
     if graph.labelled is None and graph.labels_parallel:
         raise Refused(
-            "edge_label_index: names an edge twice, or one that edge_index has several times, so that it is not known which of these has the label: give labels of all edges, in the order of edge_index, as edge_label alone, with masks"
+            "edge_label_index: names an edge twice, or one that edge_index has several times, so that it is "
+            "not known which of these has the label: give labels of all edges, in the order of edge_index, "
+            "as edge_label alone, with masks"
         )
     if graph.labelled is None and graph.undivided:
         raise Refused(
-            'edge_label_index: has edges that edge_index lacks, and with task="edge" all edges pass messages: give the labels of edge_index as edge_label alone'
+            'edge_label_index: has edges that edge_index lacks, and with task="edge" all edges pass '
+            "messages: give the labels of edge_index as edge_label alone"
         )
     if graph.labelled is None and graph.of_links:
         raise Refused(
-            'task="edge": the edges to predict are those of a split of links, which pass no messages, as RandomLinkSplit leaves them: learn them with task="link", or give labels of edge_index as edge_label, with masks'
+            'task="edge": the edges to predict are those of a split of links, which pass no messages, as '
+            'RandomLinkSplit leaves them: learn them with task="link", or give labels of edge_index as '
+            "edge_label, with masks"
         )
     if graph.labelled is None:
         raise Refused('task="edge": the edges of the graph have no labels: give them as edge_y')
@@ -118,7 +125,8 @@ def value_of(name: str, value: Any, scratch: Scratch) -> Any:
             isinstance(r, Sequence) and r and all(isinstance(part, str) for part in r) for r in relations
         ):
             raise Refused(
-                f"link_relation: {value!r} is no relation: give (source type, name, target type), or a list of them"
+                f"link_relation: {value!r} is no relation: give (source type, name, target type), or a list "
+                "of them"
             )
         return ";".join(",".join(relation) for relation in relations)
     if isinstance(value, datetime.timedelta):

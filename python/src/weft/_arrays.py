@@ -119,7 +119,8 @@ def chosen(value: Any, name: str, count: int, of: str) -> Array:
         return np.flatnonzero(made)
     if not 0 <= made.min() <= made.max() < count:
         raise Refused(
-            f"{name}: {made.max() if made.max() >= count else made.min()} is no number of {count:,} {of}, from 0"
+            f"{name}: {made.max() if made.max() >= count else made.min()} is no number of {count:,} {of}, "
+            "from 0"
         )
     return made.astype(np.int64)
 
@@ -163,8 +164,8 @@ def is_missing(value: Any) -> bool:
 
 
 def _of_objects(made: Array, name: str, gap: int | None) -> Array:
-    """An array of Python's objects that are numbers, as an array of these; texts stay, with None for those that
-    are missing."""
+    """An array of Python's objects that are numbers, as an array of these; texts stay, with None for those
+    that are missing."""
     values = made.ravel().tolist()
     there = [value for value in values if not is_missing(value)]
     if all(isinstance(value, (int, float, np.number, np.bool_)) for value in there):
@@ -177,7 +178,8 @@ def _of_objects(made: Array, name: str, gap: int | None) -> Array:
         return texts
     kinds = " and ".join(dict.fromkeys(type(value).__name__ for value in there))
     raise Refused(
-        f"{name}: is no array of numbers or texts: it holds {kinds}; give one kind, as by .astype(float) or .astype(str)"
+        f"{name}: is no array of numbers or texts: it holds {kinds}; give one kind, as by .astype(float) or "
+        ".astype(str)"
     )
 
 
@@ -348,7 +350,8 @@ def placed(rows: Array, order: Array | None) -> Array:
 
 
 def range_of_whole(y: Array) -> str | None:
-    """The least and the largest of floats that are whole numbers and not all 0 and 1; None: they are others."""
+    """The least and the largest of floats that are whole numbers and not all 0 and 1; None: they are
+    others."""
     there = y[~np.isnan(y)] if y.dtype.kind == "f" else y[:0]
     if there.size == 0 or (there != np.trunc(there)).any() or np.isin(there, (0, 1)).all():
         return None

@@ -76,7 +76,8 @@ class Program:
                 stderr=subprocess.PIPE,
                 pass_fds=[theirs.fileno(), *_program.launcher_descriptors()],
                 start_new_session=True,  # an interrupt is for Python alone
-                env=os.environ,  # where a launcher has started Python, the program may be one of its processes
+                # Where a launcher has started Python, the program may be one of its processes.
+                env=os.environ,
             )
         except OSError as err:
             raise Failed(f"{path}: {err.strerror}; WEFT_PROGRAM names the program weft") from None
@@ -280,8 +281,8 @@ def _do(work: _Work) -> None:
 
 
 def _hear(of: tuple[IO[bytes], _program.Stderr, deque[str], threading.Event]) -> None:
-    """Keeps what the program says. When one ends that works together with others, and nobody asks it for anything, so
-    does this process: the job has ended, and a launcher that was killed ends nobody."""
+    """Keeps what the program says. When one ends that works together with others, and nobody asks it for
+    anything, so does this process: the job has ended, and a launcher that was killed ends nobody."""
     stream, said, news, together = of
     with contextlib.suppress(OSError, ValueError):
         for line in stream:
@@ -345,7 +346,8 @@ def program() -> Program:
 
 @contextlib.contextmanager
 def told_of_refusals(call: str, parallel: Any) -> Iterator[None]:
-    """Other processes that make a call together with this one, on a mesh, refuse it by the error of the block."""
+    """Other processes that make a call together with this one, on a mesh, refuse it by the error of the
+    block."""
     try:
         yield
     except Exception as error:

@@ -1,4 +1,5 @@
-"""A program beside the module that it was traced from: both compute the same, call after call, on small graphs."""
+"""A program beside the module that it was traced from: both compute the same, call after call, on small
+graphs."""
 
 from __future__ import annotations
 
@@ -28,7 +29,8 @@ _APART = 1e-3
 _CALLS = 3  # in training, of one object
 
 
-# What a program returns in evaluation: it is given a module, its program, outputs, and a graph with its schema.
+# What a program returns in evaluation: it is given a module, its program, outputs, and a graph with its
+# schema.
 Infer = Callable[[nn.Module, Mapping[str, Any], Outputs, Graph, Schema], Any]
 
 
@@ -39,11 +41,12 @@ def compare(
     outputs: Outputs | None = None,
     infer: Infer | None = None,
 ) -> set[str]:
-    """Refuses a program that computes something else than its module, and a module whose calls depend on those before.
+    """Refuses a program that computes something else than its module, and a module whose calls depend on
+    those before.
 
-    Of one graph the same object makes three calls in training, between which its parameters change, from other
-    states of the generators of random numbers. Its output in evaluation is then that of the program with what it
-    keeps by then. Of another graph a new object is compared.
+    Of one graph the same object makes three calls in training, between which its parameters change, from
+    other states of the generators of random numbers. Its output in evaluation is then that of the program
+    with what it keeps by then. Of another graph a new object is compared.
 
     Returns:
         The names of the parameters that PyTorch gives a gradient.
@@ -58,7 +61,8 @@ def compare(
 
 
 def refuse_draws(module: nn.Module, schema: Schema) -> None:
-    """Refuses a module that draws random numbers of Python or NumPy, which may be why it was refused when it was traced."""
+    """Refuses a module that draws random numbers of Python or NumPy, which may be why it was refused when it
+    was traced."""
     with _watch.generators():
         try:
             small = _Small(module, schema, {"operations": [], "parameters": []}, *SMALL[0])
@@ -210,7 +214,8 @@ class _Small:
         return fresh
 
     def in_training(self, called: Called, number: int, read: set[str]) -> tuple[Tensor, _watch.TensorsRead]:
-        """The output of a call, and which tensors it read; the names of the attributes that it read go into a set."""
+        """The output of a call, and which tensors it read; the names of the attributes that it read go into a
+        set."""
         _watch.seed(number)
         before, tensors = _watch.drawn(), _watch.TensorsRead()
         try:
@@ -227,8 +232,10 @@ class _Small:
             line = _watch.line_that_changes(
                 lambda: copied(self.called).train()(self.called.tensors), _watch.drawn
             )
-            raise Refused(f"model: {line and line + ': '}forward draws random numbers of Python or NumPy, of which the first "
-                          "call would count for all: nn.Dropout is the one random layer that weft has")  # fmt: skip
+            raise Refused(
+                f"model: {line and line + ': '}forward draws random numbers of Python or NumPy, of which the "
+                "first call would count for all: nn.Dropout is the one random layer that weft has"
+            )
 
     def refuse_change(self, names: set[str]) -> None:
         name = min(names, default="what it keeps")
@@ -274,7 +281,9 @@ class _Small:
         apart = _apart(ours, theirs)
         if not apart <= _APART:
             raise Refused(
-                f"model: on a small graph the program of {type(self.module).__name__} computes logits that differ from those of its forward by {apart:.1e}; this is a mistake of weft: please report it with the module"
+                f"model: on a small graph the program of {type(self.module).__name__} computes logits that "
+                f"differ from those of its forward by {apart:.1e}; this is a mistake of weft: please report "
+                "it with the module"
             )
 
     def predicted(self, graph: Graph) -> Array:
@@ -309,7 +318,8 @@ def _flat(made: Tensor | Iterable[Tensor]) -> Tensor:
 
 
 def _apart(ours: Array, theirs: Array) -> float:
-    """The largest difference of two outputs, of the largest number in the second. Both may lack the same numbers."""
+    """The largest difference of two outputs, of the largest number in the second. Both may lack the same
+    numbers."""
     same = np.isnan(ours) & np.isnan(theirs)
     most = max(1.0, float(np.abs(theirs[~same]).max(initial=0)))
     return float(np.abs(ours - theirs)[~same].max(initial=0)) / most

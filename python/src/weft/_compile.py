@@ -31,26 +31,27 @@ def compile(module: nn.Module, data: Data, **settings: Any) -> Net:  # noqa: A00
     :func:`train` has a training loop; with compile the loop is the caller's.
 
     Args:
-        module: its forward takes ``(x, edge_index)``, and may take ``edge_attr`` or ``edge_weight``. It returns
-            a tensor, or a tuple or dict of tensors, with a row for each vertex or edge, or one for the graph. Over
-            several vertex types it takes the dicts ``x_dict``, ``edge_index_dict`` …, and may return rows of
-            several types. It is traced here, or at the first call if that gives what the graph lacks.
+        module: its forward takes ``(x, edge_index)``, and may take ``edge_attr`` or ``edge_weight``. It
+            returns a tensor, or a tuple or dict of tensors, with a row for each vertex or edge, or one for
+            the graph. Over several vertex types it takes the dicts ``x_dict``, ``edge_index_dict`` …, and may
+            return rows of several types. It is traced here, or at the first call if that gives what the graph
+            lacks.
         data: the graph, as for :func:`train`. It needs no labels and no split.
         settings: those of :func:`train` that say how passes are computed:
 
-            - ``parallel="graph=4"``: the workers along each axis, and with ``samples=2`` so many groups of these,
-              which hold the same graph and take other samples; ``threads`` of each worker; ``device="cuda"``;
-              ``comm_timeout="5m"``, the longest wait for another worker.
-            - ``precision="bf16"``: features, activations, their gradients and messages. ``precision="tf32x3"``: on
-              a GPU products of float32 are made by tensor cores.
+            - ``parallel="graph=4"``: the workers along each axis, and with ``samples=2`` so many groups of
+              these, which hold the same graph and take other samples; ``threads`` of each worker;
+              ``device="cuda"``; ``comm_timeout="5m"``, the longest wait for another worker.
+            - ``precision="bf16"``: features, activations, their gradients and messages.
+              ``precision="tf32x3"``: on a GPU products of float32 are made by tensor cores.
               ``recompute="blocks"``: the backward pass computes values again that it does not keep.
               ``keep_edge_states=2``: of states of edges that pass through layers every second is kept.
             - ``memory_limit="4GiB"`` refuses passes that would exceed it. With ``partitions=8, offload=DIR``
               matrices of partitions that are not at work rest on disk, as far as the limit needs it;
               ``offload=True`` names the folder of temporary files, or below a card the host's memory.
-            - graph axis: ``partition``, how vertices are divided, and ``balance``, what each part gets an equal
-              share of; ``halo``, what workers send each other in sums and means; ``prefetch``, messages that
-              are received ahead; ``keep_halo=True`` keeps what they sent for the backward pass.
+            - graph axis: ``partition``, how vertices are divided, and ``balance``, what each part gets an
+              equal share of; ``halo``, what workers send each other in sums and means; ``prefetch``, messages
+              that are received ahead; ``keep_halo=True`` keeps what they sent for the backward pass.
             - tensor axis: ``aggregation_chunks``, in which an aggregation receives rows while it computes.
             - pipeline axis: it is exact unless ``chunks`` says more than one chunk for each partition;
               ``chunk_method``, how vertices are divided into these.
@@ -88,7 +89,8 @@ def planned(
     gradients: str | Iterable[str] | None,
     settings: dict[str, Any],
 ) -> dict[str, Any]:
-    """What :func:`weft.plan` says of a loop around a module, or a net. data is None: settings have its counts."""
+    """What :func:`weft.plan` says of a loop around a module, or a net. data is None: settings have its
+    counts."""
     counts = None
     if data is None:
         counts = {name: settings.pop(name) for name in COUNTS if name in settings}

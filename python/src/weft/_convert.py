@@ -36,5 +36,6 @@ def fields(data: Any, target: Target = None, given: Collection[str] = ()) -> dic
         return of_dgl(data, target, given)
     what = "None" if data is None else f"{type(data).__module__}.{type(data).__name__}"
     raise TypeError(
-        f"{what} is no graph: give a weft.Graph, a path, Data or HeteroData of PyTorch Geometric, or a DGLGraph"
+        f"{what} is no graph: give a weft.Graph, a path, Data or HeteroData of PyTorch Geometric, or a "
+        "DGLGraph"
     )

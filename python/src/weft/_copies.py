@@ -19,7 +19,8 @@ from ._watch import generators
 
 
 def copied(of: Any, memo: dict[int, Any] | None = None) -> Any:
-    """A deep copy, which functions that a module holds, as hooks and replaced methods, have in their closures.
+    """A deep copy, which functions that a module holds, as hooks and replaced methods, have in their
+    closures.
 
     Results of a call that a module holds, as attention, are copied without what they were computed from.
     Generators of random numbers stay as they are.

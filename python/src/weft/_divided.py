@@ -40,7 +40,8 @@ class Divided:
         settings: Mapping[str, Any],
         counts: Mapping[str, Any] | None = None,
     ) -> None:
-        """counts: of a plan of a graph that is not there yet, in place of data, by the flags of ``weft plan``."""
+        """counts: of a plan of a graph that is not there yet, in place of data, by the flags of ``weft
+        plan``."""
         self.counts: Mapping[str, Any] = counts or {}
         if counts is not None:
             self.graph, self.argument = None, ""
@@ -169,7 +170,8 @@ class Divided:
         schema = reads.schema(self.schema)
         if not any(schema.features.values()) and not tables_of(module, schema):
             raise Refused(
-                "x: the graph has no features: call net(x), or give them to the graph, as weft.Graph.of(data, x=…)"
+                "x: the graph has no features: call net(x), or give them to the graph, as "
+                "weft.Graph.of(data, x=…)"
             )
         made = traced(module, schema, frozen)
         return replace(made, program=reads.marked(made.program))

@@ -36,7 +36,8 @@ def take_rule(given: dict[str, Any], changes: dict[str, Any]) -> None:
         raise Refused(f"edge_split: {rule!r} and split are both rules; give one of them")
     if masks := [name for name in (*MASKS, *EDGE_MASKS) if name in given]:
         raise Refused(
-            f"edge_split: {rule!r} divides the vertices with labels, too, and {masks[0]} divides some; give one of them"
+            f"edge_split: {rule!r} divides the vertices with labels, too, and {masks[0]} divides some; give "
+            "one of them"
         )
     changes["split"] = rule
     del given["edge_split"]
@@ -84,15 +85,18 @@ def edge_masks(given: dict[str, Any], folder: str, edges: int) -> dict[str, Arra
         words = made.tolist()
         if unknown := [word for word in words if word not in _PARTS]:
             raise Refused(
-                f"{name}: {unknown[0]!r} is no part of a split: give train, val or test, and None for none of these"
+                f"{name}: {unknown[0]!r} is no part of a split: give train, val or test, and None for none "
+                "of these"
             )
         made = np.array([_PARTS[word] for word in words], np.int64)
     if made.ndim != 1 or made.dtype.kind not in "iu" or not np.isin(made, (-1, 0, 1, 2)).all():
         raise Refused(
-            f"{name}: give one of train, val and test for each edge, or one of 0, 1, 2 and −1 for none, three arrays of edges, or a rule as random:60/20/20"
+            f"{name}: give one of train, val and test for each edge, or one of 0, 1, 2 and −1 for none, "
+            "three arrays of edges, or a rule as random:60/20/20"
         )
     if len(made) != edges:
         raise Refused(
-            f"{name}: says of {len(made):,} edges what they are for, and there are {edges:,}: give one of train, val and test for each edge"
+            f"{name}: says of {len(made):,} edges what they are for, and there are {edges:,}: give one of "
+            "train, val and test for each edge"
         )
     return {folder + key: made == part for part, key in enumerate(EDGE_MASKS)}

@@ -74,7 +74,10 @@ _words = [
     for pattern, words in (
         (
             r"import it from a source that has labels, or .* lists them; or learn edges with --task link, .*",
-            'give y, or edge_y of edges, to weft.Graph, or labels to weft import; or learn edges with task="link"',
+            (
+                "give y, or edge_y of edges, to weft.Graph, or labels to weft import; or learn edges with "
+                'task="link"'
+            ),
         ),
         (r"weft train(?: STORE)? --resume (.+?)(?=$|, or |;)", r'weft.train(data, resume="\1")'),
         (

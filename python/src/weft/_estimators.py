@@ -70,7 +70,8 @@ class _Estimator:
                 raise TypeError(f"unknown keyword {name}: did you mean {_ALSO[name]}?")
             if name in ("seeds", "splits") and params[name] is not None:
                 raise Refused(
-                    f"{name}: asks for several runs, and an estimator has one; take weft.train(graph, {name}=…)"
+                    f"{name}: asks for several runs, and an estimator has one; take weft.train(graph, "
+                    f"{name}=…)"
                 )
         _program.check_keywords("train", [name for name in params if name not in self._own], TAKEN)
         for name, value in params.items():
@@ -146,7 +147,8 @@ class _Estimator:
         measured: dict[str, Any] = self._run().evaluate(data)[part]
         if all(not isinstance(value, (int, float)) for value in measured.values()):
             raise Refused(
-                f'score: the graph has no labelled {_PARTS[part]} vertices; give {part}_mask, or another part, as part="val"'
+                f"score: the graph has no labelled {_PARTS[part]} vertices; give {part}_mask, or another "
+                'part, as part="val"'
             )
         return measured
 
@@ -157,17 +159,18 @@ _PARTS = {"train": "training", "val": "validation", "test": "test"}
 def _without(y: Any) -> None:
     if y is not None:
         raise Refused(
-            "y: a graph has its labels: give a weft.Graph alone; in place of GridSearchCV and cross_val_score take weft.sweep"
+            "y: a graph has its labels: give a weft.Graph alone; in place of GridSearchCV and "
+            "cross_val_score take weft.sweep"
         )
 
 
 class NodeClassifier(_Estimator):
     """A classifier of vertices.
 
-    Parameters are those of :func:`weft.train`: ``model``, ``hidden``, ``lr`` and all others, by keyword but for
-    ``model``. It works with ``sklearn.base.clone`` and is saved by ``pickle`` and ``joblib``, as the directory of
-    its run. For a search over parameters take :func:`weft.sweep`: a graph is not divided into folds, so
-    ``GridSearchCV`` and ``cross_val_score`` do not take it.
+    Parameters are those of :func:`weft.train`: ``model``, ``hidden``, ``lr`` and all others, by keyword but
+    for ``model``. It works with ``sklearn.base.clone`` and is saved by ``pickle`` and ``joblib``, as the
+    directory of its run. For a search over parameters take :func:`weft.sweep`: a graph is not divided into
+    folds, so ``GridSearchCV`` and ``cross_val_score`` do not take it.
 
     Example:
         >>> model = weft.NodeClassifier(model="gcn", hidden=16).fit(graph)    # doctest: +SKIP
@@ -184,14 +187,15 @@ class NodeClassifier(_Estimator):
         _check_labels(graph, "NodeClassifier")
         if graph is not None and graph.values:
             raise Refused(
-                "y: holds floats, which are values to predict; give class ids, −1 for none, as by .fillna(-1).astype(int), or take NodeRegressor"
+                "y: holds floats, which are values to predict; give class ids, −1 for none, as by "
+                ".fillna(-1).astype(int), or take NodeRegressor"
             )
 
     def _check(self) -> None:
         if self.run_.summary["graph"].get("values"):
             raise Refused("y: holds values to predict; take NodeRegressor")
-        #: The classes in the order of the columns of ``predict_proba``: texts where labels were texts, else the
-        #: numbers from 0 to the largest class id, also those that no vertex has.
+        #: The classes in the order of the columns of ``predict_proba``: texts where labels were texts, else
+        #: the numbers from 0 to the largest class id, also those that no vertex has.
         self.classes_: Array = self.run_.classes
 
     def predict(self, data: Data = None) -> Array:
@@ -214,8 +218,9 @@ class NodeClassifier(_Estimator):
         classes.
 
         Args:
-            data: another graph with the same features, and labels and a ``test_mask`` (or ``split="test"``, by
-                which all labelled vertices test); None: that of ``fit``. Labels that are texts are told by them.
+            data: another graph with the same features, and labels and a ``test_mask`` (or ``split="test"``,
+                by which all labelled vertices test); None: that of ``fit``. Labels that are texts are told by
+                them.
             y: nothing: the graph has the labels.
             part: whose vertices are measured.
 

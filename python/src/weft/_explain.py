@@ -30,11 +30,13 @@ def explanation(
     vertex, edge = of
     if vertex is not None and edge is not None:
         raise Refused(
-            f"explain: one prediction is explained, of vertex {vertex} or of edge {edge}; leave one of them out"
+            f"explain: one prediction is explained, of vertex {vertex} or of edge {edge}; leave one of them "
+            "out"
         )
     if edge is not None and not isinstance(edge, (int, np.integer)):
         raise Refused(
-            f"edge={edge!r}: give one number: that of edge_index, or of tables the column edge of run.predict(columns=…)"
+            f"edge={edge!r}: give one number: that of edge_index, or of tables the column edge of "
+            "run.predict(columns=…)"
         )
     try:
         import torch

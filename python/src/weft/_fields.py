@@ -30,7 +30,8 @@ Target = str | tuple[str, str, str] | None
 def check_target(target: Target, types: Collection[Any], relations: Collection[Any]) -> None:
     if target is not None and target not in types and target not in relations:
         raise Refused(
-            f"target={target!r}: its types are {', '.join(types)}, and its relations {', '.join(map(str, relations))}"
+            f"target={target!r}: its types are {', '.join(types)}, and its relations "
+            f"{', '.join(map(str, relations))}"
         )
 
 
@@ -45,7 +46,8 @@ def first_labelled(made: dict[str, Any], types: list[str]) -> dict[str, Any]:
     relations = list(made.get("edge_y", {}))
     if len(relations) > 1:
         raise Refused(
-            f"the relations {' and '.join(map(str, relations))} have labels of edges: choose one by weft.Graph.of(data, target=…)"
+            f"the relations {' and '.join(map(str, relations))} have labels of edges: choose one by "
+            "weft.Graph.of(data, target=…)"
         )
     for key in MASKS:  # splits are of the type with labels
         if key in made:
@@ -78,7 +80,8 @@ def warn_of_weights(store: Mapping[str, Any], has: Collection[str], edges: int, 
         wanted = "edge_weight" if len(shape) == 1 or shape[1:] == (1,) else "edge_attr"
         if wanted not in has:
             warn(
-                f"{said}[{key!r}]: left out; if it counts, give it as {wanted}: weft.Graph.of(data, {wanted}=…)"
+                f"{said}[{key!r}]: left out; if it counts, give it as {wanted}: weft.Graph.of(data, "
+                f"{wanted}=…)"
             )
 
 

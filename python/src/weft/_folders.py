@@ -9,7 +9,8 @@ PREFIX = "weft-"
 
 # A folder of a Scratch, of any process.
 _FOLDER = re.compile(
-    rf"(?:{re.escape(tempfile.gettempdir())}|(?:/[^/\s<>\x22\x27=:;,]+)+)/{PREFIX}\d+-[a-z0-9_]{{8}}(?![a-z0-9_])"
+    rf"(?:{re.escape(tempfile.gettempdir())}|(?:/[^/\s<>\x22\x27=:;,]+)+)"
+    rf"/{PREFIX}\d+-[a-z0-9_]{{8}}(?![a-z0-9_])"
 )
 
 

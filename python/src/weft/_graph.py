@@ -75,23 +75,25 @@ class Graph:
             Entries of a COO matrix that stand twice are two edges.
         edge_weight: E numbers.
         edge_attr: features of edges, E or E × D numbers.
-        edge_y: labels of edges, in each form that ``y`` has: E or E × C, for ``task="edge"``. Floats that are all 0 and 1
-            are classes. Of a graph of several types one relation has them.
-        edge_split: which edges train, validate and test: E texts ``train``, ``val`` or ``test``, None for neither, or
-            E numbers 0, 1, 2, or −1 for neither; or three arrays, as a tuple or by ``train``, ``val`` and ``test``, of
-            the numbers of edges, or of E booleans; or a rule, as ``"random:60/20/20"``, which is ``split``.
-        edge_time: E dates (NumPy's ``datetime64``, pandas', or texts as ``2024-01-31T12:00``, in UTC) or numbers, by
-            which ``split="time:edge_time=2024-01-01,2024-02-01"`` divides the edges with labels.
+        edge_y: labels of edges, in each form that ``y`` has: E or E × C, for ``task="edge"``. Floats that are
+            all 0 and 1 are classes. Of a graph of several types one relation has them.
+        edge_split: which edges train, validate and test: E texts ``train``, ``val`` or ``test``, None for
+            neither, or E numbers 0, 1, 2, or −1 for neither; or three arrays, as a tuple or by ``train``,
+            ``val`` and ``test``, of the numbers of edges, or of E booleans; or a rule, as
+            ``"random:60/20/20"``, which is ``split``.
+        edge_time: E dates (NumPy's ``datetime64``, pandas', or texts as ``2024-01-31T12:00``, in UTC) or
+            numbers, by which ``split="time:edge_time=2024-01-01,2024-02-01"`` divides the edges with labels.
         edge_train_mask, edge_val_mask, edge_test_mask: in place of it E booleans, or E × S for S splits.
         num_nodes: V, where no other array tells it.
         batch: V numbers, the same for all vertices of one of several graphs.
         train_edges, val_edges, test_edges: N × 2 each, for link prediction: the edges that train, validate
             and test. The edges of ``edge_index`` pass messages, whatever these are: leave those to validate
-            and test out of it. ``val_negatives`` and ``test_negatives`` (M × 2), or ``val_negative_targets`` and
-            ``test_negative_targets`` (N × M), are edges that are not there.
+            and test out of it. ``val_negatives`` and ``test_negatives`` (M × 2), or ``val_negative_targets``
+            and ``test_negative_targets`` (N × M), are edges that are not there.
         changes: flags of ``weft import``, as ``split="random:60/20/20"`` in place of masks, ``splits=5``,
-            ``seed=1``, ``symmetrize=True``, ``self_loops=True``, ``reverse_relations=True``, ``random_features=64``,
-            ``dense_features=True``. ``split`` divides the edges, too, if these have labels.
+            ``seed=1``, ``symmetrize=True``, ``self_loops=True``, ``reverse_relations=True``,
+            ``random_features=64``, ``dense_features=True``. ``split`` divides the edges, too, if these have
+            labels.
 
     A graph of several types has dicts: those of vertices by the name of their type, and those of edges by
     (source type, name, target type). One type may have ``y``; it is that of the predictions.
@@ -155,12 +157,15 @@ class Graph:
             masks = [name for name in names if name in given]
             if masks and self._changes.get("split", "given") != "given":
                 raise Refused(
-                    f"split: {' and '.join(masks)} divide{'s' * (masks == ['edge_split'])} the {of}; give masks, or split, and not both"
+                    f"split: {' and '.join(masks)} divide{'s' * (masks == ['edge_split'])} the {of}; give "
+                    "masks, or split, and not both"
                 )
-        #: The classes that ``y`` has, where it is text, in their order: class k of the predictions of a run on
-        #: this graph is ``classes[k]``. Else None. A run tells the classes of another graph by their texts.
+        #: The classes that ``y`` has, where it is text, in their order: class k of the predictions of a run
+        #: on this graph is ``classes[k]``. Else None. A run tells the classes of another graph by their
+        #: texts.
         self.classes: Array | None = None
-        #: Whether ``y`` has values to predict, and not classes; None: there are no labels, or their values tell.
+        #: Whether ``y`` has values to predict, and not classes; None: there are no labels, or their values
+        #: tell.
         self.values: bool | None = None
         #: The classes that ``edge_y`` has, as ``classes``.
         self.edge_classes: Array | None = None
@@ -189,7 +194,8 @@ class Graph:
             folder, _, key = name.rpartition("/")
             if key == "edge_y":
                 self.labelled = folder.rpartition("/")[2]
-                self.edge_classes = self._files.get(name.replace("edge_y", "edge_class_names"))  # type: ignore[assignment]
+                classes = name.replace("edge_y", "edge_class_names")
+                self.edge_classes = self._files.get(classes)  # type: ignore[assignment]
         #: The relations, as SOURCE__NAME__TARGET; of a graph of one type an empty name.
         self.relations = list(self._ends)
         keys = {name.rpartition("/")[2] for name in self._files}
@@ -207,12 +213,13 @@ class Graph:
         Args:
             data: the graph. A :class:`Graph` is itself, where there are no changes.
             changes: as for :class:`Graph`, also arrays, which stand in for those of the data; of a graph of
-                several types with labels also ``target="paper"``, the type whose labels to learn, or a relation,
-                as ``target=("user", "rates", "item")``.
+                several types with labels also ``target="paper"``, the type whose labels to learn, or a
+                relation, as ``target=("user", "rates", "item")``.
 
-        Labels of edges are ``edge_label`` or ``edge_y`` of PyTorch Geometric, with ``train_mask`` and the other masks
-        of a relation, or of a ``Data`` without ``y``, and ``edata["label"]`` with its masks of DGL. They are those of
-        the edges of ``edge_index``, or of the edges of it that ``edge_label_index`` names.
+        Labels of edges are ``edge_label`` or ``edge_y`` of PyTorch Geometric, with ``train_mask`` and the
+        other masks of a relation, or of a ``Data`` without ``y``, and ``edata["label"]`` with its masks of
+        DGL. They are those of the edges of ``edge_index``, or of the edges of it that ``edge_label_index``
+        names.
 
         The three graphs of ``RandomLinkSplit``, as a list, are the first with their split of edges: its edges
         pass messages, the positive edges of each part train, validate and test, and the negative ones of the
@@ -250,9 +257,9 @@ class Graph:
 
     def __array__(self, *_: Any, **__: Any) -> Any:
         raise TypeError(
-            "a Graph is no array of rows, which GridSearchCV and cross_val_score divide into folds; weft.sweep "
-            'selects by validation vertices: found = weft.sweep(graph, grid={"hidden": [16, 64]}); '
-            "run = found.best; run.evaluate()"
+            "a Graph is no array of rows, which GridSearchCV and cross_val_score divide into folds; "
+            'weft.sweep selects by validation vertices: found = weft.sweep(graph, grid={"hidden": [16, '
+            "64]}); run = found.best; run.evaluate()"
         )
 
     def _mask(self, part: str) -> Array:
@@ -282,8 +289,8 @@ class Graph:
         return self._mask("test")
 
     def edge_order(self, relation: str = "") -> Array | None:
-        """Where the edges of the store, by target and then by source, stand in ``edge_index``; None: in the same
-        order.
+        """Where the edges of the store, by target and then by source, stand in ``edge_index``; None: in the
+        same order.
 
         Args:
             relation: of a graph of several types, SOURCE__NAME__TARGET.
@@ -306,8 +313,8 @@ class Graph:
         degrees = np.bincount(target, minlength=len(indptr) - 1)
         if not np.array_equal(np.diff(indptr), degrees) or not np.array_equal(indices, source[order]):
             raise Refused(
-                "graph: its edges are not those of edge_index, which the import or something since has changed: "
-                "give a Graph of the edges to choose from"
+                "graph: its edges are not those of edge_index, which the import or something since has "
+                "changed: give a Graph of the edges to choose from"
             )
         return None if (order == np.arange(len(order))).all() else order
 
@@ -428,7 +435,8 @@ class Graph:
                 edges += len(value.source) if isinstance(value, Ends) else int(value.shape[-1])
         types = self._files.get("vertex_types")
         if isinstance(types, np.ndarray):
-            return f"{len(types)} vertex types, {len(self._files['edge_types'])} relations, {edges:,} edges"  # type: ignore[arg-type]
+            relations = len(self._files["edge_types"])  # type: ignore[arg-type]
+            return f"{len(types)} vertex types, {relations} relations, {edges:,} edges"
         for key in ("num_nodes", "x", "y", "x_shape"):
             of = self._files.get(key)
             if isinstance(of, np.ndarray):

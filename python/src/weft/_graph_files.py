@@ -80,8 +80,8 @@ def _of_each_edge(y: Array, name: str) -> Array:
         return _fields.whole(y)
     if found := range_of_whole(y):
         warnings.warn(
-            f"{name}: its floats are whole numbers, {found}, and taken for values to predict; .astype(int), or "
-            ".long() of a tensor, makes classes of them",
+            f"{name}: its floats are whole numbers, {found}, and taken for values to predict; .astype(int), "
+            "or .long() of a tensor, makes classes of them",
             stacklevel=_program.depth(),
         )
     return y
@@ -140,7 +140,8 @@ def _edge_index(value: Any, name: str) -> Array | Ends:
             or {source.dtype.kind, target.dtype.kind} - set("iu")
         ):
             raise Refused(
-                f"{name}: {source.shape} sources of {source.dtype} and {target.shape} targets of {target.dtype}: give as many integers of each"
+                f"{name}: {source.shape} sources of {source.dtype} and {target.shape} targets of "
+                f"{target.dtype}: give as many integers of each"
             )
         return Ends(source, target)
     if is_sparse(value):
@@ -159,7 +160,8 @@ def _ids(value: Any, name: str) -> Array:
     made = array(value, name)
     if made.dtype.kind in "UO":
         raise Refused(
-            f"{name}: holds texts: give numbers of vertices from 0, as by pandas.factorize of both ends together, or pandas.Index(names).get_indexer(ends)"
+            f"{name}: holds texts: give numbers of vertices from 0, as by pandas.factorize of both ends "
+            "together, or pandas.Index(names).get_indexer(ends)"
         )
     return made
 

@@ -197,7 +197,8 @@ class Edges:
     def in_order(
         self, made: Sequence[Tensor], blocks: Iterable[Mapping[str, Any]], inputs: Iterable[Input]
     ) -> list[Tensor]:
-        """The outputs of a pass, of which those of edges have the rows of its edges, in the order of the graph."""
+        """The outputs of a pass, of which those of edges have the rows of its edges, in the order of the
+        graph."""
         kept = {of.type: of.values for of in inputs if of.of == "edges"}
         found = []
         for of, block in zip(made, blocks):
@@ -292,8 +293,8 @@ class Edges:
         return len(self._ids[number])
 
     def _order(self, number: int) -> Tensor | None:
-        """Where the edges of the store, of which calls give values, stand among those of the graph; None: they have
-        the same order."""
+        """Where the edges of the store, of which calls give values, stand among those of the graph; None:
+        they have the same order."""
         if number not in self._orders:
             found = self._graph.edge_order(self._relations[number][0]) if self._graph is not None else None
             order = None if found is None else torch.from_numpy(found)

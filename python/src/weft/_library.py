@@ -51,7 +51,7 @@ def is_library(module: str) -> bool:
 
 
 def is_plain(value: Any) -> bool:
-    """Whether an object is what its attributes are: one of a class of the user's own, or one that holds what it is
-    given."""
+    """Whether an object is what its attributes are: one of a class of the user's own, or one that holds what
+    it is given."""
     kind = type(value).__module__
     return kind.partition(".")[0] in _HOLDERS or not is_library(kind)

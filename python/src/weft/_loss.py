@@ -29,7 +29,8 @@ _TRACED, _TRIED = 10007, 23
 def flags(
     loss: Any, counts: Mapping[str, Any], shape: tuple[int, ...] | None, scratch: Scratch
 ) -> dict[str, Any]:
-    """The settings of a loss: that of weft where it has the same, or else a file that the function is traced to.
+    """The settings of a loss: that of weft where it has the same, or else a file that the function is traced
+    to.
 
     Args:
         loss: a function of (logits, labels), or a module of PyTorch.
@@ -134,7 +135,8 @@ def _traced(loss: Any, logits: Tensor, labels: Tensor, columns: int) -> str:
     """The loss as JSON: operations on logits and labels, of which the last is one number."""
     if isinstance(loss, nn.Module) and any(p.requires_grad for p in loss.parameters()):
         raise Refused(
-            f"loss: {type(loss).__name__} has parameters of its own, which nothing would train: make them parameters of the model"
+            f"loss: {type(loss).__name__} has parameters of its own, which nothing would train: make them "
+            "parameters of the model"
         )
     name = getattr(loss, "__name__", type(loss).__name__)
     try:
@@ -148,7 +150,8 @@ def _traced(loss: Any, logits: Tensor, labels: Tensor, columns: int) -> str:
         and np.prod(output.shape) > 1
     ):
         raise Refused(
-            f"loss: {name} returns neither a number nor one for each vertex: return the mean, or the losses of all vertices"
+            f"loss: {name} returns neither a number nor one for each vertex: return the mean, or the losses "
+            "of all vertices"
         )
     if isinstance(output.rows, Flat):
         output = Value(output.op, output.rows.rows, (output.rows.count, *output.shape))
@@ -171,14 +174,18 @@ def _said(error: Refused) -> Refused:
     why = str(error).removeprefix("model: ").replace("weft calls module(", "weft calls the loss as f(")
     what, _, instead = why.rpartition(": ")
     if re.search("propagate|edge|feature|order", instead):
-        why = f"{what}: a loss is of each vertex's logits and labels, and of sums and means over the training vertices"
+        why = (
+            f"{what}: a loss is of each vertex's logits and labels, and of sums and means over the training "
+            "vertices"
+        )
     return Refused(
         f"loss: {why}; in a loop of your own, by weft.compile, it may be any function (docs/loop.md)"
     )
 
 
 def _check_calls(loss: Any, logits: Tensor, labels: Tensor, columns: int) -> None:
-    """Refuses a loss that keeps something from call to call, or draws random numbers: the first call would count for all."""
+    """Refuses a loss that keeps something from call to call, or draws random numbers: the first call would
+    count for all."""
     tensors = _watch.TensorsRead()
     with _watch.generators(), _Watched(columns):
         try:
@@ -283,6 +290,6 @@ def _try(loss: Any, kind: str, shape: tuple[int, ...], columns: int, file: Path)
     )
     if not apart <= 1e-3:
         raise Refused(
-            f"loss: on a small graph weft computes a loss, or a gradient, that differs from PyTorch's by {apart:.1e}; "
-            "this is a mistake of weft: please report it with the loss"
+            "loss: on a small graph weft computes a loss, or a gradient, that differs from PyTorch's by "
+            f"{apart:.1e}; this is a mistake of weft: please report it with the loss"
         )

@@ -67,8 +67,8 @@ def shapes_of(
 ) -> list[tuple[int, ...]]:
     """The shapes of the tensors that forward returns.
 
-    edges: how many edges there are of the relations that they have rows of. rows: how many rows they have of some
-    vertex types; of others all.
+    edges: how many edges there are of the relations that they have rows of. rows: how many rows they have of
+    some vertex types; of others all.
     """
     found = []
     for block, name, shape in zip(blocks_of(outputs, types), outputs.types, outputs.shapes):
@@ -249,8 +249,8 @@ class _Reached:
 def _values_of(program: Mapping[str, Any], outputs: Outputs) -> list[int]:
     """For each tensor that forward returns, which value of the program it is.
 
-    The program's output of a vertex type or a relation may be several tensors, joined by ``cat``: then each part is
-    one.
+    The program's output of a vertex type or a relation may be several tensors, joined by ``cat``: then each
+    part is one.
     """
     values: dict[tuple[str, bool], list[int]] = {}
     each = list(zip(outputs.types, outputs.edges))

@@ -31,8 +31,8 @@ def is_module(model: Any) -> bool:
 
 
 def uncompiled(model: Any) -> Any:
-    """The module whose forward a function runs: torch.compile makes one of a module that it has compiled before. Another
-    model is what it was."""
+    """The module whose forward a function runs: torch.compile makes one of a module that it has compiled
+    before. Another model is what it was."""
     of = None if is_module(model) else getattr(model, "_torchdynamo_orig_callable", None)
     module: Any = getattr(of, "__self__", None)
     return module if is_module(module) and of == module.forward else model
@@ -77,8 +77,8 @@ def of_tables(settings: Iterable[str]) -> list[str]:
 
 
 def made(make: Callable[[Any, int], Any], counts: Mapping[str, Any]) -> torch.nn.Module:
-    """The module that a function makes, or a class: it is called with the graph's numbers of columns of features, by
-    vertex type where there are several, and of classes or values to predict."""
+    """The module that a function makes, or a class: it is called with the graph's numbers of columns of
+    features, by vertex type where there are several, and of classes or values to predict."""
     features: Any = int(counts.get("features") or 0)
     if "types" in counts:
         features = {of["type"]: int(of["features"]) for of in counts["types"]}
@@ -105,7 +105,8 @@ def in_place(
     counts: Mapping[str, Any] | None = None,
     progress: bool = True,
 ) -> tuple[dict[str, Any], torch.nn.Module | None]:
-    """The settings, with a program and its initial values in the place of a module; and the module, if there is one.
+    """The settings, with a program and its initial values in the place of a module; and the module, if there
+    is one.
 
     Args:
         settings: of a training.
@@ -123,7 +124,8 @@ def in_place(
     groups = hasattr(optimizer, "param_groups")
     if scheduler is not None and (not groups or getattr(scheduler, "optimizer", None) is not optimizer):
         raise Refused(
-            "scheduler: is of no optimizer, or of another one: give its own as optimizer, an object of torch.optim"
+            "scheduler: is of no optimizer, or of another one: give its own as optimizer, an object of "
+            "torch.optim"
         )
     if counts is None:
         counts = counts_of(settings, graph) if callable(module) or callable(settings.get("loss")) else {}
@@ -139,7 +141,8 @@ def in_place(
         return dict(settings) | _of_loss(settings, counts, None, scratch), None
     if find_spec("torch.export") is None:
         raise Refused(
-            f"model: a module is read by torch.export, which PyTorch {sys.modules['torch'].__version__} lacks: install PyTorch 2.6 to 2.15"
+            f"model: a module is read by torch.export, which PyTorch {sys.modules['torch'].__version__} "
+            "lacks: install PyTorch 2.6 to 2.15"
         )
     with as_written(), _progress.shown(f"reading {name_of(module)}", progress and _progress.is_watched()):
         return _traced(module, optimizer, settings, counts, scratch, name)
@@ -186,7 +189,8 @@ def _traced(
         name for name, p in module.named_parameters() if p._backward_hooks or p._post_accumulate_grad_hooks
     ]:
         raise Refused(
-            f"model: {hooked[0]} has a hook on its gradient: remove it; a rate of its own is given by an optimizer"
+            f"model: {hooked[0]} has a hook on its gradient: remove it; a rate of its own is given by an "
+            "optimizer"
         )
     with _watch.generators():  # lazy layers draw from them
         given, module = module, copied(module).cpu()
@@ -229,7 +233,8 @@ def program_of(
     for path, layer in module.named_modules():
         if layer._backward_hooks or layer._backward_pre_hooks:
             raise Refused(
-                f"model: {path or type(layer).__name__} has a hook of its backward pass, which is not called: remove it"
+                f"model: {path or type(layer).__name__} has a hook of its backward pass, which is not "
+                "called: remove it"
             )
     try:
         traced = trace(module, schema=schema, outputs=outputs)
@@ -255,8 +260,8 @@ def _names_of(module: torch.nn.Module) -> dict[str, list[str]]:
 
 @contextlib.contextmanager
 def as_written() -> Iterator[None]:
-    """PyTorch computes gradients and makes tensors on the CPU, whatever the caller has set, and what torch.compile made of
-    modules, layers and functions runs as it was before."""
+    """PyTorch computes gradients and makes tensors on the CPU, whatever the caller has set, and what
+    torch.compile made of modules, layers and functions runs as it was before."""
     import torch
 
     with torch.inference_mode(False), torch.enable_grad():
@@ -277,21 +282,25 @@ def as_written() -> Iterator[None]:
 
 
 def _mark_trained(program: dict[str, Any], learned: set[str]) -> None:
-    """Says which parameters are trained: those that have a gradient, as an optimizer of PyTorch leaves out the others."""
+    """Says which parameters are trained: those that have a gradient, as an optimizer of PyTorch leaves out
+    the others."""
     reached = reached_by(program, program.get("edge_outputs", [program["output"]])[0])
     names = {
         parameter["name"]: {parameter["name"], *parameter.get("aliases", ())}
         for parameter in program["parameters"]
     }
     if missing := learned.difference(*(names[name] for name in reached & names.keys())):
-        raise Refused(f"model: PyTorch has a gradient of {min(missing)}, and weft has none: this is a mistake of weft: please "
-                      "report it with the module")  # fmt: skip
+        raise Refused(
+            f"model: PyTorch has a gradient of {min(missing)}, and weft has none: this is a mistake of weft: "
+            "please report it with the module"
+        )
     for parameter in program["parameters"]:
         parameter["trained"] = bool(parameter["trained"] and names[parameter["name"]] & learned)
     _check_tables(program)
     if not any(p["trained"] and p["name"] in reached for p in program["parameters"]):
         raise Refused(
-            "model: no parameter has a gradient: there is none, forward is under torch.no_grad, or all have requires_grad=False"
+            "model: no parameter has a gradient: there is none, forward is under torch.no_grad, or all have "
+            "requires_grad=False"
         )
 
 
@@ -325,8 +334,8 @@ _OPTIONS = {
 
 # The options that change no result, and the values of others that weft has.
 _IGNORED = (
-    "params lr weight_decay foreach capturable differentiable fused initial_lr param_names max_lr min_lr max_momentum "
-    "base_momentum"
+    "params lr weight_decay foreach capturable differentiable fused initial_lr param_names max_lr min_lr "
+    "max_momentum base_momentum"
 ).split()
 _FIXED = {"dampening": 0, "nesterov": False, "maximize": False, "amsgrad": False, "eps": 1e-8}
 
@@ -389,7 +398,8 @@ def _scheduled(scheduler: Any, settings: Mapping[str, Any], scratch: Scratch) ->
         for name, value in fixed.items():
             if getattr(scheduler, name) != value:
                 raise Refused(
-                    f"scheduler: {name}={getattr(scheduler, name)!r} is not what weft has: give {name}={value!r}"
+                    f"scheduler: {name}={getattr(scheduler, name)!r} is not what weft has: give "
+                    f"{name}={value!r}"
                 )
         if any(scheduler.min_lrs):
             raise Refused("scheduler: weft has no least rate: give min_lr=0")
@@ -417,7 +427,8 @@ def _scheduled(scheduler: Any, settings: Mapping[str, Any], scratch: Scratch) ->
                 scheduler.step()
         except TypeError:
             raise Refused(
-                f"scheduler: the step of {kind} takes something: weft has ReduceLROnPlateau, and schedulers of epochs"
+                f"scheduler: the step of {kind} takes something: weft has ReduceLROnPlateau, and schedulers "
+                "of epochs"
             ) from None
     file = scratch.path / "schedule.txt"
     with scratch.writing("the schedule"):
@@ -458,12 +469,14 @@ def with_weights(module: torch.nn.Module, directory: Path) -> torch.nn.Module:
         if name not in own or tuple(own[name].shape) != value.shape:
             there = f"as {tuple(own[name].shape)}" if name in own else "not at all"
             raise Refused(
-                f"module: {directory} has {name} as {value.shape}, and the {of} that was given has it {there}; give one that is made like the one that was trained"
+                f"module: {directory} has {name} as {value.shape}, and the {of} that was given has it "
+                f"{there}; give one that is made like the one that was trained"
             )
     for name, parameter in made.named_parameters():
         if name not in weights:
             raise Refused(
-                f"module: the {of} that was given has {name} {tuple(parameter.shape)}, and {directory} has not; give one that is made like the one that was trained"
+                f"module: the {of} that was given has {name} {tuple(parameter.shape)}, and {directory} has "
+                "not; give one that is made like the one that was trained"
             )
     made.load_state_dict({name: torch.from_numpy(value) for name, value in weights.items()}, strict=False)
     return made

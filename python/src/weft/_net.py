@@ -42,7 +42,8 @@ _told = False  # of other processes
 
 
 def _tell_of_processes() -> None:
-    """Warns once where each of several processes, as those of Lightning's ``devices=2``, computes all of a graph."""
+    """Warns once where each of several processes, as those of Lightning's ``devices=2``, computes all of a
+    graph."""
     global _told
     group = torch.distributed
     if _told or not (group.is_available() and group.is_initialized() and group.get_world_size() > 1):
@@ -50,8 +51,8 @@ def _tell_of_processes() -> None:
     _told = True
     count = group.get_world_size()
     warnings.warn(
-        f"each of the {count} processes of torch.distributed computes all of the graph: to divide it take one "
-        f'process (devices=1 in Lightning), and compile with parallel="graph={count}"',
+        f"each of the {count} processes of torch.distributed computes all of the graph: to divide it take "
+        f'one process (devices=1 in Lightning), and compile with parallel="graph={count}"',
         stacklevel=4,
     )
 
@@ -120,17 +121,17 @@ class Net(nn.Module):  # type: ignore[misc]
             x: V × F floats in place of the graph's features, with ``samples`` S × V × F. Of several vertex
                 types a dict by type: those that it lacks have the graph's.
             edges: E booleans, in the order of the graph's edges: the pass has those edges alone, as if the
-                graph had no others. Self loops that the module adds stay. A process among several gives those of
-                ``net.edges``, here and below.
+                graph had no others. Self loops that the module adds stay. A process among several gives those
+                of ``net.edges``, here and below.
             edge_weight: E floats in place of the graph's weights, in that order.
             edge_attr: E × D floats in place of the graph's features of edges, in that order. Of several
                 relations these three are dicts by (source type, name, target type).
-            rows: vertex ids, or V booleans: outputs have the rows of these alone, as ``net()[rows]``. Of several
-                vertex types a dict by type: outputs of those that it lacks have all rows. Along the graph axis no
-                others are computed but those that they depend on, their message-flow graph; the page "Your own
-                loop" says when all are.
-            samples: each of the S has a pass of its own, one after the other; the outputs are stacked. Groups of
-                workers (``parallel="graph=2,samples=2"``) each take one at a time.
+            rows: vertex ids, or V booleans: outputs have the rows of these alone, as ``net()[rows]``. Of
+                several vertex types a dict by type: outputs of those that it lacks have all rows. Along the
+                graph axis no others are computed but those that they depend on, their message-flow graph; the
+                page "Your own loop" says when all are.
+            samples: each of the S has a pass of its own, one after the other; the outputs are stacked. Groups
+                of workers (``parallel="graph=2,samples=2"``) each take one at a time.
 
         Raises:
             TypeError: there are others than x by their place, as an ``edge_index``.
@@ -155,8 +156,8 @@ class Net(nn.Module):  # type: ignore[misc]
         if len(passes) % model.samples:
             raise Refused(
                 f"samples: a pass takes {model.samples}, one on each group of workers, and the call has "
-                f"{len(passes)}: call net(x, samples=True) with a multiple of {model.samples}, or compile without "
-                "samples in parallel"
+                f"{len(passes)}: call net(x, samples=True) with a multiple of {model.samples}, or compile "
+                "without samples in parallel"
             )
         made = []
         for k in range(0, len(passes), model.samples):
@@ -190,7 +191,8 @@ class Net(nn.Module):  # type: ignore[misc]
 
     @property
     def vertices(self) -> Any:
-        """The vertices whose rows this process gives and gets: ids, ascending. Of several types a dict by type."""
+        """The vertices whose rows this process gives and gets: ids, ascending. Of several types a dict by
+        type."""
         model = self._model()
         found = {of.name: _processes.vertices(model, kind) for kind, of in enumerate(model.types)}
         return found if len(found) > 1 else next(iter(found.values()))
@@ -212,14 +214,16 @@ class Net(nn.Module):  # type: ignore[misc]
 
         Args:
             of: floats or whole numbers.
-            group: the sum of those of this process's group alone, as for a mean over the vertices of a sample.
+            group: the sum of those of this process's group alone, as for a mean over the vertices of a
+                sample.
         """
         return _processes.total(self._model(), of, group)
 
     def rows(self, of: Tensor, vertices: Tensor, type: str | None = None) -> Tensor:  # noqa: A002
         """The rows of vertices that may be of other processes of this one's group, which has the same sample.
 
-        Each process gives its own list. It is differentiable: gradients go to the processes that have the rows.
+        Each process gives its own list. It is differentiable: gradients go to the processes that have the
+        rows.
 
         Args:
             of: the rows of this process's vertices, as ``net()`` returns them: float32.
@@ -229,7 +233,8 @@ class Net(nn.Module):  # type: ignore[misc]
         return _processes.fetched(self._model(), self._kind(type), of, torch.as_tensor(vertices))
 
     def gather(self, of: Tensor, type: str | None = None) -> Tensor:  # noqa: A002
-        """The rows of all vertices, in the order of their ids, on all processes of the group: as for a metric.
+        """The rows of all vertices, in the order of their ids, on all processes of the group: as for a
+        metric.
 
         Args:
             of: the rows of this process's vertices, as ``net()`` returns them: float32.
@@ -241,8 +246,9 @@ class Net(nn.Module):  # type: ignore[misc]
         return _processes.fetched(model, kind, of.detach(), torch.arange(count))
 
     def sum_gradients(self, parameters: Iterable[Tensor]) -> None:
-        """Adds up over the processes the gradients of parameters that are not the module's, which have those of
-        this process's loss alone: as of layers before and behind the net. Those without one have none on all.
+        """Adds up over the processes the gradients of parameters that are not the module's, which have those
+        of this process's loss alone: as of layers before and behind the net. Those without one have none on
+        all.
 
         Raises:
             Refused: the processes give others, or in another order, or with other values.
@@ -287,8 +293,8 @@ class Net(nn.Module):  # type: ignore[misc]
 
         Returns:
             ``communication``, ``sent_bytes`` and ``edge_columns``, as in a run's summary; ``layers``, which
-            has ``sent_bytes`` (rows of vertices and their gradients) and ``edge_columns`` of each layer by its
-            path in the module.
+            has ``sent_bytes`` (rows of vertices and their gradients) and ``edge_columns`` of each layer by
+            its path in the module.
         """
         usage, _ = self._usage()
         return {key: usage[key] for key in ("communication", "sent_bytes", "edge_columns", "layers")}

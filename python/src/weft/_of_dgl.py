@@ -45,7 +45,8 @@ def of_dgl(graph: Any, target: Target, given: Collection[str]) -> dict[str, Any]
         if features and "x" not in given and name not in made.get("x", {}):
             of = "ndata" if len(types) == 1 else f"nodes[{name!r}].data"
             warn(
-                f"{of}[{features[0]!r}]: left out; if it is the features, give it as x: weft.Graph.of(data, x=…)"
+                f"{of}[{features[0]!r}]: left out; if it is the features, give it as x: weft.Graph.of(data, "
+                "x=…)"
             )
         say_left(data, name)
     links = "y" not in made  # where vertices have no labels, masks of edges are a split

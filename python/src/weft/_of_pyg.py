@@ -50,7 +50,8 @@ def together(graphs: Sequence[Any]) -> Any:
     for k, one in enumerate(graphs):
         if not any(is_of(one, "torch_geometric", name) for name in kinds):
             raise TypeError(
-                f"graph {k} of the list is {type(one).__module__}.{type(one).__name__}: give Data alone, or HeteroData alone, of PyTorch Geometric; of DGL's graphs dgl.batch(graphs)"
+                f"graph {k} of the list is {type(one).__module__}.{type(one).__name__}: give Data alone, or "
+                "HeteroData alone, of PyTorch Geometric; of DGL's graphs dgl.batch(graphs)"
             )
     if len(graphs) == 1:
         return graphs[0]
@@ -60,7 +61,8 @@ def together(graphs: Sequence[Any]) -> Any:
         if key in _READ:
             there = [(key, of) in has for has in held]
             raise Refused(
-                f"{key}{of}: graph {there.index(False)} of {len(graphs)} has none, and graph {there.index(True)} has; give it to all graphs or to none"
+                f"{key}{of}: graph {there.index(False)} of {len(graphs)} has none, and graph "
+                f"{there.index(True)} has; give it to all graphs or to none"
             )
     left = sorted({key for key, _ in some})
     if left:
@@ -69,7 +71,8 @@ def together(graphs: Sequence[Any]) -> Any:
         return sys.modules["torch_geometric.data"].Batch.from_data_list(list(graphs), exclude_keys=left)
     except RuntimeError as err:
         raise Refused(
-            f"the graphs of the list do not fit together: {str(err).splitlines()[0]}; give all the same features"
+            f"the graphs of the list do not fit together: {str(err).splitlines()[0]}; give all the same "
+            "features"
         ) from None
 
 
@@ -151,7 +154,8 @@ def divided(parts: Sequence[Any], target: Target, given: Collection[str]) -> dic
     counts = [part.num_nodes for part in parts]
     if len(set(counts)) > 1:
         raise Refused(
-            f"edge_label_index: the parts of a split have the same vertices, and these {', '.join(map(str, counts))}"
+            "edge_label_index: the parts of a split have the same vertices, and these "
+            f"{', '.join(map(str, counts))}"
         )
     first = copy.copy(parts[0])
     links: dict[str, dict[Any, Array]] = {}
@@ -197,7 +201,8 @@ def _by_type(vertices: dict[str, Any], edges: dict[str, Any], kinds: Array) -> d
     """A relation for each type of edges that occurs, by its number."""
     if any(key in edges for key in LINKS):
         raise Refused(
-            "train_edges: a split of edges does not say which edge_type each edge has: give a HeteroData, with lists for each relation"
+            "train_edges: a split of edges does not say which edge_type each edge has: give a HeteroData, "
+            "with lists for each relation"
         )
     index = edges.pop("edge_index")
     if isinstance(index, Ends) or index.ndim != 2 or kinds.shape != index.shape[1:]:
@@ -243,7 +248,9 @@ def _vertices(store: dict[str, Any], name: str) -> dict[str, Any]:
         rows = _count({key: value for key, value in made.items() if key != "y"}) or 0
         if labels.ndim == 0 or len(labels) < rows and (vertices is not None or len(labels) == 1):
             raise Refused(
-                f"y{' of ' + name if name else ''}: has a label for each graph and not for each vertex ({labels.size} for {rows or 'all'}): graph classification is not what weft does; give labels of vertices, or y=None"
+                f"y{' of ' + name if name else ''}: has a label for each graph and not for each vertex "
+                f"({labels.size} for {rows or 'all'}): graph classification is not what weft does; give "
+                "labels of vertices, or y=None"
             )
         made["y"] = whole(labels)
     count = _count(made)
@@ -282,7 +289,8 @@ def _listed(store: dict[str, Any], made: dict[str, Any], count: int | None) -> N
             of = array(store.pop(f"{part}_y"), f"{part}_y")
             if of.shape != ids.shape:
                 raise Refused(
-                    f"{part}_y: has the shape {of.shape}: give a label for each of the {len(ids)} of {part}_idx"
+                    f"{part}_y: has the shape {of.shape}: give a label for each of the {len(ids)} of "
+                    f"{part}_idx"
                 )
             labels[ids] = of
     if "y" not in made and (labels >= 0).any():
@@ -309,7 +317,8 @@ def _edges(store: dict[str, Any], name: str, said: str, given: Collection[str]) 
         for other in ("edge_weight", "edge_attr", *EDGE_LABELS):
             if other in store and other not in given:
                 warn(
-                    f"{said}.{other}: left out, as the order of its edges beside {key} is not known; give edge_index in place of {key}"
+                    f"{said}.{other}: left out, as the order of its edges beside {key} is not known; give "
+                    f"edge_index in place of {key}"
                 )
         return made
     raise Refused(f"{name or 'the graph'}: has no edges (edge_index, adj_t or adj)")
@@ -349,7 +358,8 @@ def _pairs(value: Any) -> Array:
     made = array(value, "edge_label_index")
     if made.ndim != 2 or len(made) != 2 or made.dtype.kind not in "iu":
         raise Refused(
-            f"edge_label_index: is of {made.dtype} {made.shape}: give 2 × N numbers of vertices, as edge_index"
+            f"edge_label_index: is of {made.dtype} {made.shape}: give 2 × N numbers of vertices, as "
+            "edge_index"
         )
     return made
 

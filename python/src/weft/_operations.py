@@ -286,7 +286,8 @@ class Builder:
         if x.rows != self.at(ends.rows, ends.end):
             what = "a table with a row for each vertex" if x.rows is None else f"rows of {in_words(x.rows)}"
             raise Unlowerable(
-                f"{what} is read by the ends of edges: only rows of vertices are; concatenate it to x beforehand"
+                f"{what} is read by the ends of edges: only rows of vertices are; concatenate it to x "
+                "beforehand"
             )
         of = base_of(ends.rows)
         return self.emit("gather", [x], ends.rows, x.shape, x.axis, end=ends.end, loops=of.kind, **of.named)

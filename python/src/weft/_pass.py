@@ -34,7 +34,8 @@ def passed(
     samples: Sequence[Sequence[Input]],
     rows: Any = None,
 ) -> list[list[Tensor]]:
-    """The outputs of a pass by sample, which are differentiable in the inputs and in the parameters of the state.
+    """The outputs of a pass by sample, which are differentiable in the inputs and in the parameters of the
+    state.
 
     Args:
         model: what the pass is of.
@@ -54,8 +55,8 @@ def passed(
         raise Refused("rows: forward returns no rows of vertices: leave it out")
     if rows is not None and model.processes > 1:
         raise Refused(
-            "rows: over processes outputs have the rows of this process, net.vertices: leave it out, and choose from "
-            "the outputs"
+            "rows: over processes outputs have the rows of this process, net.vertices: leave it out, and "
+            "choose from the outputs"
         )
     some = {} if rows is None else rows_of(rows, model.types, having)
     parameters = [state[name] for name in model.parameters]

@@ -30,12 +30,13 @@ def inspect(data: Data, **tables: Any) -> dict[str, Any]:
 
     Args:
         data: as for :func:`train`.
-        tables: how a list of edges is read, as ``source="payer"``, ``vertices_from="customers.csv"``, ``label="kind"``.
+        tables: how a list of edges is read, as ``source="payer"``, ``vertices_from="customers.csv"``,
+            ``label="kind"``.
 
     Returns:
-        ``vertices``, ``edges``, ``features`` and ``edge_features`` (columns), ``classes``, ``class_counts`` and, where
-        classes have names, ``class_names``; of values to predict ``value_columns``; of several types ``types`` and
-        ``relations``, each with its own.
+        ``vertices``, ``edges``, ``features`` and ``edge_features`` (columns), ``classes``, ``class_counts``
+        and, where classes have names, ``class_names``; of values to predict ``value_columns``; of several
+        types ``types`` and ``relations``, each with its own.
 
     Example:
         >>> of = weft.inspect("payments.csv", source="payer", target="payee")   # doctest: +SKIP
@@ -44,7 +45,8 @@ def inspect(data: Data, **tables: Any) -> dict[str, Any]:
     _program.check_keywords("train", tables, TAKEN)
     for name in tables.keys() - set(_module.of_tables(tables)):
         raise TypeError(
-            f"unknown keyword {name}: inspect counts a graph, and takes how tables are read; give it to weft.train"
+            f"unknown keyword {name}: inspect counts a graph, and takes how tables are read; give it to "
+            "weft.train"
         )
     data, tables, files = _tables.placed(data, tables)  # the files go with the last word of them
     graph = graph_of(data)
@@ -125,8 +127,7 @@ def plan(
     scratch = Scratch()
     try:
         _, arguments, _ = arguments_of("plan", data, settings, scratch)
-        return json.loads(
-            _program.run([*arguments, f"--workers={4 if workers is None else workers}", "--json"])
-        )  # type: ignore[no-any-return]
+        arguments += [f"--workers={4 if workers is None else workers}", "--json"]
+        return json.loads(_program.run(arguments))  # type: ignore[no-any-return]
     finally:
         scratch.close()

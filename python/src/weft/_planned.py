@@ -31,7 +31,8 @@ def planned(
     gradients: str | Iterable[str] | None,
     settings: Mapping[str, Any],
 ) -> dict[str, Any]:
-    """What :func:`weft.plan` says of a loop around a module, or of a net with its settings. counts: as Divided's."""
+    """What :func:`weft.plan` says of a loop around a module, or of a net with its settings. counts: as
+    Divided's."""
     if not isinstance(passes, int) or passes < 1:
         raise Refused(f"passes: {passes!r} is no number of passes that live together: give 1 or more")
     differentiable = _names("gradients", gradients, [name for name in _NAMES if name != "edges"])
@@ -160,7 +161,8 @@ def _of_process(
     counts: list[int],
     edges: list[int],
 ) -> Iterator[int]:
-    """These numbers where the process of a launcher has so many rows of each type, and edges of each relation."""
+    """These numbers where the process of a launcher has so many rows of each type, and edges of each
+    relation."""
     here = [replace(of, vertices=count) for of, count in zip(types, counts)]
     mine = []
     for one in given:

@@ -26,7 +26,8 @@ class Table(dict[str, Array]):
 
 
 class History(Table):
-    """The epochs of a run: a column with a number for each epoch, by its name, as ``epoch``, ``loss``, ``val``.
+    """The epochs of a run: a column with a number for each epoch, by its name, as ``epoch``, ``loss``,
+    ``val``.
 
     Metrics are NaN in epochs that were not evaluated.
 

@@ -57,7 +57,8 @@ def vertices(model: Model, kind: int) -> Tensor:
 
 
 def edges(model: Model, relation: int) -> Tensor:
-    """The edges of a relation into the rows of this process, by their numbers in the store: int64, ascending."""
+    """The edges of a relation into the rows of this process, by their numbers in the store: int64,
+    ascending."""
     count = list(model.edges.values())[relation]
     memory = model.program.memory(2 * max(1, count))
     model.ask("edges", type=relation, vertices=memory.number)
@@ -114,8 +115,8 @@ def fetched(model: Model, kind: int, of: Tensor, vertices: Tensor) -> Tensor:
     """The rows of vertices, of a tensor of which each process has the rows of its own."""
     if of.dtype != torch.float32 or of.dim() < 1 or len(of) != model.types[kind].vertices:
         raise Refused(
-            f"rows: is of {of.dtype} {tuple(of.shape)}: give float32 with the {model.types[kind].vertices} rows of "
-            "this process, as net() returns them"
+            f"rows: is of {of.dtype} {tuple(of.shape)}: give float32 with the {model.types[kind].vertices} "
+            "rows of this process, as net() returns them"
         )
     if len(vertices) == 0:
         vertices = vertices.long()
@@ -148,7 +149,8 @@ class _Rows(torch.autograd.Function):  # type: ignore[misc]
 
 
 def _exchanged(ask: str, model: Model, kind: int, mine: Tensor, listed: Tensor, vertices: Tensor) -> Tensor:
-    """The rows of the list after they have been fetched, or this process's after those of the list have come."""
+    """The rows of the list after they have been fetched, or this process's after those of the list have
+    come."""
     values, output = _memory_of(model, mine), _memory_of(model, listed)
     rows = model.program.memory(max(1, len(vertices)))
     rows.numbers.view(np.int32)[: len(vertices)] = vertices.numpy()

@@ -95,7 +95,8 @@ def _rank() -> str:
 
 
 def launcher_descriptors() -> list[int]:
-    """The descriptor by which MPICH's launcher, and Slurm's for it, speaks with this process, if it is there."""
+    """The descriptor by which MPICH's launcher, and Slurm's for it, speaks with this process, if it is
+    there."""
     text = os.environ.get("PMI_FD", "")
     if not text.isdecimal():
         return []
@@ -220,8 +221,8 @@ def text_of(value: Any) -> str:
 
 
 def listed(value: Any) -> Any:
-    """What a flag of several values is given: a list, with commas between its entries. One with a comma or a quote stands in
-    quotes."""
+    """What a flag of several values is given: a list, with commas between its entries. One with a comma or a
+    quote stands in quotes."""
     return ",".join(map(_entry, value)) if isinstance(value, (list, tuple)) else value
 
 
@@ -409,7 +410,8 @@ def _warn(line: str) -> None:
 
 @contextlib.contextmanager
 def _signals_later() -> Iterator[None]:
-    """Python's handlers of signals, which may raise, run after the block. They run in the main thread alone."""
+    """Python's handlers of signals, which may raise, run after the block. They run in the main thread
+    alone."""
     came: list[int] = []
     kept: dict[int, Any] = {}
     main = threading.current_thread() is threading.main_thread()
@@ -439,7 +441,8 @@ class _Child:
         self.arguments, self.answers = arguments, answers
 
     def start(self) -> None:
-        """Starts the program. An exception of a signal's handler comes before that, or when it can be ended."""
+        """Starts the program. An exception of a signal's handler comes before that, or when it can be
+        ended."""
         try:
             with _signals_later():
                 self.process = subprocess.Popen(
@@ -493,7 +496,8 @@ class _Child:
         self.said.add(line)
 
     def end(self) -> None:
-        """Ends the program after an exception here: in order, or at once if an interrupt comes a second later.
+        """Ends the program after an exception here: in order, or at once if an interrupt comes a second
+        later.
 
         Raises:
             KeyboardInterrupt: that interrupt.

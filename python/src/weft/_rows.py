@@ -59,8 +59,8 @@ def rows_of(rows: Any, types: Sequence[Type], outputs: Iterable[int]) -> dict[in
     if not isinstance(rows, Mapping):
         if len(names) != 1:
             raise Refused(
-                f"rows: is one {type(rows).__name__}, and outputs are of several vertex types: give a dict by "
-                f"{', '.join(names)}"
+                f"rows: is one {type(rows).__name__}, and outputs are of several vertex types: give a dict "
+                f"by {', '.join(names)}"
             )
         rows = dict.fromkeys(names, rows)
     for name in rows:

@@ -35,8 +35,8 @@ class Run:
 
     ``weft.train`` and ``weft.load`` make runs. A pickle of one is its directory, without its graph. Rows are
     the vertices in the order of the data; of a graph of several types, those of the type with labels. With
-    ``task="edge"`` they are the edges in the order of the :class:`Graph`, and of a run that was loaded, or of a
-    path, in that of the store: by target, and then by source.
+    ``task="edge"`` they are the edges in the order of the :class:`Graph`, and of a run that was loaded, or of
+    a path, in that of the store: by target, and then by source.
     """
 
     def __init__(
@@ -78,16 +78,17 @@ class Run:
     def __repr__(self) -> str:
         s = self.summary
         return (
-            f"Run({s['model']} on {s['graph']['vertices']:,} vertices: {s['epochs_run']} epochs, best {s['best_epoch']}, "
-            f"{s['metric']} train {_metric(s['train'])} val {_metric(s['val'])} test {_metric(s['test'])}; {self.directory})"
+            f"Run({s['model']} on {s['graph']['vertices']:,} vertices: {s['epochs_run']} epochs, best "
+            f"{s['best_epoch']}, {s['metric']} train {_metric(s['train'])} val {_metric(s['val'])} test "
+            f"{_metric(s['test'])}; {self.directory})"
         )
 
     @property
     def summary(self) -> dict[str, Any]:
         """The results: the object of ``weft train --json``, as ``losses``, ``epochs_run``, ``val``, ``test``,
         ``run_dir``; and ``ended``: ``epochs``, ``patience``, ``max-time`` or ``interrupted``. Of two classes
-        ``threshold`` is the best one on validation (``at``, ``f1``), of several labels ``thresholds`` those of
-        each."""
+        ``threshold`` is the best one on validation (``at``, ``f1``), of several labels ``thresholds`` those
+        of each."""
         return self._record["summary"]  # type: ignore[no-any-return]
 
     @property
@@ -157,8 +158,8 @@ class Run:
 
     @property
     def probabilities(self) -> Array:
-        """V × C: the softmax of the logits, or the sigmoid where a vertex may have several labels; of a run with
-        ``calibrate`` those that were fitted.
+        """V × C: the softmax of the logits, or the sigmoid where a vertex may have several labels; of a run
+        with ``calibrate`` those that were fitted.
 
         Raises:
             Refused: the run predicts values or links.
@@ -180,7 +181,8 @@ class Run:
             return logits
         if self.summary["task"] == "link":
             raise Refused(
-                f"{output}: a run of link prediction has embeddings, which are its logits; scores(edges) has the scores of edges"
+                f"{output}: a run of link prediction has embeddings, which are its logits; scores(edges) has "
+                "the scores of edges"
             )
         if counts.get("values"):
             if output == "probabilities":
@@ -250,8 +252,8 @@ class Run:
                 ``add_edges="new.csv", changed=True``.
 
         Returns:
-            An array with a row for each vertex; with ``columns`` the columns of the table that ``weft predict``
-            writes, by name: ``vertex``, ``name`` where vertices have names, and those asked for.
+            An array with a row for each vertex; with ``columns`` the columns of the table that ``weft
+            predict`` writes, by name: ``vertex``, ``name`` where vertices have names, and those asked for.
             Rows are in the order of the data, or of ``add_edges``. A table of new edges in two classes begins
             with the largest probability of the second class, unless ``sort="row"`` or another order is given.
 
@@ -261,14 +263,15 @@ class Run:
             >>> run.predict(columns=["class", "margin"], sort="margin", top=100).frame()  # doctest: +SKIP
 
         Raises:
-            Refused: the graph has other features, or that of the run is not there any more; a column is not one
-                of what the run predicts.
+            Refused: the graph has other features, or that of the run is not there any more; a column is not
+                one of what the run predicts.
         """
         if output not in ("predictions", "logits", "probabilities"):
             raise Refused(f"output={output!r}: it is predictions, logits or probabilities")
         if columns is None and settings.get("threshold") is not None:
             raise Refused(
-                f'threshold={settings["threshold"]!r}: is for tables; give columns=["class"], or compare run.probabilities with run.summary["threshold"]["at"]'
+                f'threshold={settings["threshold"]!r}: is for tables; give columns=["class"], or compare '
+                'run.probabilities with run.summary["threshold"]["at"]'
             )
         if columns is None:
             return self._as(output, self._predicted(data, vertices, settings, "out"))
@@ -282,13 +285,13 @@ class Run:
     def embeddings(
         self, data: Data = None, vertices: Any = None, of: str | None = None, **settings: Any
     ) -> Array:
-        """The last hidden layer: V × hidden float32. Of a module of one's own: the input of its last layer with
-        parameters.
+        """The last hidden layer: V × hidden float32. Of a module of one's own: the input of its last layer
+        with parameters.
 
         Args:
             data, vertices, settings: as for :meth:`predict`.
-            of: of a module of one's own the name of a layer, as ``"conv2"``, whose output is returned: of its last
-                call, where forward calls it several times.
+            of: of a module of one's own the name of a layer, as ``"conv2"``, whose output is returned: of its
+                last call, where forward calls it several times.
 
         Raises:
             Refused: the module has no such layer, or its last one has no input of vertices.
@@ -301,7 +304,8 @@ class Run:
             raise Refused(f"of={of!r}: is for runs of a module of one's own; leave it out")
         if of is not None and self.summary["task"] == "edge":
             raise Refused(
-                f"of={of!r}: the run predicts edges; a forward hook of the layer, run.module().get_submodule({of!r}), has its rows, as own-model.md says"
+                f"of={of!r}: the run predicts edges; a forward hook of the layer, "
+                f"run.module().get_submodule({of!r}), has its rows, as own-model.md says"
             )
         if of is None:
             return self._predicted(data, vertices, settings, "embeddings")
@@ -378,22 +382,22 @@ class Run:
     def explain(
         self, vertex: int | str | None = None, data: Data = None, *, edge: int | None = None, **settings: Any
     ) -> Explanation | HeteroExplanation:
-        """What the prediction of a vertex or an edge rests on, as ``torch_geometric.explain`` has it; torch and
-        torch_geometric must be installed.
+        """What the prediction of a vertex or an edge rests on, as ``torch_geometric.explain`` has it; torch
+        and torch_geometric must be installed.
 
         ``node_mask`` (V × F) is gradient × feature, and ``edge_mask`` (E) the gradient of a factor 1 of the
         messages along each edge: of the score that ``weft explain`` takes apart, as ``serving.md`` says.
-        ``edge_index`` has the order of the data's, or of the store where the data are a path. ``index`` is the
-        number of the vertex or the edge. ``edge_mask`` of an edge leaves out what its own features contribute,
-        ``own_mask``. ``of``, ``score``, ``logit`` and ``without`` are the class or value and its score, and
-        the score without the strongest edges.
+        ``edge_index`` has the order of the data's, or of the store where the data are a path. ``index`` is
+        the number of the vertex or the edge. ``edge_mask`` of an edge leaves out what its own features
+        contribute, ``own_mask``. ``of``, ``score``, ``logit`` and ``without`` are the class or value and its
+        score, and the score without the strongest edges.
 
         Args:
             vertex: its name or number. Of a run with labels of edges its likeliest edge is explained, of two
                 classes by the second one.
             data: another graph with the same features; None: that of the run.
-            edge: its number in the order of the data's, or of the store where the data are a path or not known, of
-                a run with labels of edges.
+            edge: its number in the order of the data's, or of the store where the data are a path or not
+                known, of a run with labels of edges.
             settings: flags of ``weft explain``: ``class="yes"`` (as ``**{"class": "yes"}``), ``steps=50``,
                 ``out="why.html"``.
 
@@ -416,7 +420,8 @@ class Run:
         Args:
             data: another graph, in which the run predicts first; None: that of the run.
             split: which split of the graph, from 0; None: that of the run.
-            device: where the run predicts in another graph, and ranks edges, as for ``weft.train``; None: the CPU.
+            device: where the run predicts in another graph, and ranks edges, as for ``weft.train``; None: the
+                CPU.
 
         Returns:
             ``train``, ``val`` and ``test``, each with metrics by name, as ``accuracy`` and ``macro-f1``, and
@@ -437,7 +442,8 @@ class Run:
         return _weights.read(self.directory / "model.safetensors")
 
     def module(self, module: torch.nn.Module | None = None) -> torch.nn.Module:
-        """The module that was trained, with the weights of the run: a copy, whose ``state_dict`` has the same names.
+        """The module that was trained, with the weights of the run: a copy, whose ``state_dict`` has the same
+        names.
 
         A training goes on from it: ``weft.train(data, model=run.module())``.
 
@@ -449,8 +455,8 @@ class Run:
             >>> weft.load("runs/first").module(MyNet(128, 40))         # doctest: +SKIP
 
         Raises:
-            Refused: the run is of a model that weft knows by name; the module is made otherwise; or it is not at
-                hand, as where the run was loaded.
+            Refused: the run is of a model that weft knows by name; the module is made otherwise; or it is not
+                at hand, as where the run was loaded.
         """
         name = self.summary["model"]
         if not self.settings.get("program"):
@@ -460,7 +466,8 @@ class Run:
         module = module if module is not None else self._module
         if module is None:
             raise Refused(
-                f"module: {self.directory} has the weights and no class: give a module to load them into, as run.module({name}(…))"
+                f"module: {self.directory} has the weights and no class: give a module to load them into, as "
+                f"run.module({name}(…))"
             )
         return _module.with_weights(module, self.directory)
 

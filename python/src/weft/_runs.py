@@ -48,14 +48,16 @@ class Runs(Sequence[Run]):
         """The best run by validation.
 
         Raises:
-            Refused: there is no run, or none has a validation metric, or they have several, which do not compare.
+            Refused: there is no run, or none has a validation metric, or they have several, which do not
+            compare.
         """
         if not self._runs:
             raise Refused("best: there is no run")
         metrics = {s["metric"] for s in self._summaries() if s["val"] is not None}
         if len(metrics) != 1:
             raise Refused(
-                f"best: the runs have {' and '.join(sorted(metrics)) or 'no metric'} of validation vertices; give runs that have the same"
+                f"best: the runs have {' and '.join(sorted(metrics)) or 'no metric'} of validation vertices; "
+                "give runs that have the same"
             )
         sign = -1 if metrics <= {"rmse", "mae"} else 1  # errors: the smaller, the better
         measured = [run for run in self._runs if run.summary["val"] is not None]

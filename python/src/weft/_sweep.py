@@ -38,8 +38,9 @@ def sweep(
 
     Args:
         data: as for :func:`train`.
-        grid: values by keyword, as ``{"lr": [.01, .005], "hidden": [16, 64]}``. Those of ``model`` may be modules,
-            classes and functions that make them; the runs name each by its class and number, as ``Net-1``.
+        grid: values by keyword, as ``{"lr": [.01, .005], "hidden": [16, 64]}``. Those of ``model`` may be
+            modules, classes and functions that make them; the runs name each by its class and number, as
+            ``Net-1``.
         random: in place of it ``{"runs": 20, "seed": 1, "settings": {"lr": {"log-uniform": [1e-4, .1]}}}``,
             as in a file of ``weft sweep``.
         seeds: runs of each combination; None: one.

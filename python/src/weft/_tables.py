@@ -16,7 +16,8 @@ from ._scratch import Scratch
 
 
 def is_table(value: Any) -> bool:
-    """Whether a value is a table of pandas, Polars or Arrow, or of a library that gives Arrow one, as DuckDB."""
+    """Whether a value is a table of pandas, Polars or Arrow, or of a library that gives Arrow one, as
+    DuckDB."""
     if is_of(value, "pandas", "DataFrame") or is_of(value, "polars", "DataFrame", "LazyFrame"):
         return True
     return hasattr(value, "__arrow_c_stream__") and (hasattr(value, "columns") or _is_reader(value))
@@ -34,11 +35,12 @@ class Lists(tuple[str, ...]):
 def placed(data: Any, settings: Mapping[str, Any]) -> tuple[Any, dict[str, Any], Scratch | None]:
     """What a function was given, with paths of files in the place of tables.
 
-    ``vertices_from`` and ``add_vertices`` may be a dict of tables and paths by vertex type, and ``add_edges`` and the
-    graph itself one by relation.
+    ``vertices_from`` and ``add_vertices`` may be a dict of tables and paths by vertex type, and ``add_edges``
+    and the graph itself one by relation.
 
     Returns:
-        the graph, the settings, and the folder of the files, which are there as long as it; None: there are none.
+        the graph, the settings, and the folder of the files, which are there as long as it; None: there are
+        none.
     """
     folder: list[Scratch] = []
 
@@ -61,7 +63,9 @@ def placed(data: Any, settings: Mapping[str, Any]) -> tuple[Any, dict[str, Any],
             made[name] = paths(name, value)
         elif isinstance(value, (list, tuple)) and any(is_table(table) for table in value):
             raise Refused(
-                f"{name}: a list of tables does not say {'of what relation' if name == 'add_edges' else 'of what vertex type'} each is: give a dict of them"
+                f"{name}: a list of tables does not say "
+                f"{'of what relation' if name == 'add_edges' else 'of what vertex type'} each is: give a "
+                "dict of them"
             )
         else:
             made[name] = path(value, name)
@@ -73,7 +77,8 @@ def placed(data: Any, settings: Mapping[str, Any]) -> tuple[Any, dict[str, Any],
 
 
 def _warn_of_floats(relation: Any, table: Any, settings: Mapping[str, Any]) -> None:
-    """Warns of labels of edges in a table that are floats and whole numbers, which the program takes for classes."""
+    """Warns of labels of edges in a table that are floats and whole numbers, which the program takes for
+    classes."""
     names, column = str(settings.get("edge_label", "")), None
     of, _, label = names.rpartition(":")
     lazy = is_of(table, "polars", "LazyFrame")
@@ -86,8 +91,8 @@ def _warn_of_floats(relation: Any, table: Any, settings: Mapping[str, Any]) -> N
     values = column.to_numpy()
     if values.dtype.kind == "f" and (found := range_of_whole(values)):
         warnings.warn(
-            f"edge_label: the floats of the column {label} are whole numbers, {found}, and taken for classes; "
-            "values=True predicts values, and values=False is silent",
+            f"edge_label: the floats of the column {label} are whole numbers, {found}, and taken for "
+            "classes; values=True predicts values, and values=False is silent",
             stacklevel=_program.depth(),
         )
 

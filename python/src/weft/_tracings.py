@@ -88,7 +88,8 @@ def _refuse_repeated(program: Mapping[str, Any]) -> None:
         if o["op"] == "batch_norm" and o.get("times", 1) > 1 and "mean" in o:
             raise Refused(
                 f"module: {o['mean']}: below torch.utils.checkpoint, or in a reversible layer, a backward "
-                'pass moves it once more: call the layers directly, and take recompute="blocks" to save memory'
+                'pass moves it once more: call the layers directly, and take recompute="blocks" to save '
+                "memory"
             )
 
 

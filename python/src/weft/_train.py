@@ -17,7 +17,8 @@ from ._run import Run
 from ._runs import Runs
 from ._scratch import Scratch
 
-#: What is called with each epoch: the object of a line of metrics.jsonl. True ends the run after the next one.
+#: What is called with each epoch: the object of a line of metrics.jsonl. True ends the run after the next
+#: one.
 Callback = Callable[[dict[str, Any]], Any]
 
 
@@ -73,13 +74,12 @@ def train(
     Args:
         data: the graph: a :class:`weft.Graph`, the path of a file, folder or store or the name of a published
             graph, ``Data`` or ``HeteroData`` of PyTorch Geometric, a ``DGLGraph``, or a table of edges: a
-            ``DataFrame`` of pandas or Polars, a table of Arrow or DuckDB; or a dict of such tables and paths by
-            relation. Each call writes these anew, for as long as its run lives: for several calls make one
-            ``graph = weft.Graph.of(data)``.
-            None: that of the run that is continued, unless it was in memory.
+            ``DataFrame`` of pandas or Polars, a table of Arrow or DuckDB; or a dict of such tables and paths
+            by relation. Each call writes these anew, for as long as its run lives: for several calls make one
+            ``graph = weft.Graph.of(data)``. None: that of the run that is continued, unless it was in memory.
         out: directory of the run, new or empty; None: a new folder under ``runs/``.
-        progress: whether tqdm shows the epochs in a notebook, or where standard error is a terminal, and lines
-            say there that a module is read, if that takes long.
+        progress: whether tqdm shows the epochs in a notebook, or where standard error is a terminal, and
+            lines say there that a module is read, if that takes long.
         callbacks: functions that are called with each epoch, a dict with ``epoch``, ``loss``, ``lr``,
             ``seconds`` and, if evaluated, ``train``, ``val``, ``test`` and ``val_loss``. The run waits for
             them. One that returns True, also as NumPy and PyTorch have it, ends the run after the next epoch,
@@ -87,14 +87,15 @@ def train(
         resume: a run or its directory, which continues from its last checkpoint; ``"auto"``: the run in
             ``out``, if there is one. Settings that are not given are those of the run.
         settings: the flags of ``weft train`` with ``_`` for ``-``, as ``model="gcn"``, ``hidden=128``,
-            ``weight_decay=5e-4``, ``device="cuda"``. ``model`` may also be a module of PyTorch whose forward takes
-            ``(x, edge_index)``, and ``edge_attr`` or ``edge_weight`` besides, or a class or function that is called
-            with the graph's (features, classes) and returns one: it is traced, and stays as it is;
-            :meth:`Run.module` gives it back with the trained weights. ``loss`` may also be a function of
-            (logits, labels), or a loss of ``torch.nn``; ``optimizer`` and ``scheduler`` objects of ``torch.optim``. To list them, type ``weft train --help-all`` in a shell, or
-            ``!weft train --help-all`` in a notebook. None is the default. ``parallel`` may be a dict, ``link_split`` three numbers, ``link_relation`` a
-            relation or a list of them, ``class_weights`` a list of numbers, ``init`` a run or a dict of
-            arrays, ``validate`` a graph.
+            ``weight_decay=5e-4``, ``device="cuda"``. ``model`` may also be a module of PyTorch whose forward
+            takes ``(x, edge_index)``, and ``edge_attr`` or ``edge_weight`` besides, or a class or function
+            that is called with the graph's (features, classes) and returns one: it is traced, and stays as it
+            is; :meth:`Run.module` gives it back with the trained weights. ``loss`` may also be a function of
+            (logits, labels), or a loss of ``torch.nn``; ``optimizer`` and ``scheduler`` objects of
+            ``torch.optim``. To list them, type ``weft train --help-all`` in a shell, or ``!weft train
+            --help-all`` in a notebook. None is the default. ``parallel`` may be a dict, ``link_split`` three
+            numbers, ``link_relation`` a relation or a list of them, ``class_weights`` a list of numbers,
+            ``init`` a run or a dict of arrays, ``validate`` a graph.
 
     Returns:
         The :class:`Run`. With ``seeds`` or ``splits`` the :class:`Runs`, whose ``summary`` has means and

@@ -11,8 +11,9 @@ import sympy
 
 # What is said of a module that asks which of several graphs a vertex is of.
 SEVERAL = (
-    "model: {}, and the data are several graphs: weft gives no forward the number of each vertex's graph, so that norms and "
-    "pooling would be over all graphs together: normalise by nn.LayerNorm or nn.BatchNorm1d, or train on one graph"
+    "model: {}, and the data are several graphs: weft gives no forward the number of each vertex's graph, so "
+    "that norms and pooling would be over all graphs together: normalise by nn.LayerNorm or nn.BatchNorm1d, "
+    "or train on one graph"
 )
 
 
@@ -136,8 +137,8 @@ class Number:
 
 _PAIRS = "each pair of vertices meets: a function of all pairs takes memory and time of their square"
 _EDGE_PAIRS = (
-    "each pair of edges meets, E × E: edge_attr has a row for each edge and at least one column, E × 1 where it is "
-    "given as E: write edge_attr.view(-1, 1)"
+    "each pair of edges meets, E × E: edge_attr has a row for each edge and at least one column, E × 1 where "
+    "it is given as E: write edge_attr.view(-1, 1)"
 )
 WITHOUT_LOOPS = {"stored": "removed", "removed": "removed", "one": "removed", "added": "removed"}
 WITH_LOOPS = {"removed": "one", "stored": "added"}

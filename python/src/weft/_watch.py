@@ -57,8 +57,8 @@ class Rows(Same):
 
 
 def kept(of: Any) -> dict[str, Any]:
-    """What a call of a module, or of a function, may leave for the next one, by its name: attributes of all layers, or of what
-    is called, and what their functions read of globals, modules, classes and closures."""
+    """What a call of a module, or of a function, may leave for the next one, by its name: attributes of all
+    layers, or of what is called, and what their functions read of globals, modules, classes and closures."""
     found: dict[str, Any] = {}
     layers = dict(of.named_modules()) if isinstance(of, nn.Module) else {}
     seen = {id(layer): Same(layer) for layer in layers.values()}
@@ -82,7 +82,8 @@ def name_of(of: Any) -> str:
 
 
 def outer(names: Iterable[str], module: nn.Module) -> set[str]:
-    """Those of the names that are of no layer's attribute: of which it is not noted whether a call reads them."""
+    """Those of the names that are of no layer's attribute: of which it is not noted whether a call reads
+    them."""
     layers = module.named_modules()
     return set(names) - {f"{path}.{name}".removeprefix(".") for path, layer in layers for name in vars(layer)}
 
@@ -137,8 +138,8 @@ _MANY = 100_000  # of which more than these are not looked at one by one
 
 
 def _own(value: Any) -> Any:
-    """Python's own class of a container, which tells of entries also where the value's class refuses to, as Irrep of
-    e3nn refuses its length."""
+    """Python's own class of a container, which tells of entries also where the value's class refuses to, as
+    Irrep of e3nn refuses its length."""
     return next((of for of in (tuple, list, dict, set, frozenset) if isinstance(value, of)), type(value))
 
 
@@ -189,7 +190,8 @@ def _is_full(cell: Any) -> bool:
 
 
 def _functions_of(of: Any, layers: Mapping[str, nn.Module]) -> list[types.FunctionType]:
-    """The functions of the user's own that a call may run: methods of the layers' classes, and what these read by a name."""
+    """The functions of the user's own that a call may run: methods of the layers' classes, and what these
+    read by a name."""
     left: list[Any] = [] if layers else [of]
     for layer in layers.values():
         left += _methods(type(layer))
@@ -248,7 +250,8 @@ def _is_of_class(value: Any) -> bool:
 
 
 def _outer(function: types.FunctionType) -> dict[str, Any]:
-    """What a function reads and may change that is no attribute: variables of its file, of its closure, and of classes."""
+    """What a function reads and may change that is no attribute: variables of its file, of its closure, and
+    of classes."""
     found = {name: value for name, value in _variables(function).items() if not isinstance(value, _CODE)}
     defaults = [
         name for name, p in inspect.signature(function).parameters.items() if p.default is not p.empty
@@ -266,8 +269,8 @@ _CODE = (
 
 
 def _variables(function: types.FunctionType) -> dict[str, Any]:
-    """What a function may read by its names: variables of its file, of its closure, and of modules and classes of
-    the user's own."""
+    """What a function may read by its names: variables of its file, of its closure, and of modules and
+    classes of the user's own."""
     code, file = function.__code__, function.__globals__
     names = _names(code) | set(code.co_freevars)
     cells = zip(code.co_freevars, function.__closure__ or ())
@@ -330,7 +333,8 @@ class TensorsRead(TorchFunctionMode):  # type: ignore[misc]
 
 # What tells nothing of a tensor's numbers.
 _SHAPES = frozenset(
-    "shape size dim ndim numel stride dtype device layout is_leaf requires_grad grad_fn is_floating_point __len__".split()
+    "shape size dim ndim numel stride dtype device layout is_leaf requires_grad grad_fn is_floating_point "
+    "__len__".split()
 )
 
 

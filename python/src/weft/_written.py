@@ -20,7 +20,8 @@ from ._values import Unlowerable
 class Written(torch.overrides.TorchFunctionMode):  # type: ignore[misc]
     """Calls the function of this file that has the name of one of PyTorch's, if it has one.
 
-    A parameter that a closure, a partial or a hook holds becomes the one that stands for it in the module while that is traced.
+    A parameter that a closure, a partial or a hook holds becomes the one that stands for it in the module
+    while that is traced.
     """
 
     def __init__(self, module: nn.Module) -> None:
@@ -41,8 +42,8 @@ class Written(torch.overrides.TorchFunctionMode):  # type: ignore[misc]
             return group.get(name, value)
         if value.requires_grad:
             raise Unlowerable(
-                f"a parameter of {tuple(value.shape)} is read that is none of the module's: register it, as by self.w = w, or read "
-                "it by self and not by a global name"
+                f"a parameter of {tuple(value.shape)} is read that is none of the module's: register it, as "
+                "by self.w = w, or read it by self and not by a global name"
             )
         return value
 
@@ -65,8 +66,16 @@ def _bilinear(x: Tensor, y: Tensor, weight: Tensor, bias: Tensor | None = None) 
 # -- attention over the dimensions of a row, as over hops
 
 
-def _attention(query: Tensor, key: Tensor, value: Tensor, attn_mask: Tensor | None = None, dropout_p: float = 0.0,
-               is_causal: bool = False, scale: float | None = None, enable_gqa: bool = False) -> Any:  # fmt: skip
+def _attention(
+    query: Tensor,
+    key: Tensor,
+    value: Tensor,
+    attn_mask: Tensor | None = None,
+    dropout_p: float = 0.0,
+    is_causal: bool = False,
+    scale: float | None = None,
+    enable_gqa: bool = False,
+) -> Any:
     if not _is_row(query) or not _is_row(key) or is_causal or enable_gqa:
         return NotImplemented
     scores = query @ key.transpose(-2, -1) * (query.shape[-1] ** -0.5 if scale is None else scale)
@@ -82,9 +91,25 @@ def _is_row(x: Tensor) -> bool:
     return x.dim() > 2 and isinstance(x.shape[-2], int)
 
 
-def _heads(query: Tensor, key: Tensor, value: Tensor, width: int, heads: int, weight: Any, bias: Any, bias_k: Any,
-           bias_v: Any, add_zero_attn: bool, dropout_p: float, out_weight: Tensor, out_bias: Any, training: bool = True,
-           need_weights: bool = True, average_attn_weights: bool = True, **more: Any) -> Any:  # fmt: skip
+def _heads(
+    query: Tensor,
+    key: Tensor,
+    value: Tensor,
+    width: int,
+    heads: int,
+    weight: Any,
+    bias: Any,
+    bias_k: Any,
+    bias_v: Any,
+    add_zero_attn: bool,
+    dropout_p: float,
+    out_weight: Tensor,
+    out_bias: Any,
+    training: bool = True,
+    need_weights: bool = True,
+    average_attn_weights: bool = True,
+    **more: Any,
+) -> Any:
     """Of sequences of one length, which are the first dimension."""
     others = more.get("key_padding_mask"), more.get("attn_mask"), bias_k, bias_v
     if query.dim() != 3 or not all(isinstance(x.shape[0], int) for x in (query, key)):
@@ -149,8 +174,8 @@ def _sequence(cell: Callable[..., Any], states: int) -> Callable[..., Any]:
     ) -> Any:
         if not isinstance(biases, bool) or isinstance(x.shape[int(first)], torch.SymInt):
             raise Unlowerable(
-                "a recurrent layer runs over all vertices or edges, or over some of each row's: give it rows × length × width with "
-                "batch_first=True, of one length"
+                "a recurrent layer runs over all vertices or edges, or over some of each row's: give it rows "
+                "× length × width with batch_first=True, of one length"
             )
         of, steps = 2 + 2 * biases, list(x.unbind(int(first)))
         if len(weights) != of * layers * (1 + both):
@@ -197,8 +222,8 @@ def _repeat_interleave(x: Tensor, repeats: Any, dim: int | None = None, **_: Any
 
 
 def _item(x: Tensor, at: Any) -> Any:
-    """x[:, …] without the colon, at which PyTorch 2.6 compares a number of rows that it does not know; and x[mask],
-    of which PyTorch before 2.15 asks later on whether it has rows."""
+    """x[:, …] without the colon, at which PyTorch 2.6 compares a number of rows that it does not know; and
+    x[mask], of which PyTorch before 2.15 asks later on whether it has rows."""
     if isinstance(at, Tensor) and at.dtype == torch.bool:
         made = x[at]
         if isinstance(made.shape[0], torch.SymInt):
@@ -229,8 +254,8 @@ def _is_number(at: Any) -> bool:
 
 
 def _cross_entropy(x: Tensor, target: Tensor, *more: Any, **named: Any) -> Any:
-    """Of some rows, and of probabilities, as PyTorch 2.15 reads it: earlier ones take the numbers of rows of two masks
-    for different, and those of two matrices for fixed."""
+    """Of some rows, and of probabilities, as PyTorch 2.15 reads it: earlier ones take the numbers of rows of
+    two masks for different, and those of two matrices for fixed."""
     if target.is_floating_point():
         return _of_probabilities(x, target, *more, **named)
     if isinstance(x.shape[0], torch.SymInt) and not x.shape[0].node.has_hint():
@@ -238,8 +263,15 @@ def _cross_entropy(x: Tensor, target: Tensor, *more: Any, **named: Any) -> Any:
     return NotImplemented
 
 
-def _of_probabilities(x: Tensor, target: Tensor, weight: Tensor | None = None, *_: Any, reduction: str = "mean",
-                      label_smoothing: float = 0.0, **__: Any) -> Any:  # fmt: skip
+def _of_probabilities(
+    x: Tensor,
+    target: Tensor,
+    weight: Tensor | None = None,
+    *_: Any,
+    reduction: str = "mean",
+    label_smoothing: float = 0.0,
+    **__: Any,
+) -> Any:
     if label_smoothing:
         target = target * (1 - label_smoothing) + label_smoothing / x.shape[1]
     made = x.log_softmax(1) * target
@@ -280,7 +312,8 @@ class _Sparse:
 
     def __getattr__(self, name: str) -> Any:
         raise Unlowerable(
-            f"{name} of a sparse matrix: a program multiplies rows by such, adj @ x; give edge_index to propagate"
+            f"{name} of a sparse matrix: a program multiplies rows by such, adj @ x; give edge_index to "
+            "propagate"
         )
 
     @classmethod
@@ -288,7 +321,8 @@ class _Sparse:
         name = getattr(function, "__name__", "")
         if name not in _PRODUCTS:
             raise Unlowerable(
-                f"{name.strip('_')} of a sparse matrix: a program multiplies rows by such, adj @ x; give edge_index to propagate"
+                f"{name.strip('_')} of a sparse matrix: a program multiplies rows by such, adj @ x; give "
+                "edge_index to propagate"
             )
         return args[0] @ args[1]
 

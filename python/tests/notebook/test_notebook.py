@@ -1,4 +1,5 @@
-"""examples/notebook.ipynb runs from its first cell to its last, and shows what it has stored, but for metrics."""
+"""examples/notebook.ipynb runs from its first cell to its last, and shows what it has stored, but for
+metrics."""
 
 from __future__ import annotations
 

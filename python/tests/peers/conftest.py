@@ -98,7 +98,8 @@ def program():
 
 @pytest.fixture
 def same(tmp_path, program):
-    """Trains on a graph in memory and on its file, and compares what they leave, to the bit. Returns the run."""
+    """Trains on a graph in memory and on its file, and compares what they leave, to the bit. Returns the
+    run."""
 
     def compare(data, form, save, flags=(), **settings):
         settings = BRIEF | settings

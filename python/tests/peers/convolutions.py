@@ -1,4 +1,5 @@
-"""Trains a model of each of the convolutions of PyG, or of DGL, in weft and in PyTorch in float64, and lists what agrees.
+"""Trains a model of each of the convolutions of PyG, or of DGL, in weft and in PyTorch in float64, and lists
+what agrees.
 
     python python/tests/peers/convolutions.py --write docs/convolutions.md
 
@@ -79,7 +80,8 @@ NETS = {"pyg": (Net, NetOfEdges), "dgl": (NetOfDGL, NetOfEdgesOfDGL)}[LIBRARY]
 
 
 def arrays():
-    """A directed graph with equal edges and, for PyG, self loops and isolated vertices, at which some of DGL's layers fail."""
+    """A directed graph with equal edges and, for PyG, self loops and isolated vertices, at which some of
+    DGL's layers fail."""
     random = torch.Generator().manual_seed(7)
     y = torch.randint(CLASSES, (VERTICES,), generator=random)
     edges = torch.randint(VERTICES - 3, (2, 1000), generator=random)
@@ -177,7 +179,8 @@ def unstable(name, optimizers):
 
 
 def results(names, optimizers, meshes):
-    """For each convolution, mesh and optimizer the largest relative difference of the losses, or why weft refuses."""
+    """For each convolution, mesh and optimizer the largest relative difference of the losses, or why weft
+    refuses."""
     for name in names:
         net, graph = make(name)
         for optimizer in optimizers:

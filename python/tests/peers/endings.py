@@ -1,4 +1,5 @@
-"""Ends the program weft, Python, or what Python does, at random moments of a training loop, and looks at what is left.
+"""Ends the program weft, Python, or what Python does, at random moments of a training loop, and looks at what
+is left.
 
 After each trial no process and no shared memory is left, the next compile works, and its results are those
 of before: make endings ARGS="[--trials 100] [--seed 0] [--only interrupts|program|python]"
@@ -179,7 +180,8 @@ def program(loop: Loop, expected: list[Tensor], takes: float, draw: random.Rando
 
 
 def python(loop: Loop, _: list[Tensor], takes: float, draw: random.Random) -> None:
-    """Python is killed at a random moment. Its children become those of this process, which waits for them."""
+    """Python is killed at a random moment. Its children become those of this process, which waits for
+    them."""
     child = os.fork()
     if child == 0:
         while True:

@@ -1,4 +1,5 @@
-"""Modules as their authors write them that no program computes: REFUSED, with words of the reason and of the line."""
+"""Modules as their authors write them that no program computes: REFUSED, with words of the reason and of the
+line."""
 
 from __future__ import annotations
 
@@ -184,7 +185,8 @@ class Counter:
 
 
 OTHERS = types.ModuleType("others")
-exec("CALLS = {'n': 0}\ndef count(_):\n    CALLS['n'] += 1\n    return CALLS['n']\n", vars(OTHERS))  # noqa: S102
+COUNT = "CALLS = {'n': 0}\ndef count(_):\n    CALLS['n'] += 1\n    return CALLS['n']\n"
+exec(COUNT, vars(OTHERS))  # noqa: S102
 
 
 def of_same_name(s):

@@ -1,4 +1,5 @@
-"""The reference of programs (the operations are those of package program): each operation in PyTorch, by loops over a dictionary. Dropout is off."""
+"""The reference of programs (the operations are those of package program): each operation in PyTorch, by
+loops over a dictionary. Dropout is off."""
 
 import json
 import math
@@ -17,7 +18,10 @@ def clamp(x, min=None, max=None, strict=False):
 
 UNARY = {
     name: getattr(torch, name)
-    for name in "neg abs sign exp log log1p expm1 sqrt rsqrt reciprocal square sin cos atan tanh sigmoid relu selu erf floor ceil round".split()
+    for name in (
+        "neg abs sign exp log log1p expm1 sqrt rsqrt reciprocal square sin cos atan tanh sigmoid relu selu "
+        "erf floor ceil round"
+    ).split()
 } | {
     "silu": F.silu,
     "softsign": F.softsign,

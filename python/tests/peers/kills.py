@@ -1,8 +1,10 @@
-"""Kills a program weft, a Python or mpirun of a loop over processes at random moments, and looks at what is left.
+"""Kills a program weft, a Python or mpirun of a loop over processes at random moments, and looks at what is
+left.
 
-After each trial the job ends within a minute, when its Pythons have started, with a status that is not 0, no process of it is left, and with it no
-shared memory, and the next job starts. The temporary folders of a Python that is killed go when the next one starts,
-and files of Open MPI are in a folder of the trial (docs/distributed.md): make kills-of-processes ARGS="[--trials 50] [--seed 0] [--launcher mpirun.mpich]"
+After each trial the job ends within a minute, when its Pythons have started, with a status that is not 0, no
+process of it is left, and with it no shared memory, and the next job starts. The temporary folders of a
+Python that is killed go when the next one starts, and files of Open MPI are in a folder of the trial
+(docs/distributed.md): make kills-of-processes ARGS="[--trials 50] [--seed 0] [--launcher mpirun.mpich]"
 """
 
 from __future__ import annotations
@@ -28,8 +30,8 @@ VICTIMS = ("program", "python", "launcher")
 
 
 def loop(steps: int) -> None:
-    """So many steps of a rank; 0: until it is killed. It compiles anew now and then, and says when it is at work.
-    Below 0 it takes so many steps, or -1 none, and then makes no call for ten minutes."""
+    """So many steps of a rank; 0: until it is killed. It compiles anew now and then, and says when it is at
+    work. Below 0 it takes so many steps, or -1 none, and then makes no call for ten minutes."""
     if steps == -1:
         import weft
 
@@ -138,7 +140,8 @@ def killed(
     chance: random.Random,
     deadline: float,
 ) -> float:
-    """The seconds in which a job ends of which one is killed, so long after its start, or after it is at work."""
+    """The seconds in which a job ends of which one is killed, so long after its start, or after it is at
+    work."""
     mark = uuid.uuid4().hex
     try:
         return tried(launcher, victim, steps, at_work, after, chance, deadline, mark)

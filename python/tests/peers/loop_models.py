@@ -1,4 +1,5 @@
-"""The graph and the modules of the loops that are compared with PyTorch in float64, and how they are compared."""
+"""The graph and the modules of the loops that are compared with PyTorch in float64, and how they are
+compared."""
 
 from __future__ import annotations
 

@@ -1,4 +1,5 @@
-"""Lists the loops that tests compare with PyTorch in float64: name, losses, optimizers, module, settings, published as.
+"""Lists the loops that tests compare with PyTorch in float64: name, losses, optimizers, module, settings,
+published as.
 
 WEFT_PROGRAM=bin/weft PYTHONPATH=python/src python python/tests/peers/loops.py
 """

@@ -111,7 +111,8 @@ class Calls:
         if self.second:
             refused(
                 net,
-                f"rank 1 calls forward in training with gradients, its call … of net 1, and rank 0 backward of …{AGAIN}",
+                "rank 1 calls forward in training with gradients, its call … of net 1, and rank 0 backward "
+                f"of …{AGAIN}",
             )
         else:
             refused(
@@ -128,8 +129,8 @@ class Calls:
         for vertex in (0, V - 1):  # whichever process has it
             refused(
                 lambda vertex=vertex: net(rows=torch.tensor([vertex])),
-                "rows: over processes outputs have the rows of this process, net.vertices: leave it out, and choose from "
-                "the outputs",
+                "rows: over processes outputs have the rows of this process, net.vertices: leave it out, and "
+                "choose from the outputs",
             )
         net.train(not self.second)
         refused(
@@ -141,8 +142,8 @@ class Calls:
             net.module.norm.eval()
         refused(
             net,
-            "rank 1 calls the first pass of Two with norm in evaluation, and rank 0 forward in training with gradients, "
-            f"its call … of net 1{AGAIN}",
+            "rank 1 calls the first pass of Two with norm in evaluation, and rank 0 forward in training with "
+            f"gradients, its call … of net 1{AGAIN}",
         )
         net.module.norm.eval()
         net()  # which both have now
@@ -156,7 +157,8 @@ class Calls:
         self.works()
 
     def of_nets(self) -> None:
-        """One compiles, or other modules, graphs or settings; nets end in another order; a plan is of one alone."""
+        """One compiles, or other modules, graphs or settings; nets end in another order; a plan is of one
+        alone."""
         net, compiles = (
             self.net,
             f"weft.compile of Two, and rank 0 forward in training with gradients, its call … of net 1{AGAIN}",
@@ -201,7 +203,8 @@ class Calls:
         a, b = nets[:: -1 if self.second else 1]
         refused(
             a,
-            f"rank 1 calls forward in training with gradients, its call … of net …, and rank 0 forward …{AGAIN}",
+            "rank 1 calls forward in training with gradients, its call … of net …, and rank 0 forward "
+            f"…{AGAIN}",
         )
         del a
         nets.remove(b)
@@ -221,7 +224,8 @@ class Calls:
         shape = (3, 2) if self.second else (2, 3)
         refused(
             lambda: net.sum(torch.ones(shape)),
-            f"rank 1 calls sum of 3 × 2 numbers, its call … of net 1, and rank 0 sum of 2 × 3 numbers, its call … of net 1{AGAIN}",
+            "rank 1 calls sum of 3 × 2 numbers, its call … of net 1, and rank 0 sum of 2 × 3 numbers, its "
+            f"call … of net 1{AGAIN}",
         )
         torch.manual_seed(1)
         layers = [nn.Linear(3, 3, bias=False) for _ in range(2)]
@@ -235,7 +239,8 @@ class Calls:
         else:
             refused(
                 net,
-                f"rank 1 calls sum of gradients of 2 parameters, its call … of net 1, and rank 0 forward …{AGAIN}",
+                "rank 1 calls sum of gradients of 2 parameters, its call … of net 1, and rank 0 forward "
+                f"…{AGAIN}",
             )
         refused(
             lambda: net.sum_gradients(parameters),
@@ -256,7 +261,8 @@ class Calls:
         self.works()
 
     def of_losses(self) -> None:
-        """Each process has a loss of another output: all have the gradients of both, also of rows of all vertices."""
+        """Each process has a loss of another output: all have the gradients of both, also of rows of all
+        vertices."""
         net = self.compile(Heads())
         h = torch.zeros_like(X).index_add(0, ENDS[1], 1 + X[ENDS[0]])
         owner = net.sum(torch.zeros(V).index_fill(0, net.vertices, float(net.rank))).long()

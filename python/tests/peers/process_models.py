@@ -1,4 +1,5 @@
-"""The graphs and modules of loops over processes, and what stands for a net there: one process of PyTorch, or several calls."""
+"""The graphs and modules of loops over processes, and what stands for a net there: one process of PyTorch, or
+several calls."""
 
 from __future__ import annotations
 

@@ -1,16 +1,16 @@
 """Loops of several processes, beside those of one process of PyTorch in float64.
 
-mpirun -n 2 python processes.py graph=2 NAME…  a line for each loop, or those named: its name, and how far figures,
-                                               weights and running statistics are apart; "bits" if a second run
-                                               has the bits of the first
+mpirun -n 2 python processes.py graph=2 NAME…  a line for each loop, or those named: its name, and how far
+                                               figures, weights and running statistics are apart; "bits" if a
+                                               second run has the bits of the first
 mpirun -n 2 python processes.py --unlike MESH  rank 1 makes other calls than rank 0, and ends before it
 mpirun -n 2 python processes.py --planned      the ranks whose memory is as planned, of a loop that is given
                                                features of edges
 mpirun -n 2 python processes.py --checkpoint FILE graph=2
-                                               losses and norms of weights of steps after a checkpoint, which is
-                                               written if it is not there, else read
-mpirun -n 2 python processes.py --sends STEPS  what passes send as planned, and other rows that net.rows fetches,
-                                               after so many steps
+                                               losses and norms of weights of steps after a checkpoint, which
+                                               is written if it is not there, else read
+mpirun -n 2 python processes.py --sends STEPS  what passes send as planned, and other rows that net.rows
+                                               fetches, after so many steps
 mpirun -n 2 python processes.py --raises       rank 1 raises an exception, while rank 0 waits for it
 """
 

@@ -1,4 +1,5 @@
-"""Modules on a card, which is the processor: nothing of them runs beside it, and their curves are the CPU's."""
+"""Modules on a card, which is the processor: nothing of them runs beside it, and their curves are the
+CPU's."""
 
 from pathlib import Path
 

@@ -1,5 +1,5 @@
-"""Random numbers in forward, buffers that count steps, and what differs in evaluation: trained as in PyTorch in float64, which
-draws weft's numbers there."""
+"""Random numbers in forward, buffers that count steps, and what differs in evaluation: trained as in PyTorch
+in float64, which draws weft's numbers there."""
 
 import copy
 import math
@@ -329,7 +329,8 @@ def test_edges_are_dropped_anew(graph):
 
 
 def test_compiled_draws_as_torch(graph):
-    """Numbers follow torch.manual_seed, on every mesh; an evaluation in which nothing is drawn leaves PyTorch's generator."""
+    """Numbers follow torch.manual_seed, on every mesh; an evaluation in which nothing is drawn leaves
+    PyTorch's generator."""
     found = []
     for mesh in ("graph=1", "graph=3", "tensor=2"):
         torch.manual_seed(9)

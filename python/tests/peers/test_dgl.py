@@ -22,7 +22,8 @@ def masks(count, seed, splits=()):
 
 
 def graph(edges=None, **other):
-    """A directed graph with isolated vertices and equal edges. other replaces data of the vertices; None leaves them out."""
+    """A directed graph with isolated vertices and equal edges. other replaces data of the vertices; None
+    leaves them out."""
     edges = torch.randint(1, V - 1, (2, 80), generator=rng(1)) if edges is None else edges
     g = dgl.graph((edges[0], edges[1]), num_nodes=V)
     data = {
@@ -119,7 +120,8 @@ def test_links(same):
 
 
 def both_ways():
-    """Each edge and its reverse, of which masks hold out some: an edge and its reverse may be in different ones."""
+    """Each edge and its reverse, of which masks hold out some: an edge and its reverse may be in different
+    ones."""
     edges = torch.randint(1, V - 1, (2, 60), generator=rng(12))
     return with_edges(
         graph(
@@ -130,7 +132,8 @@ def both_ways():
 
 
 def held_out():
-    """A heterograph whose masks hold out edges of one relation, with another one in the opposite direction."""
+    """A heterograph whose masks hold out edges of one relation, with another one in the opposite
+    direction."""
     g = hetero()
     for name in ("label", "train_mask", "val_mask", "test_mask"):
         del g.nodes["paper"].data[name]
@@ -247,7 +250,8 @@ def test_batch(tmp_path):
 
 
 def test_what_is_left_out(tmp_path):
-    """Weights of edges, which DGL has under any name, are left out with a warning, and taken as edge_weight."""
+    """Weights of edges, which DGL has under any name, are left out with a warning, and taken as
+    edge_weight."""
     g = with_edges(graph(), w=numbers(80) + 0.5)
     given = {"model": "gcn", "epochs": 3, "hidden": 8, "progress": False}
     with pytest.warns(UserWarning) as told:

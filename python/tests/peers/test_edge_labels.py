@@ -69,7 +69,10 @@ def test_edge_label_index(arrays):
         other = homogeneous(edge_label=np.array([0, 1]), edge_label_index=index)
         with pytest.raises(
             weft.Refused,
-            match='^edge_label_index: has edges that edge_index lacks, and with task="edge" all edges pass messages',
+            match=(
+                '^edge_label_index: has edges that edge_index lacks, and with task="edge" all edges pass '
+                "messages"
+            ),
         ):
             logits(other)
     parallel = data.Data(
@@ -81,7 +84,10 @@ def test_edge_label_index(arrays):
     for twice in (homogeneous(edge_label=np.array([0, 1]), edge_label_index=EDGES[:, [4, 4]]), parallel):
         with pytest.raises(
             weft.Refused,
-            match="^edge_label_index: names an edge twice, or one that edge_index has several times, so that it is not known which",
+            match=(
+                "^edge_label_index: names an edge twice, or one that edge_index has several times, so that "
+                "it is not known which"
+            ),
         ):
             logits(twice)
 
@@ -319,7 +325,10 @@ def test_edges_of_own_modules_alone(tmp_path):
     odds = np.diff(run.logits[5])[0]
     assert run.explain(edge=5, **{"class": "1"}).logit == pytest.approx(odds, abs=1e-6)
     run = weft.train(own(), model=Normed(), **settings)
-    line = "the model Normed has a batch_norm of norm .* over the edges of the graph, of which an edge alone has none"
+    line = (
+        "the model Normed has a batch_norm of norm .* over the edges of the graph, of which an edge alone "
+        "has none"
+    )
     for asked in (lambda: run.predict(**new), lambda: run.explain(edge=5)):
         with pytest.raises(weft.Refused, match=line):
             asked()

@@ -1,5 +1,5 @@
-"""Modules whose forward returns rows of edges: the outputs of a compiled module and their gradients beside PyTorch in
-float64, on every mesh."""
+"""Modules whose forward returns rows of edges: the outputs of a compiled module and their gradients beside
+PyTorch in float64, on every mesh."""
 
 from __future__ import annotations
 
@@ -74,7 +74,8 @@ class Scores(nn.Module):  # type: ignore[misc]
 
 
 class Several(nn.Module):  # type: ignore[misc]
-    """Outputs of edges, of vertices and of the graph, of several dimensions; edges' features, and ends, as they are."""
+    """Outputs of edges, of vertices and of the graph, of several dimensions; edges' features, and ends, as
+    they are."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -88,7 +89,8 @@ class Several(nn.Module):  # type: ignore[misc]
 
 
 class Gated(nn.Module):  # type: ignore[misc]
-    """GatedGCN with batch norms over edges (Dwivedi et al. 2023, equations 9 to 12), with the edges' last state."""
+    """GatedGCN with batch norms over edges (Dwivedi et al. 2023, equations 9 to 12), with the edges' last
+    state."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -139,7 +141,8 @@ def loss_of(made: Any) -> Tensor:
 
 
 def assert_near(ours: Any, theirs: Any) -> None:
-    """Each is to 1e-5 of its norm, or of a tenth of the largest: a bias before a batch norm has a gradient of 0."""
+    """Each is to 1e-5 of its norm, or of a tenth of the largest: a bias before a batch norm has a gradient of
+    0."""
     least = max(float(of.norm()) for of in flat(theirs)) / 10
     for of, exact in zip(flat(ours), flat(theirs), strict=True):
         assert of.shape == exact.shape and of.dtype == torch.float32
@@ -273,7 +276,8 @@ def test_aggregated_at_sources(mesh: str) -> None:
 
 
 def test_rows_and_samples() -> None:
-    """rows choose among vertices alone; samples are stacked; the store's order is that of a graph without another."""
+    """rows choose among vertices alone; samples are stacked; the store's order is that of a graph without
+    another."""
     torch.manual_seed(2)
     net = weft.compile(Latents(), GRAPH, parallel="graph=2").eval()
     with torch.no_grad():

@@ -1,4 +1,5 @@
-"""Five sets of labelled edges, each made otherwise: losses and metrics beside PyTorch's same model in double precision."""
+"""Five sets of labelled edges, each made otherwise: losses and metrics beside PyTorch's same model in double
+precision."""
 
 from __future__ import annotations
 
@@ -56,7 +57,8 @@ class Named(torch.nn.Module):
 
 
 class States(torch.nn.Module):
-    """States of edges pass through two layers; embed passes messages, and score reads the rows of both ends."""
+    """States of edges pass through two layers; embed passes messages, and score reads the rows of both
+    ends."""
 
     def __init__(self, columns, features, outputs=2):
         super().__init__()
@@ -264,7 +266,8 @@ def test_divided_by_time(kind):
 
 
 def test_measured_on_later_edges():
-    """evaluate on a graph with further labelled edges: the dates of the run divide them, beside PyTorch's scores."""
+    """evaluate on a graph with further labelled edges: the dates of the run divide them, beside PyTorch's
+    scores."""
     arrays, y, _ = sets("drift")
     time = np.arange(1500) * 7 % 1500 / 150
     first = time < 8.5
@@ -326,7 +329,8 @@ def test_norm_divided_by_time():
 
 
 def test_types_divided_by_time():
-    """Of a module of several types; edges of the reverse relation go with theirs, and those of others stay."""
+    """Of a module of several types; edges of the reverse relation go with theirs, and those of others
+    stay."""
     arrays, y, _ = sets("relations")
     time = np.arange(1500) * 7 % 1500 / 150
     edges = arrays["edge_index"]

@@ -1,4 +1,5 @@
-"""Modules with states on edges, which pass through layers: they train as in PyTorch in float64, on every mesh."""
+"""Modules with states on edges, which pass through layers: they train as in PyTorch in float64, on every
+mesh."""
 
 import copy
 
@@ -35,7 +36,8 @@ class Processor(nn.Module):
 
 
 class Gated(nn.Module):
-    """A layer of GatedGCN, with batch norms over vertices and edges (Dwivedi et al. 2023, equations 9 to 12)."""
+    """A layer of GatedGCN, with batch norms over vertices and edges (Dwivedi et al. 2023, equations 9 to
+    12)."""
 
     features = True
 
@@ -141,8 +143,8 @@ def test_states(block, meshes, arrays, tmp_path):
 
 @pytest.mark.parametrize(("block", "every"), [(Processor, 2), (Processor, "none"), (Gated, "none")])
 def test_states_computed_again(block, every, arrays, tmp_path):
-    """Layers compute states of edges again that are not kept: in training, and in a compiled net. What a batch
-    norm of edges reads is kept all the same."""
+    """Layers compute states of edges again that are not kept: in training, and in a compiled net. What a
+    batch norm of edges reads is kept all the same."""
     torch.manual_seed(1)
     module, graph = Net(block, 4), weft.Graph(**arrays)
     exact = copy.deepcopy(module).double()

@@ -1,4 +1,5 @@
-"""Interrupts, kills and ends of Python around a compiled module: no pass goes wrong, and no process is left."""
+"""Interrupts, kills and ends of Python around a compiled module: no pass goes wrong, and no process is
+left."""
 
 from __future__ import annotations
 
@@ -25,8 +26,8 @@ from weft import _calls
 
 @pytest.mark.parametrize("mesh", ["graph=2", "pipeline=2"])
 def test_interrupts(mesh: str) -> None:
-    """An interrupt in a pass or its backward pass leaves the net as it was: no later pass reads or writes what
-    that one has."""
+    """An interrupt in a pass or its backward pass leaves the net as it was: no later pass reads or writes
+    what that one has."""
     signal.signal(signal.SIGINT, signal.default_int_handler)  # in the background of a shell it is ignored
     module = made("batch")
     net, main = weft.compile(module, GRAPHS["plain"], parallel=mesh), threading.get_ident()

@@ -160,7 +160,8 @@ class RawFeatures(MessagePassing):
 
 
 class LinearFeatures(MessagePassing):
-    """Messages are linear in the features of edges; weft sums these before it multiplies, and counts the edges."""
+    """Messages are linear in the features of edges; weft sums these before it multiplies, and counts the
+    edges."""
 
     def __init__(self, out, aggr):
         super().__init__(aggr=aggr)
@@ -216,7 +217,8 @@ def test_messages_of_edges_alone(conv, aggr):
 
 @pytest.mark.parametrize("model", ["gcn", "gat", "own"])
 def test_removal_is_a_second_graph(model, tmp_path):
-    """The score without the strongest edges is that of the logits which are predicted on a graph without them."""
+    """The score without the strongest edges is that of the logits which are predicted on a graph without
+    them."""
     data = graph(once=True)
     torch.manual_seed(3)
     run = weft.train(data, model=OWN["softmax"]() if model == "own" else model, epochs=5, lr=0.05)
@@ -267,7 +269,8 @@ def test_planted_reasons():
 
 
 def test_planted_reasons_of_edges():
-    """The class of an edge is that of the loud neighbour of its target, which comes first in nine of ten cases."""
+    """The class of an edge is that of the loud neighbour of its target, which comes first in nine of ten
+    cases."""
     found = 0
     for seed in range(10):
         data, reasons = planted(seed)

@@ -32,7 +32,8 @@ def test_vertex_of_edges():
 
 @pytest.mark.parametrize(("e", "period"), [(17, None), (20, 0), (18, 1), (17, 2)])
 def test_an_edge(e, period, tmp_path):
-    """Gradients of an edge's score, by a decoder in float64, and removal; the numbers of edges are the data's."""
+    """Gradients of an edge's score, by a decoder in float64, and removal; the numbers of edges are the
+    data's."""
     data = graph(edge_attr=True)
     time = np.arange(data.num_edges) * 7 % 10
     assert period is None or np.searchsorted([5, 7], time[e], side="right") == period
@@ -130,7 +131,8 @@ class OwnEdges(nn.Module):
 
 
 class OwnStates(OwnEdges):
-    """States of edges pass through two layers, as in MeshGraphNet, and are the output with attention over them."""
+    """States of edges pass through two layers, as in MeshGraphNet, and are the output with attention over
+    them."""
 
     def __init__(self, features=F, outputs=C):
         super().__init__()

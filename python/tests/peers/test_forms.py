@@ -1,4 +1,5 @@
-"""PyG's models as they are timed on a card: each form of what they take for a graph computes the same, and weft what they do."""
+"""PyG's models as they are timed on a card: each form of what they take for a graph computes the same, and
+weft what they do."""
 
 import importlib
 import json

@@ -1,6 +1,8 @@
-"""Modules as their authors write them: each trains as in PyTorch, in float64, or is refused by its line. None in silence.
+"""Modules as their authors write them: each trains as in PyTorch, in float64, or is refused by its line. None
+in silence.
 
-What a training is given, the program and its initial weights, is stepped by the interpreter of the tests beside the module.
+What a training is given, the program and its initial weights, is stepped by the interpreter of the tests
+beside the module.
 """
 
 from __future__ import annotations
@@ -70,7 +72,8 @@ class Steps(Interpreter):
 
 
 def curve(parameters, logits_of, y):
-    """The losses of six steps of SGD with momentum and weight decay, as PyTorch's optimizer makes them, and the logits then."""
+    """The losses of six steps of SGD with momentum and weight decay, as PyTorch's optimizer makes them, and
+    the logits then."""
     optimizer = torch.optim.SGD(parameters, lr=0.1, momentum=0.5, weight_decay=0.1)
     losses = []
     for _ in range(6):
@@ -184,7 +187,8 @@ def test_rate_of_0(graph):
 
 
 def test_lazy_statistics():
-    """The call that gives lazy layers their sizes leaves statistics, and what is in training or evaluation, as they were."""
+    """The call that gives lazy layers their sizes leaves statistics, and what is in training or evaluation,
+    as they were."""
     torch.manual_seed(4)
     module = Net(lambda s, h, e: s.norm(s.layer(h)), set_("layer", lambda: nn.LazyLinear(5, bias=True)))
     module.norm = nn.Sequential(nn.LazyBatchNorm1d(), nn.BatchNorm1d(5).eval())
@@ -283,7 +287,8 @@ def test_seeds_no_card(graph, monkeypatch):
 
 
 def test_comes_back(data, graph):
-    """The module of a run has the trained weights in its closures, too, and shares nothing with the one that was given."""
+    """The module of a run has the trained weights in its closures, too, and shares nothing with the one that
+    was given."""
     module = Net(lambda s, h, e: s.f(h), closure_of)
     kept = copy.deepcopy(module.state_dict())
     run = weft.train(

@@ -1,4 +1,5 @@
-"""The graphs of RandomLinkSplit are one with their split of edges: that of a file with the lists, to the bit."""
+"""The graphs of RandomLinkSplit are one with their split of edges: that of a file with the lists, to the
+bit."""
 
 import copy
 
@@ -98,7 +99,8 @@ def test_one_part():
     for of in (train, weft.Graph.of(train)):
         with pytest.raises(
             weft.Refused,
-            match=r'^edge_label_index: is that of one part of a split: give the three, as weft.train\(\[train, val, test\], task="link"\)$',
+            match="^edge_label_index: is that of one part of a split: give the three, as "
+            r'weft.train\(\[train, val, test\], task="link"\)$',
         ):
             weft.train(of, model="gcn", task="link")
     lists = {"train_edges": edges(train, 1), "val_edges": edges(val, 1), "test_edges": edges(test, 1)}

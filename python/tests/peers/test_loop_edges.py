@@ -1,4 +1,5 @@
-"""Calls of a compiled module with some of the edges, or with weights and features of edges, beside PyTorch in float64."""
+"""Calls of a compiled module with some of the edges, or with weights and features of edges, beside PyTorch in
+float64."""
 
 from __future__ import annotations
 
@@ -67,7 +68,8 @@ class Gated(MessagePassing):  # type: ignore[misc]
 
 
 class Kernel(nn.Module):  # type: ignore[misc]
-    """Integrals over neighbours, by one kernel in all rounds: a matrix of an edge, which an MLP makes of its features."""
+    """Integrals over neighbours, by one kernel in all rounds: a matrix of an edge, which an MLP makes of its
+    features."""
 
     def __init__(self, width: int = 4, rounds: int = 2) -> None:
         super().__init__()
@@ -111,7 +113,8 @@ class Whole(nn.Module):  # type: ignore[misc]
         of = edge_weight if edge_weight is not None else edge_attr if edge_attr is not None else self.own
         kept = torch.ones(E, dtype=torch.bool) if edges is None else edges
         more = [] if of is None else [of.double()[kept]]
-        return self.module(X.double() if x is None else x, ENDS[:, kept], *more)  # type: ignore[no-any-return]
+        x = X.double() if x is None else x
+        return self.module(x, ENDS[:, kept], *more)  # type: ignore[no-any-return]
 
 
 # -- loops
@@ -204,8 +207,9 @@ def encoded(net: nn.Module, x: Tensor) -> Iterator[Tensor]:
 
 
 def operator(net: nn.Module, x: Tensor) -> Iterator[Tensor]:
-    """Graph kernel network, of Li et al. 2020: an operator from a coefficient to a solution on one mesh of points. Its
-    kernel reads the coordinates and the coefficient of both ends of an edge; the loss is relative L2 of each sample."""
+    """Graph kernel network, of Li et al. 2020: an operator from a coefficient to a solution on one mesh of
+    points. Its kernel reads the coordinates and the coefficient of both ends of an edge; the loss is relative
+    L2 of each sample."""
     g = torch.Generator().manual_seed(9)
     at, samples = torch.rand(V, 2, generator=g).to(x), torch.rand(3, V, 1, generator=g).to(x)
     optimizer = torch.optim.Adam(net.parameters(), 0.001, weight_decay=5e-4, eps=1e-3)
@@ -289,7 +293,8 @@ def test_planned_with_what_the_graph_lacks() -> None:
 
 
 def test_orders() -> None:
-    """Edges have the order of edge_index, of a matrix, and of a store; after other changes they are refused."""
+    """Edges have the order of edge_index, of a matrix, and of a store; after other changes they are
+    refused."""
     module = made("gcn", MODULES).eval()
     kept = torch.rand(E, generator=torch.Generator().manual_seed(1)) < 0.5
     with torch.no_grad():
@@ -339,7 +344,8 @@ class Normed(nn.Module):  # type: ignore[misc]
 
 @pytest.mark.parametrize("mesh", MESHES)
 def test_rows(mesh: str) -> None:
-    """Rows that are asked for are those of all rows: in an inference, in training, with gradients and in a batch."""
+    """Rows that are asked for are those of all rows: in an inference, in training, with gradients and in a
+    batch."""
     torch.manual_seed(1)
     index = torch.cat([torch.randint(-V, V, (20,)), torch.tensor([V - 1, 3, 3])])
     for norm in (nn.BatchNorm1d(8), GraphNorm(8)):
@@ -376,8 +382,8 @@ def test_rows(mesh: str) -> None:
     "name, graph", [("weighted", "plain"), ("featured", "plain"), ("featured", "attributes")]
 )
 def test_planned(name: str, graph: str) -> None:
-    """The memory of passes with edges of their own, and with what is given of edges, is planned to the byte; the
-    limit that a plan needs is room for them, and less is none."""
+    """The memory of passes with edges of their own, and with what is given of edges, is planned to the byte;
+    the limit that a plan needs is room for them, and less is none."""
     of = "edge_weight" if name == "weighted" else "edge_attr"
     rows = WEIGHT if name == "weighted" else ATTR
 

@@ -142,7 +142,8 @@ def test_planned_without_features() -> None:
 
 
 def test_trace_of_all_variants(tmp_path: Path) -> None:
-    """Passes with other layers in evaluation, or with gradients of edges, are of other models, and in one trace."""
+    """Passes with other layers in evaluation, or with gradients of edges, are of other models, and in one
+    trace."""
     net = weft.compile(made("batch"), GRAPHS["plain"], parallel="graph=2")
     norm = next(of for of in net.modules() if isinstance(of, nn.BatchNorm1d))
     with net.trace(tmp_path / "trace.json"):
@@ -252,7 +253,8 @@ def test_memory_that_fits() -> None:
 
 
 def test_frozen_layers_divide_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Models of a net and of its copies are opened with the number of one divided graph, which others do not have."""
+    """Models of a net and of its copies are opened with the number of one divided graph, which others do not
+    have."""
     numbers, ask = list[int](), _calls.Program._ask
 
     def noted(self: _calls.Program, asks: str, *args: Any, **fields: Any) -> Any:

@@ -1,4 +1,5 @@
-"""Training loops around a compiled module in bfloat16, and on a card that is the processor, beside float64."""
+"""Training loops around a compiled module in bfloat16, and on a card that is the processor, beside
+float64."""
 
 from __future__ import annotations
 
@@ -37,7 +38,8 @@ IN_BFLOAT16 = [
 
 @pytest.mark.parametrize("loop, name, mesh", IN_BFLOAT16, ids=lambda of: getattr(of, "__name__", of))
 def test_in_bfloat16(loop: Any, name: str, mesh: str) -> None:
-    """Numbers of vertices have 8 bits: losses, and by how much weights and statistics move, are those of float64 to that."""
+    """Numbers of vertices have 8 bits: losses, and by how much weights and statistics move, are those of
+    float64 to that."""
     module = made(name)
     exact = copy.deepcopy(module).double()
     before = [of.clone() for of in exact.state_dict().values()]
@@ -84,7 +86,8 @@ def test_on_card(loop: Any, name: str, mesh: str) -> None:
 
 
 def steps(net: nn.Module, x: Tensor) -> Iterator[Tensor]:
-    """Passes of several kinds: of the graph's features and of others, with their gradient, and without any."""
+    """Passes of several kinds: of the graph's features and of others, with their gradient, and without
+    any."""
     y, optimizer = torch.arange(len(x)) % CLASSES, torch.optim.SGD(net.parameters(), 0.05, momentum=0.9)
     for step in range(4):
         optimizer.zero_grad()
@@ -101,7 +104,8 @@ def steps(net: nn.Module, x: Tensor) -> Iterator[Tensor]:
 
 @pytest.mark.usefixtures("card")
 def test_rests_below_card() -> None:
-    """With less memory than passes need, matrices of partitions leave the card for the host's memory, and come back."""
+    """With less memory than passes need, matrices of partitions leave the card for the host's memory, and
+    come back."""
     torch.manual_seed(2)
     ends, x = torch.randint(0, 600, (2, 1800)), torch.randn(600, 64)
     module = Two(SAGEConv(64, 64), SAGEConv(64, CLASSES), nn.BatchNorm1d(64))

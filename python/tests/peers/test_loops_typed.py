@@ -1,4 +1,5 @@
-"""Training loops around compiled modules over several vertex types, beside float64, as test_loops has them."""
+"""Training loops around compiled modules over several vertex types, beside float64, as test_loops has
+them."""
 
 from __future__ import annotations
 
@@ -210,13 +211,15 @@ def test_samples() -> None:
         r"samples: there are 2 of x\['grid'\], 3 of x\['mesh'\]: give as many",
         lambda: net({"grid": grids, "mesh": torch.zeros(3, 20, 3)}, samples=True),
     )
-    text = r"samples: x\['grid'\] is S × V × F, a matrix of features for each sample, and torch.float32 \(60, 5\)"
+    text = r"samples: x\['grid'\] is S × V × F, a matrix of features for each sample, and torch.float32 "
+    text += r"\(60, 5\)"
     refused(weft.Refused, text, lambda: net(X, samples=True))
     refused(weft.Refused, "samples: there are none", lambda: net(samples=True))
 
 
 def test_what_takes_no_part() -> None:
-    """Features that an output does not depend on have no gradient, as in PyTorch; those that it is have theirs."""
+    """Features that an output does not depend on have no gradient, as in PyTorch; those that it is have
+    theirs."""
 
     class Apart(nn.Module):  # type: ignore[misc]
         def __init__(self) -> None:
@@ -255,7 +258,8 @@ def test_features_of_calls() -> None:
             (ours,) = torch.autograd.grad(out.pow(2).sum(), given)
             (theirs,) = torch.autograd.grad(module(given, ends).pow(2).sum(), given)
             assert torch.allclose(ours, theirs, atol=1e-5)
-            text = r"x: is torch.float32 \(30, 5\) on cpu, torch.strided: give floats of 30 vertices × 4 features, as the first call did"
+            text = r"x: is torch.float32 \(30, 5\) on cpu, torch.strided: give floats of 30 vertices × 4 "
+            text += "features, as the first call did"
             refused(weft.Refused, text, lambda net=net: net(torch.randn(30, 5)))
             refused(weft.Refused, r"x: the graph has no features: call net\(x\)", net)
     wide = weft.compile(GCNConv(7, 2), graph)
@@ -310,7 +314,10 @@ def test_refusals() -> None:
         ("x: is one Tensor, and the graph has several vertex types: give a dict by grid, mesh", X["grid"]),
         ("x: there is no vertex type 'gird': there are grid, mesh", {"gird": X["grid"]}),
         (
-            r"x\['mesh'\]: is torch.float32 \(20, 5\) on cpu, torch.strided: give floats of 20 vertices × 3 features",
+            (
+                r"x\['mesh'\]: is torch.float32 \(20, 5\) on cpu, torch.strided: "
+                "give floats of 20 vertices × 3 features"
+            ),
             {"mesh": torch.ones(20, 5)},
         ),
         (

@@ -262,7 +262,8 @@ def test_schedulers_refuse(arrays):
 
 
 def test_everywhere(arrays):
-    """Whatever takes a loss takes a function: named models, sweeps, plans and estimators; the run keeps it."""
+    """Whatever takes a loss takes a function: named models, sweeps, plans and estimators; the run keeps
+    it."""
     graph, settings = weft.Graph(y=arrays[1]["classes"], **arrays[0]), {"epochs": 4, "progress": False}
     run = weft.train(graph, model="gcn", loss=focal, out="run", **settings)
     assert run.settings["loss"].startswith("focal-")
@@ -289,7 +290,10 @@ def test_everywhere(arrays):
         np.testing.assert_allclose(one.history["loss"], wanted, rtol=1e-5)
     with pytest.raises(
         TypeError,
-        match="unknown keyword regularization: add it to the loss in a loop of your own, by weft.compile; docs/loop.md",
+        match=(
+            "unknown keyword regularization: add it to the loss in a loop of your own, by weft.compile; "
+            "docs/loop.md"
+        ),
     ):
         weft.train(graph, model="gcn", regularization=lambda m: 0.0, **settings)
     assert (

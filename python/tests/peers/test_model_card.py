@@ -1,4 +1,5 @@
-"""Every figure of a model card is that of scikit-learn, SciPy and NumPy, of the predictions that the runs keep."""
+"""Every figure of a model card is that of scikit-learn, SciPy and NumPy, of the predictions that the runs
+keep."""
 
 from __future__ import annotations
 

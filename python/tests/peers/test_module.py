@@ -37,7 +37,8 @@ class Largest(MessagePassing):
 
 
 class Net(nn.Module):
-    """A convolution of one's own, a layer that is called twice under two names, and what no operation reads."""
+    """A convolution of one's own, a layer that is called twice under two names, and what no operation
+    reads."""
 
     def __init__(self, width=8):
         super().__init__()
@@ -144,7 +145,8 @@ class WithLoops(nn.Module):
 
 @pytest.mark.parametrize("parallel", [None, "graph=3"])
 def test_loops_of_a_layer(arrays, parallel):
-    """They are those of all vertices if none is without edges, with those that the graph has; else it is refused."""
+    """They are those of all vertices if none is without edges, with those that the graph has; else it is
+    refused."""
     torch.manual_seed(4)
     module, every = WithLoops(), torch.arange(V)
     with pytest.raises(
@@ -280,14 +282,16 @@ def test_embeddings(arrays, graph):
     ],
 )
 def test_embeddings_of_the_run(arrays, graph, of):
-    """A part of a module is computed as the run computes the whole, and on a mesh that suits the whole alone."""
+    """A part of a module is computed as the run computes the whole, and on a mesh that suits the whole
+    alone."""
     run = weft.train(graph, model=made(), **BRIEF, **of)
     np.testing.assert_allclose(run.embeddings(of="out"), run.logits, atol=1e-6)
     assert run.embeddings(of="into").shape == (V, 8)
 
 
 def test_comes_back(arrays, graph):
-    """A run that was loaded has its weights for another module that is made like it, and a training goes on."""
+    """A run that was loaded has its weights for another module that is made like it, and a training goes
+    on."""
     run = weft.train(graph, model=made(), out="run", **BRIEF)
     loaded = pickle.loads(pickle.dumps(run))
     again = loaded.module(Net())
@@ -428,7 +432,8 @@ class OfCounts(nn.Module):
 
 
 def test_made_of_counts(arrays, graph):
-    """A class or function makes the module of the graph's counts; a sweep names each by its class and number."""
+    """A class or function makes the module of the graph's counts; a sweep names each by its class and
+    number."""
     torch.manual_seed(1)
     net = OfCounts(FEATURES, CLASSES)
     run = weft.train(
@@ -453,7 +458,8 @@ def test_made_of_counts(arrays, graph):
 
 
 def test_sweep_goes_on(graph):
-    """An interrupted sweep of modules goes on: what has ended stays, and the rest is what it would have been."""
+    """An interrupted sweep of modules goes on: what has ended stays, and the rest is what it would have
+    been."""
 
     def swept(bias=True, seed=4):
         def make(features, classes):
@@ -475,7 +481,10 @@ def test_sweep_goes_on(graph):
     again = swept()
     assert again[1] == losses and [a == b for a, b in zip(again[0], records)] == [True, False, False]
     for other, what in ({"bias": False}, "the program"), ({"seed": 5}, "the initial weights"):
-        says = f"^out out: the folder holds runs of this sweep before {what} of make-1 changed; .* name another folder$"
+        says = (
+            f"^out out: the folder holds runs of this sweep before {what} of make-1 changed; .* name another "
+            "folder$"
+        )
         with pytest.raises(weft.Refused, match=says):
             swept(**other)
 
@@ -545,7 +554,10 @@ def test_named(arrays, named):
         (
             fixed,
             {},
-            "model: no parameter has a gradient: there is none, forward is under torch.no_grad, or all have requires_grad=False",
+            (
+                "model: no parameter has a gradient: there is none, forward is under torch.no_grad, or all "
+                "have requires_grad=False"
+            ),
         ),
         (Detached, {}, "model: no parameter has a gradient"),
         (hooked, {}, "model: out.weight has a hook on its gradient: remove it"),

@@ -42,7 +42,8 @@ BRIEF = {"epochs": EPOCHS, "progress": False, "checkpoint_every": 0}
 
 @pytest.fixture(scope="module")
 def data():
-    """Papers and authors have features, venues have none; the last vertices are isolated, and edges stand twice."""
+    """Papers and authors have features, venues have none; the last vertices are isolated, and edges stand
+    twice."""
     torch.manual_seed(1)
     made = HeteroData()
     y = torch.randint(3, (COUNTS["paper"],))

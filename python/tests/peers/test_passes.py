@@ -1,4 +1,5 @@
-"""What a call of a compiled module gives: outputs, draws, samples and statistics, in several processes and threads."""
+"""What a call of a compiled module gives: outputs, draws, samples and statistics, in several processes and
+threads."""
 
 from __future__ import annotations
 
@@ -139,8 +140,8 @@ class Called(nn.Module):  # type: ignore[misc]
 
 
 def test_momenta_of_batch_norms() -> None:
-    """update_bn takes the mean of all batches, and a schedule changes the momentum: as PyTorch, whose statistics
-    these are."""
+    """update_bn takes the mean of all batches, and a schedule changes the momentum: as PyTorch, whose
+    statistics these are."""
     net = weft.compile(made("batch"), GRAPHS["plain"], parallel="graph=2")
     exact = Called(copy.deepcopy(net.module).double())
     for module in (net, exact):

@@ -55,7 +55,8 @@ if os.environ.get("WEFT_LOOPS") == "all":
 
 @pytest.mark.parametrize(("launcher", "mesh", "names"), RUNS)
 def test_loops(launcher, mesh, names):
-    """Each process has its rows and its part of the loss, and all take the steps of one process, to the bit again."""
+    """Each process has its rows and its part of the loss, and all take the steps of one process, to the bit
+    again."""
     count = math.prod(int(axis.partition("=")[2]) for axis in mesh.split(","))
     status, out, err = started(count, mesh, *names, launcher=launcher)
     print(out)
@@ -69,8 +70,8 @@ def test_loops(launcher, mesh, names):
 
 @pytest.mark.parametrize("mesh", ["graph=2", "samples=2"])
 def test_calls_differ(mesh):
-    """The parameters and buffers are those of rank 0, and memory is as planned. What one process does otherwise both
-    refuse, by one line, and go on; one that ends before the other is named."""
+    """The parameters and buffers are those of rank 0, and memory is as planned. What one process does
+    otherwise both refuse, by one line, and go on; one that ends before the other is named."""
     status, out, err = started(2, "--unlike", mesh)
     assert (status, out) == (0, "as it should be\n"), err
 
@@ -82,7 +83,8 @@ def test_edges_planned():
 
 
 def test_checkpoint(tmp_path):
-    """A checkpoint of a loop, with dropout, goes on to the bit on the same mesh, and within 1e-5 on others."""
+    """A checkpoint of a loop, with dropout, goes on to the bit on the same mesh, and within 1e-5 on
+    others."""
     runs = (2, "graph=2"), (2, "graph=2"), (3, "graph=3"), (2, "tensor=2")
     made = [started(n, "--checkpoint", tmp_path / "state.pt", mesh) for n, mesh in runs]
     assert [status for status, _, _ in made] == [0] * len(made), made[-1]
@@ -100,8 +102,8 @@ def test_exception():
 
 
 def test_bytes(tmp_path):
-    """Steps hand over to MPI the rows, and their gradients, and the gradients of weights, that are planned, and what
-    net.sum and net.rows send."""
+    """Steps hand over to MPI the rows, and their gradients, and the gradients of weights, that are planned,
+    and what net.sum and net.rows send."""
     library, sent, steps = tmp_path / "libsent.so", [], (1, 4)
     command = [
         shutil.which("mpicc.openmpi") or "mpicc",
@@ -134,7 +136,8 @@ def test_bytes(tmp_path):
     ("victim", "steps"), [("program", -50), ("python", -50), ("launcher", -50), ("launcher", -1)]
 )
 def test_kills(victim, steps, monkeypatch):
-    """A killed program, Python or mpirun ends the job, also where Python makes no call, or has made none yet."""
+    """A killed program, Python or mpirun ends the job, also where Python makes no call, or has made none
+    yet."""
     monkeypatch.setenv("PYTHONPATH", str(Path(weft.__file__).parents[1]))
     launcher = "mpirun.openmpi" if shutil.which("mpirun.openmpi") else "mpirun"
     kills.killed(launcher, victim, steps, True, 0.0, random.Random(0), 300)

@@ -1,4 +1,5 @@
-"""weft.train on graphs of PyTorch Geometric: the results are those of the file that torch.save writes, to the bit."""
+"""weft.train on graphs of PyTorch Geometric: the results are those of the file that torch.save writes, to the
+bit."""
 
 import numpy as np
 import pytest
@@ -292,7 +293,8 @@ def test_fields_of_some_graphs(tmp_path):
 
 
 def test_order_of_vertices(same):
-    """Row v of the logits is vertex v of the data: another order of the vertices gives the same rows in that order."""
+    """Row v of the logits is vertex v of the data: another order of the vertices gives the same rows in that
+    order."""
     data = graph()
     run = same(data, "pyg", lambda path: torch.save(data, path), model="sage", dropout=0)
     order = torch.randperm(V, generator=torch.Generator().manual_seed(3))

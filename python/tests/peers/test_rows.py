@@ -1,4 +1,5 @@
-"""Rows of outputs: those of all vertices, and their gradients, of which the message-flow graph alone is computed."""
+"""Rows of outputs: those of all vertices, and their gradients, of which the message-flow graph alone is
+computed."""
 
 from __future__ import annotations
 
@@ -125,7 +126,8 @@ def edge_columns(net: Any) -> int:
 @pytest.mark.parametrize("mesh", ["graph=1", "graph=3"])
 @pytest.mark.parametrize("name", MODULES)
 def test_rows(name: str, mesh: str) -> None:
-    """Rows, and gradients of parameters and of x, are those of all rows, with their dropout: work and memory are less."""
+    """Rows, and gradients of parameters and of x, are those of all rows, with their dropout: work and memory
+    are less."""
     torch.manual_seed(1)
     module = MODULES[name]()
     given = {"edge_attr": ATTR} if name == "messages" else {"edge_weight": WEIGHT} if name == "gcn" else {}

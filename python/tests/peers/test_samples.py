@@ -1,4 +1,5 @@
-"""Samples on several groups of workers of one process, beside PyTorch in float64, which takes one after the other."""
+"""Samples on several groups of workers of one process, beside PyTorch in float64, which takes one after the
+other."""
 
 from __future__ import annotations
 

@@ -1,4 +1,5 @@
-"""Softmax aggregation of PyG: modules train as in PyTorch in float64, on every mesh, with steep scores and vertices without edges."""
+"""Softmax aggregation of PyG: modules train as in PyTorch in float64, on every mesh, with steep scores and
+vertices without edges."""
 
 import copy
 
@@ -54,7 +55,8 @@ class OfEdges(Net):
 
 
 class Steep(nn.Module):
-    """Scores between −500 and 500: the features are between −1 and 1. They are not trained, but the inverse temperature is."""
+    """Scores between −500 and 500: the features are between −1 and 1. They are not trained, but the inverse
+    temperature is."""
 
     def __init__(self, t, **settings):
         super().__init__()

@@ -1,4 +1,5 @@
-"""Modules on sparse features: these stay sparse, and the modules train as in PyTorch in float64, on every mesh."""
+"""Modules on sparse features: these stay sparse, and the modules train as in PyTorch in float64, on every
+mesh."""
 
 import copy
 

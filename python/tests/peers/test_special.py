@@ -1,4 +1,5 @@
-"""Operations that are written here by others, at their special points, beside PyTorch in float64. program/testdata/special has all of them."""
+"""Operations that are written here by others, at their special points, beside PyTorch in float64.
+program/testdata/special has all of them."""
 
 import torch
 from interpreter import Interpreter
@@ -7,9 +8,11 @@ from special import Special, computed, edges
 from weft._trace import trace
 
 NAMES = (
-    *(f"one: {name}" for name in ("clamp", "clamp min", "clamp crossed", "hardtanh", "relu6", "hardsigmoid", "hardswish", "softshrink", "sinc", "round -1", "remainder", "frac")),
+    *(f"one: {name}" for name in ("clamp", "clamp min", "clamp crossed", "hardtanh", "relu6", "hardsigmoid",
+                                         "hardswish", "softshrink", "sinc", "round -1", "remainder", "frac")),
     *(f"two: {name}" for name in ("fmax", "fmin", "hypot", "div floor", "max of stack", "xor")),
-    *(f"four: {name}" for name in ("max", "min of pairs", "max of relu", "norm 3", "any of numbers", "count_nonzero", "nll")),
+    *(f"four: {name}" for name in ("max", "min of pairs", "max of relu", "norm 3", "any of numbers",
+                                          "count_nonzero", "nll")),
 )  # fmt: skip
 
 

@@ -27,7 +27,8 @@ def tables():
     n = 120
     ids = np.array([f"c{k}" for k in range(n)])
     customers = pandas.DataFrame({
-        "id": ids, "age": draw.integers(20, 70, n).astype(float), "since": pandas.Timestamp("2020-01-31") + pandas.to_timedelta(draw.integers(0, 900, n), "D"),
+        "id": ids, "age": draw.integers(20, 70, n).astype(float),
+        "since": pandas.Timestamp("2020-01-31") + pandas.to_timedelta(draw.integers(0, 900, n), "D"),
         "city": pandas.Categorical(draw.choice(["Rome", "Paris", "Oslo"], n)), "member": draw.random(n) < 0.5,
         "segment": np.where(draw.random(n) < 0.4, "a", "b"),
     })  # fmt: skip
@@ -83,7 +84,8 @@ def test_trains_as_files(of, tables, of_files, tmp_path):
 
 
 def test_reader_is_read_by_parts(tables, tmp_path, monkeypatch):
-    """Of a reader of Arrow few rows are in memory at once: a row group is written before all have been read."""
+    """Of a reader of Arrow few rows are in memory at once: a row group is written before all have been
+    read."""
     pyarrow = pytest.importorskip("pyarrow")
     payments, customers = tables
     drawn = payments[["payer", "payee"]].sample(200_000, replace=True, random_state=0)
@@ -172,15 +174,18 @@ def test_types(tables, tmp_path):
         run.predict(add_edges={"a,b": added})
     with pytest.raises(weft.Refused, match="vertices_from: 'a/b' is no name of a vertex type"):
         weft.train(sales, vertices_from={"a/b": customers}, **settings)
-    refused = r'no table of vertices is of the type shop, but of person: give vertices_from={"shop": …}, too, where the column of ids is enough$'
+    refused = "no table of vertices is of the type shop, but of person: give "
+    refused += 'vertices_from={"shop": …}, too, where the column of ids is enough$'
     with pytest.raises(weft.Refused, match=refused):
         weft.train(sales, vertices_from={"person": halves["person"]}, **settings)
     with pytest.raises(
         weft.Refused,
-        match="^vertices_from: a list of tables does not say of what vertex type each is: give a dict of them$",
+        match="^vertices_from: a list of tables does not say of what vertex type each is: "
+        "give a dict of them$",
     ):
         weft.train(sales, vertices_from=list(halves.values()), **settings)
-    one = r'is one table, and its columns are to be like those of person, shop: give a table of each, vertices_from={"person": …, "shop": …}$'
+    one = "is one table, and its columns are to be like those of person, shop: give a table of each, "
+    one += 'vertices_from={"person": …, "shop": …}$'
     with pytest.raises(weft.Refused, match="^vertices_from: " + one):
         run.predict(sales, vertices_from=halves["person"], source="where", target="who")
     with pytest.raises(
@@ -226,7 +231,8 @@ def test_files_go_with_the_run(tables, tmp_path):
 
 @pytest.mark.parametrize("of", [as_they_are, polars, arrow, duckdb])
 def test_relations(of, tmp_path):
-    """A dict of lists is a graph of their relations, and has the losses of one of arrays with the same edges."""
+    """A dict of lists is a graph of their relations, and has the losses of one of arrays with the same
+    edges."""
     draw = np.random.default_rng(3)
     people, shops = [f"p{k}" for k in range(80)], [f"s{k}" for k in range(20)]
     x = {"person": draw.random((80, 2)), "shop": draw.random((20, 1))}
@@ -308,7 +314,10 @@ def test_labels_of_edges_that_are_whole_floats(tables, tmp_path):
     for frame in (payments, payments.replace({"stars": {5.0: np.nan}})):
         with pytest.warns(
             UserWarning,
-            match="^edge_label: the floats of the column stars are whole numbers, 1 to [45], and taken for classes; values=True",
+            match=(
+                "^edge_label: the floats of the column stars are whole numbers, 1 to [45], and taken for "
+                "classes; values=True"
+            ),
         ):
             weft.train(frame, edge_label="stars", out=tmp_path / f"{len(frame.dropna())}", **settings)
     assert counts(edge_label="stars", values=False)["classes"] == 5
@@ -361,7 +370,8 @@ def test_logged(tables, tmp_path, caplog):
 
 
 def test_lazy_labels_of_edges():
-    """Labels of edges in a LazyFrame of Polars are looked at as those of a DataFrame, without a warning of its own."""
+    """Labels of edges in a LazyFrame of Polars are looked at as those of a DataFrame, without a warning of
+    its own."""
     lazy = pytest.importorskip("polars").LazyFrame({"source": [1, 2], "stars": [1.0, 2.0]})
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")

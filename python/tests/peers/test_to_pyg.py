@@ -1,4 +1,5 @@
-"""to_pyg: PyG's layers with a run's weights compute the run's logits, for each setting that changes a model."""
+"""to_pyg: PyG's layers with a run's weights compute the run's logits, for each setting that changes a
+model."""
 
 from __future__ import annotations
 
@@ -159,7 +160,10 @@ OPTIONS = [
     ),
     *[
         (
-            f"--model {m} --hidden 12 --layers 3 --blocks residual --norm {n} {'--heads 3' if m == 'gat' else ''}",
+            (
+                f"--model {m} --hidden 12 --layers 3 --blocks residual --norm {n} "
+                f"{'--heads 3' if m == 'gat' else ''}"
+            ),
             PLAIN,
             [("blocks", "plain"), ("norm", "none")],
         )

@@ -1,4 +1,5 @@
-"""to_pyg of graphs of several types, or with types of edges: PyG's layers with a run's weights compute its logits."""
+"""to_pyg of graphs of several types, or with types of edges: PyG's layers with a run's weights compute its
+logits."""
 
 from __future__ import annotations
 

@@ -1,4 +1,5 @@
-"""Programs of DGL's convolutions and of modules over its messages: outputs and gradients are the modules', in float64."""
+"""Programs of DGL's convolutions and of modules over its messages: outputs and gradients are the modules', in
+float64."""
 
 import copy
 import inspect
@@ -251,11 +252,17 @@ def outside(part, graph, x):
 REFUSALS = {
     "fields": (
         outside,
-        "test_trace_dgl.py.*the field 'norm' of the graph is set outside of forward.* columns of the features x",
+        (
+            "test_trace_dgl.py.*the field 'norm' of the graph is set outside of forward.* columns of the "
+            "features x"
+        ),
     ),
     "fields of edges": (
         lambda part, g, x: part(x) + g.edata["w"].sum(),
-        r"the field 'w' .*weft.Graph.of\(graph, edge_attr=graph.edata\['w'\]\), and read graph.edata\['feat'\]",
+        (
+            r"the field 'w' .*weft.Graph.of\(graph, edge_attr=graph.edata\['w'\]\), "
+            r"and read graph.edata\['feat'\]"
+        ),
     ),
     "numbers of edges": (
         lambda part, g, x: part(x) + g.edges(form="all")[2].sum(),

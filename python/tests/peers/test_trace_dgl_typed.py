@@ -279,7 +279,8 @@ class OfTypes(nn.Module):
 
 
 def test_types_of_edges(graph, tmp_path):
-    """A module over the types of edges gets those of all relations of one type of vertices, as of to_homogeneous."""
+    """A module over the types of edges gets those of all relations of one type of vertices, as of
+    to_homogeneous."""
     source, target = graph.edges(etype="cites")
     one = dgl.heterograph(
         {("paper", "a", "paper"): (source, target), ("paper", "b", "paper"): (target, source)}, {"paper": 60}

@@ -398,7 +398,8 @@ def operations(module, **graph):
 
 
 def test_folds():
-    """What PyG writes by several operations is one of the program's, and GCNConv scales by degrees that no parameter enters."""
+    """What PyG writes by several operations is one of the program's, and GCNConv scales by degrees that no
+    parameter enters."""
     assert operations(g.GATConv(WIDTH, 3)).count("edge_softmax") == 1 and "exp" not in operations(
         g.GATConv(WIDTH, 3)
     )
@@ -410,7 +411,8 @@ def test_folds():
 
 
 def test_batches():
-    """Batch norm counts as often as PyTorch computes it: below a checkpoint, or a layer that is inverted, again."""
+    """Batch norm counts as often as PyTorch computes it: below a checkpoint, or a layer that is inverted,
+    again."""
 
     def times(call, **parts):
         text = trace(Call(call, **parts), features=WIDTH).text

@@ -1,4 +1,5 @@
-"""Programs of random modules, which tests in Go read too: outputs and gradients are the modules', in float64."""
+"""Programs of random modules, which tests in Go read too: outputs and gradients are the modules', in
+float64."""
 
 import pathlib
 import sys

@@ -1,4 +1,5 @@
-"""Modules that compute with infinite rows of vertices that no edge reads train as in PyTorch in float64, on every mesh."""
+"""Modules that compute with infinite rows of vertices that no edge reads train as in PyTorch in float64, on
+every mesh."""
 
 import copy
 
@@ -16,7 +17,8 @@ SINKS, ALONE = 8, 4  # vertices without out-edges, and the last ones, without ed
 
 
 class Net(nn.Module):
-    """Rows of sources and a function of their out-degrees, by which those of sinks would be infinite or NaN."""
+    """Rows of sources and a function of their out-degrees, by which those of sinks would be infinite or
+    NaN."""
 
     def __init__(self, message, back=False):
         super().__init__()

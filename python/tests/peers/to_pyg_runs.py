@@ -1,7 +1,7 @@
 """Graphs and runs of the tests of to_pyg, and the comparison of a module with a run.
 
-A setting that is honoured has a rival: the same weights with another value of it either do not fit the module that
-is made, or compute something else.
+A setting that is honoured has a rival: the same weights with another value of it either do not fit the module
+that is made, or compute something else.
 """
 
 from __future__ import annotations

@@ -1,4 +1,5 @@
-"""Groups that take other samples, of one process of PyTorch in float64: what nets of several processes are beside.
+"""Groups that take other samples, of one process of PyTorch in float64: what nets of several processes are
+beside.
 
 Each group is a thread with a copy of the module. One works at a time, until it needs what the others have.
 """
@@ -92,7 +93,8 @@ class _Shared(torch.autograd.Function):  # type: ignore[misc]
 class OfGroup(nn.Module):
     """What a net is in one of several groups, of one process each.
 
-    alone is one of a process by itself. The passes of the groups come one after the other: each finds the running statistics of the one before.
+    alone is one of a process by itself. The passes of the groups come one after the other: each finds the
+    running statistics of the one before.
     """
 
     def __init__(self, alone: nn.Module, together: Together, group: int) -> None:

@@ -14,7 +14,8 @@ DEGREES = torch.tensor([1, 3, 5, 2])
 
 
 class Call(nn.Module):
-    """A module over parts, by one function: of self, x and edge_index, and of what else its parameters name."""
+    """A module over parts, by one function: of self, x and edge_index, and of what else its parameters
+    name."""
 
     def __init__(self, function, **parts):
         super().__init__()

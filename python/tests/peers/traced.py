@@ -10,7 +10,8 @@ WIDTH, EDGE, OUT = 8, 4, 6
 
 
 def graph(loops=0):
-    """x, edge_index, edge_attr and edge_weight of a graph with equal edges, self loops and isolated vertices."""
+    """x, edge_index, edge_attr and edge_weight of a graph with equal edges, self loops and isolated
+    vertices."""
     rng = torch.Generator().manual_seed(3)
     v, edges = 12, torch.randint(0, 10, (2, 40), generator=rng)
     edges = torch.cat(
@@ -37,7 +38,8 @@ def perceptron(width, out):
 
 
 def compare(module, call, attr=False, weight=False, loops=0, tolerance=1e-9, of=None):
-    """Outputs and gradients of the module's program are the module's, on the graph `of`. Returns the program."""
+    """Outputs and gradients of the module's program are the module's, on the graph `of`. Returns the
+    program."""
     module = module.double().train()
     x, edge_index, edge_attr, edge_weight = of or graph(loops)
     program = trace(

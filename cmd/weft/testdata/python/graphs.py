@@ -1,5 +1,5 @@
-"""A small graph as PyTorch Geometric would hand it to the snippets that write one: data. Its masks have so many columns as the test
-says, or are vectors for 0. And the same as files of other programs."""
+"""A small graph as PyTorch Geometric would hand it to the snippets that write one: data. Its masks have so
+many columns as the test says, or are vectors for 0. And the same as files of other programs."""
 
 import gzip
 import os
@@ -48,8 +48,8 @@ def make(splits):
 
 
 def files(data):
-    """The graph as graph2gauss publishes Cora-ML, and GraphData its graphs, pickles in an archive, and as OGB's downloader leaves a
-    folder."""
+    """The graph as graph2gauss publishes Cora-ML, and GraphData its graphs, pickles in an archive, and as
+    OGB's downloader leaves a folder."""
     x, y, edges = data.x.numpy(), data.y.numpy(), data.edge_index.numpy()
     np.savez("cora_ml.npz", np.array({"x": x, "y": y, "edge_index": edges, "idx_to_class": {0: "first"}}))
     adjacency = Sparse(*np.unique(edges, axis=1), (len(y), len(y)))

@@ -1,5 +1,6 @@
-"""Runs snippets of Python, one JSON string a line, in one namespace, and answers each with one JSON object: what it said, and
-the module that is missing or the error. Modules beside this file stand in for those that are not installed."""
+"""Runs snippets of Python, one JSON string a line, in one namespace, and answers each with one JSON object:
+what it said, and the module that is missing or the error. Modules beside this file stand in for those that
+are not installed."""
 
 import contextlib
 import io

@@ -17,10 +17,11 @@ from .._values import Ends, Fill, Number, Value
 
 # Operations that a program has too: ATen's name, and behind a colon the program's where it is another.
 _POINTWISE = named(
-    "neg abs sign exp log log1p expm1 sqrt rsqrt reciprocal square sin cos tanh sigmoid relu silu selu erf floor "
-    "ceil atan atan2 fmod mul pow maximum minimum eq ne gt ge lt le where leaky_relu gelu softplus celu absolute:abs "
-    "multiply:mul true_divide:div log_sigmoid:logsigmoid logical_not:not bitwise_not:not logical_and:and "
-    "bitwise_and:and __and__:and logical_or:or bitwise_or:or __or__:or detach_copy:detach arctan:atan arctan2:atan2"
+    "neg abs sign exp log log1p expm1 sqrt rsqrt reciprocal square sin cos tanh sigmoid relu silu selu erf "
+    "floor ceil atan atan2 fmod mul pow maximum minimum eq ne gt ge lt le where leaky_relu gelu softplus "
+    "celu absolute:abs multiply:mul true_divide:div log_sigmoid:logsigmoid logical_not:not bitwise_not:not "
+    "logical_and:and bitwise_and:and __and__:and logical_or:or bitwise_or:or __or__:or detach_copy:detach "
+    "arctan:atan arctan2:atan2"
 )
 # ATen's operands that are attributes of a program's operation.
 _ATTRIBUTES = named("negative_slope:slope approximate beta threshold alpha")

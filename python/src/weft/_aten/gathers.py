@@ -148,7 +148,8 @@ def _lookup(to: Lowering, table: Value, dim: int, index: Value) -> Value:
     count, rest = table.shape[0], table.shape[1:]
     if count > 4096:
         raise Unlowerable(
-            f"an embedding of {count:,} rows: weft has those of at most 4096; give the embedding's rows as features"
+            f"an embedding of {count:,} rows: weft has those of at most 4096; give the embedding's rows as "
+            "features"
         )
     which = _one_hot(to, index, count)
     flat = to.reshape(table, (count, math.prod(rest)))

@@ -69,7 +69,8 @@ def _matrices(to: Lowering, x: Value, y: Value) -> Value:
         return to.emit("row_sum", [pairs], None, pairs.shape)
     if at_x in (1, 2) or at_y in (1, 2):
         raise Unlowerable(
-            "a product meets each pair of vertices, which takes memory and time of their square: attend over edges, by propagate"
+            "a product meets each pair of vertices, which takes memory and time of their square: attend over "
+            "edges, by propagate"
         )
     if not at_x and at_y:  # parameters @ rows
         return _swapped(to, _matrices(to, _swapped(to, y), _swapped(to, x)))

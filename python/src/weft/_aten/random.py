@@ -15,7 +15,8 @@ def _dropout(to: Lowering, p: float, train: bool, **given: Any) -> Any:
     if train and p:
         if x.rows is None or isinstance(x.rows, tuple):
             raise Unlowerable(
-                "dropout of parameters, or of rows that a mask chose: apply it to rows of vertices or of edges"
+                "dropout of parameters, or of rows that a mask chose: apply it to rows of vertices or of "
+                "edges"
             )
         x = to.emit("dropout", [x], x.rows, x.shape, x.axis, p=float(p), path=to.unique(path))
     return x
@@ -42,7 +43,8 @@ def _draw(to: Lowering, /, self: Any = None, generator: Any = None, **of: Any) -
     do = to.elementwise
     if generator is not None:
         raise Unlowerable(
-            f"{to.name} draws random numbers of a generator of its own: weft has one, which follows torch.manual_seed"
+            f"{to.name} draws random numbers of a generator of its own: weft has one, which follows "
+            "torch.manual_seed"
         )
     if to.name == "bernoulli":
         p = of.get("p")

@@ -39,7 +39,8 @@ def _scatter(
     reduce = REDUCTIONS.get(reduce, reduce)
     if src.rows != index.rows or to.layout()[0] != to.at(index.rows, index.end):
         raise Unlowerable(
-            f"rows of {in_words(src.rows)} are aggregated to {in_words(to.layout()[0])}: edges aggregate to vertices"
+            f"rows of {in_words(src.rows)} are aggregated to {in_words(to.layout()[0])}: edges aggregate to "
+            "vertices"
         )
     if to.name == "scatter":
         raise Unlowerable("rows are written over each other: aggregate them by scatter_add or scatter_reduce")
@@ -74,7 +75,8 @@ def _grouped(to: Lowering, self: Any, dim: int, index: Any, src: Any, reduce: st
         out = to.reshape(to.emit("row_" + reduce, [x], None, x.shape), sizes)
         return _with_self(to, out, self, reduce, include_self)
     raise Unlowerable(
-        "rows are added up by numbers that are computed, as in a pooling of vertices: only the ends of edges say which vertices meet"
+        "rows are added up by numbers that are computed, as in a pooling of vertices: only the ends of edges "
+        "say which vertices meet"
     )
 
 
@@ -139,7 +141,8 @@ def _index_put(
     loops = isinstance(mask, Loops) and kind_of(mask.rows) == "one" and not mask.inverse
     if not loops and not (isinstance(mask, Value) and mask.rows is not None):
         raise Unlowerable(
-            "rows are written by numbers that are computed: aggregate by scatter_add, or choose by torch.where"
+            "rows are written by numbers that are computed: aggregate by scatter_add, or choose by "
+            "torch.where"
         )
     x, new = to.value(self), to.value(values)
     if loops and kind_of(new.rows) == "vertices":

@@ -63,7 +63,8 @@ class Fields(dict[str, Any]):
 
     def __missing__(self, field: str) -> Any:
         raise NotImplementedError(
-            f"the field {field!r} of the graph is set outside of forward: compute it in forward, or {self.given(field)}"
+            f"the field {field!r} of the graph is set outside of forward: compute it in forward, or "
+            f"{self.given(field)}"
         )
 
     def given(self, field: str) -> str:
@@ -74,6 +75,6 @@ class Fields(dict[str, Any]):
 class OfEdges(Fields):
     def given(self, field: str) -> str:
         return (
-            f"compile weft.Graph.of(graph, edge_attr=graph.edata[{field!r}]), and read graph.edata['feat'], or an "
-            "argument efeat"
+            f"compile weft.Graph.of(graph, edge_attr=graph.edata[{field!r}]), and read graph.edata['feat'], "
+            "or an argument efeat"
         )

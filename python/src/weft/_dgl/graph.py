@@ -101,8 +101,8 @@ class Graph:
         if len(found) != 1:
             of = "" if etype is None else f" {etype!r}"
             raise NotImplementedError(
-                f"the graph has {len(found)} relations{of}, and this takes one: name it, by etype=(source type, name, "
-                "target type) or graph[etype]"
+                f"the graph has {len(found)} relations{of}, and this takes one: name it, by etype=(source "
+                "type, name, target type) or graph[etype]"
             )
         return found[0]
 
@@ -156,7 +156,8 @@ class Graph:
     def all_edges(self, form: str = "uv", order: str = "eid", etype: Any = None) -> tuple[Tensor, Tensor]:
         if form != "uv":
             raise NotImplementedError(
-                f"edges(form={form!r}) gives numbers of edges: take both ends, by form='uv', and fields by edata"
+                f"edges(form={form!r}) gives numbers of edges: take both ends, by form='uv', and fields by "
+                "edata"
             )
         if order not in ("eid", None):
             raise NotImplementedError(

@@ -97,8 +97,9 @@ class Mailbox:
 
 
 _ELEMENTWISE = frozenset(
-    "abs neg exp log sqrt rsqrt square sigmoid tanh relu leaky_relu elu gelu silu softplus clamp where add sub mul div truediv "
-    "pow radd rsub rmul rdiv rtruediv rpow true_divide multiply subtract divide maximum minimum gt ge lt le eq ne".split()
+    "abs neg exp log sqrt rsqrt square sigmoid tanh relu leaky_relu elu gelu silu softplus clamp where add "
+    "sub mul div truediv pow radd rsub rmul rdiv rtruediv rpow true_divide multiply subtract divide maximum "
+    "minimum gt ge lt le eq ne".split()
 )
 
 

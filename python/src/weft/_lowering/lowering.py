@@ -223,7 +223,8 @@ class Lowering(Sets):
             of, wanted = (r if isinstance(r, Flat) else base_of(r) for r in (result.rows, rows))
             if (of, result.shape, result.axis) != (wanted, shape, axis):
                 raise Unlowerable(
-                    f"{self.node.target} became {result.rows} × {result.shape} instead of {rows} × {shape}: this is a fault of weft"
+                    f"{self.node.target} became {result.rows} × {result.shape} instead of {rows} × {shape}: "
+                    "this is a fault of weft"
                 )
         elif isinstance(meta, (list, tuple)) and not isinstance(result, (list, tuple)):
             return [result] + [None] * (len(meta) - 1)

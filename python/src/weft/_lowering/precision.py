@@ -41,8 +41,8 @@ def refuse_inexact(node: Any, name: str, precisions: set[torch.dtype]) -> None:
         return
     if name in _BITS:
         raise Unlowerable(
-            f"{name.strip('_')} works on the bits of whole numbers: compare, and write logical_and, logical_or or "
-            "logical_not"
+            f"{name.strip('_')} works on the bits of whole numbers: compare, and write logical_and, "
+            "logical_or or logical_not"
         )
     given = {n.meta["val"].dtype for n in node.all_input_nodes if isinstance(n.meta.get("val"), Tensor)}
     if kind in _WRAPS and (name in _WRAPPING or name in _CASTS and given - {torch.bool, kind}):

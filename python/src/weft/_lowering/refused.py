@@ -9,8 +9,8 @@ REFUSED = {
     for names, why in (
         (
             "randperm multinomial rrelu_with_noise alpha_dropout feature_dropout poisson",
-            "draws random numbers by a distribution that weft lacks: write it by torch.rand_like, torch.randn_like, "
-            "torch.bernoulli or nn.Dropout",
+            "draws random numbers by a distribution that weft lacks: write it by torch.rand_like, "
+            "torch.randn_like, torch.bernoulli or nn.Dropout",
         ),
         (
             "sort argsort topk kthvalue median nanmedian unique _unique2 unique_consecutive unique_dim "
@@ -43,11 +43,15 @@ REFUSED = {
 
 # Operations that draw a number for each element.
 DRAWS = set(
-    "rand rand_like randn randn_like bernoulli uniform normal normal_functional exponential randint randint_like".split()
+    "rand rand_like randn randn_like bernoulli uniform normal normal_functional exponential randint "
+    "randint_like".split()
 )
 DRAWS_NO_ROWS = (
     "draws random numbers of no rows: draw them for rows of vertices or edges, as torch.rand_like(x)"
 )
 
 # Why forward may not change what a module keeps.
-KEEPS = "of what a module keeps from call to call weft has the statistics of batch norm alone, and in training buffers that count steps; change it outside of forward, between trainings"
+KEEPS = (
+    "of what a module keeps from call to call weft has the statistics of batch norm alone, and in training "
+    "buffers that count steps; change it outside of forward, between trainings"
+)

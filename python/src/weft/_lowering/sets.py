@@ -20,8 +20,8 @@ AGGREGATES = set("scatter_add index_add scatter_reduce index_put".split())
 PLACES = AGGREGATES | set("index_select index gather scatter".split())
 _SPLITS = set("split split_with_sizes".split())
 SHIFTED = (
-    "edge_index is shifted by another number than that of the first vertex of a type: join the rows of types in the "
-    "order in which the ends are numbered"
+    "edge_index is shifted by another number than that of the first vertex of a type: join the rows of types "
+    "in the order in which the ends are numbered"
 )
 
 
@@ -45,7 +45,8 @@ class Sets(Views):
         several = every_part[0].rows if every_part else self.joined[size]
         if self.name.endswith(("batch_norm", "instance_norm")):
             raise Unlowerable(
-                "a batch norm over rows of several sets at once: give each set one of its own, or write nn.LayerNorm"
+                "a batch norm over rows of several sets at once: give each set one of its own, or write "
+                "nn.LayerNorm"
             )
         if self.name in PLACES and len({a.size for a in every_part}) > 1:
             return self.between_types(node, args, kwargs)

@@ -59,7 +59,8 @@ class Sizes(Builder):
             return Flat(self.rows[each], int(count))
         if expression not in self.rows:
             raise Unlowerable(
-                "a size depends on values or joins several edge sets: weft has all vertices, and all edges with or without self loops"
+                "a size depends on values or joins several edge sets: weft has all vertices, and all edges "
+                "with or without self loops"
             )
         return self.rows[expression]
 

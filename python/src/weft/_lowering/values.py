@@ -48,7 +48,8 @@ class Values(Sizes):
         if isinstance(x, Edges):
             raise Unlowerable(
                 "edge_index, 2 × E, is used as values: make a matrix of it in forward, by "
-                "torch.sparse_coo_tensor(edge_index, edge_weight, (n, n)) with n = x.size(0), or call propagate"
+                "torch.sparse_coo_tensor(edge_index, edge_weight, (n, n)) with n = x.size(0), or call "
+                "propagate"
             )
         if isinstance(x, (Ends, Vertices)):
             raise Unlowerable(

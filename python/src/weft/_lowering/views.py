@@ -68,7 +68,8 @@ class Views(Values, abc.ABC):
             return self.expand(x, shape)
         if x.rows is not None and math.prod(x.shape[: x.axis]) != math.prod(shape[:axis]):
             raise Unlowerable(
-                "a view mixes vertices or edges with columns: keep the first dimension, as in x.view(x.size(0), -1)"
+                "a view mixes vertices or edges with columns: keep the first dimension, as in "
+                "x.view(x.size(0), -1)"
             )
         if x.rows != rows:
             return self.regrouped(x, rows, shape, axis)
@@ -92,7 +93,8 @@ class Views(Values, abc.ABC):
             self.updates[name] = result
         if name := self.given.get(node):
             raise Unlowerable(
-                f"forward writes into {name}, with which it is called again: begin with {name} = {name}.clone()"
+                f"forward writes into {name}, with which it is called again: begin with {name} = "
+                f"{name}.clone()"
             )
         self.env[node] = result
         self.again(node)

@@ -42,8 +42,8 @@ class Called(nn.Module):  # type: ignore[misc]
         if not free:
             dicts = "_dict" * self.typed
             raise Refused(
-                f"model: forward names no argument: write forward(self, x{dicts}, edge_index{dicts}), and edge_attr{dicts} "
-                f"or edge_weight{dicts} behind if it reads them"
+                f"model: forward names no argument: write forward(self, x{dicts}, edge_index{dicts}), and "
+                f"edge_attr{dicts} or edge_weight{dicts} behind if it reads them"
             )
         first = free[0]
         takes_graph = first.name.lower() in _GRAPHS or "DGLGraph" in str(first.annotation)
@@ -68,8 +68,10 @@ class Called(nn.Module):  # type: ignore[misc]
         self.by_types = self.typed and not self.joined
         dicts = "_dict" * self.by_types
         if self.joined:
-            widths = {what: [r.features if what == "edge_attr" else r.weighted for r in schema.relations.values()]
-                      for what in ("edge_attr", "edge_weight")}  # fmt: skip
+            widths = {
+                what: [r.features if what == "edge_attr" else r.weighted for r in schema.relations.values()]
+                for what in ("edge_attr", "edge_weight")
+            }
             there -= {what for what, of in widths.items() if len(set(of)) > 1}
         named = {p.name: p.name.removesuffix(dicts).replace("node_id", "n_id") for p in free}
         self.names = {name: what for name, what in named.items() if what in there}
@@ -114,11 +116,12 @@ class Called(nn.Module):  # type: ignore[misc]
                 raise Refused(f"model: forward takes {p.name}, which the graph lacks: give {p.name}")
             if p.name in _TYPES_OF_EDGES:
                 raise Refused(
-                    f"model: forward takes {p.name}: give the types of edges as edge_attr, one column of 0, 1, …"
+                    f"model: forward takes {p.name}: give the types of edges as edge_attr, one column of 0, "
+                    "1, …"
                 )
             raise Refused(
-                f"model: forward takes {p.name}: weft gives x{dicts}, edge_index{dicts}, edge_attr{dicts} and "
-                f"edge_weight{dicts}, by these names"
+                f"model: forward takes {p.name}: weft gives x{dicts}, edge_index{dicts}, edge_attr{dicts} "
+                f"and edge_weight{dicts}, by these names"
             )
 
     def train(self, mode: bool = True) -> Called:
@@ -158,8 +161,9 @@ class Called(nn.Module):  # type: ignore[misc]
         _put_back(self.of, buffers)
         if not isinstance(made, Tensor) and self.outputs is None:
             raise Refused(
-                f"model: forward returns a {type(made).__name__}, instead of one tensor of vertices × classes: give a "
-                "module around this one, whose forward returns the logits of all vertices alone"
+                f"model: forward returns a {type(made).__name__}, instead of one tensor of vertices × "
+                "classes: give a module around this one, whose forward returns the logits of all vertices "
+                "alone"
             )
         return made
 

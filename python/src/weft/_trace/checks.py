@@ -56,8 +56,9 @@ def check_sizes(graph: Any, rows: Mapping[Any, Any], schema: Schema) -> None:
         for sizes in ({of: n or small[0][of] for of, n in counts.items()}, *small):
             if guard.expr.subs({symbol: sizes[of] for symbol, of in symbols.items()}) == sympy.false:
                 raise Refused(
-                    f"model: {_place_of(guard)}forward takes another course at other numbers of vertices or edges: write it "
-                    "for all of them, as by torch.where, or decide it before training, as an attribute of the module"
+                    f"model: {_place_of(guard)}forward takes another course at other numbers of vertices or "
+                    "edges: write it for all of them, as by torch.where, or decide it before training, as an "
+                    "attribute of the module"
                 )
 
 
@@ -76,7 +77,8 @@ def check_output(output: Any, several: bool) -> None:
         return
     if isinstance(output, Value) and isinstance(output.rows, tuple):
         raise Refused(
-            "model: forward returns some of the vertices: return the logits of all; train_mask says which count"
+            "model: forward returns some of the vertices: return the logits of all; train_mask says which "
+            "count"
         )
     if (
         not isinstance(output, Value)
@@ -85,5 +87,6 @@ def check_output(output: Any, several: bool) -> None:
         or len(output.shape) > 1
     ):
         raise Refused(
-            "model: forward returns something else than one tensor of vertices × classes: return the logits of all vertices, and nothing else"
+            "model: forward returns something else than one tensor of vertices × classes: return the logits "
+            "of all vertices, and nothing else"
         )

@@ -39,8 +39,8 @@ def exported(called: Called) -> tuple[Any, dict[Any, Any]]:
                 return _dgl.exported(called, called.tensors)
             if not hasattr(torch.export.Dim, "AUTO"):
                 raise Refused(
-                    "model: by PyTorch 2.5 or earlier weft reads modules over DGL alone: call forward's first parameter "
-                    "graph, or install PyTorch 2.6 to 2.15"
+                    "model: by PyTorch 2.5 or earlier weft reads modules over DGL alone: call forward's "
+                    "first parameter graph, or install PyTorch 2.6 to 2.15"
                 )
             varies = {name: {of.varies: torch.export.Dim.AUTO} for name, of in called.given.items()}
             # One dict as an argument: names of **keywords stand in dynamic_shapes otherwise from version to
@@ -129,5 +129,6 @@ def _own_gradient(function: Any, *given: Any) -> Any:
         inputs = given[len(named) :]
         return given[0](*inputs[: dict(zip(named, given)).get("num_inputs")])
     raise Unlowerable(
-        f"{function.__name__} has a gradient of its own: write it by plain operations (checkpoint: use_reentrant=False)"
+        f"{function.__name__} has a gradient of its own: write it by plain operations (checkpoint: "
+        "use_reentrant=False)"
     )

@@ -21,9 +21,9 @@ def check_loops(module: nn.Module, schema: Schema) -> None:
     for name, layer in module.named_modules():
         if isinstance(layer, conv) and counts_loops(layer) and (schema.isolated or "" not in schema.features):
             raise Refused(
-                f"model: {name}: EGConv without symnorm adds loops to the vertices up to the largest in edge_index, and some "
-                "have no edges: give it add_self_loops=False, and the graph its loops, by "
-                "add_remaining_self_loops(edge_index, num_nodes=n)"
+                f"model: {name}: EGConv without symnorm adds loops to the vertices up to the largest in "
+                "edge_index, and some have no edges: give it add_self_loops=False, and the graph its loops, "
+                "by add_remaining_self_loops(edge_index, num_nodes=n)"
             )
 
 

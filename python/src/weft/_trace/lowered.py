@@ -48,8 +48,8 @@ def lower(called: Any, training: bool, trained: Lowering | None = None) -> tuple
             size = node.meta["val"].shape[of.varies]
             if isinstance(size, int) or size.node.expr.is_number:
                 raise fixed_count(graph, called) or Refused(
-                    "model: forward works for one number of vertices or edges alone: take sizes from x.size(0), and give "
-                    "a table with a row for each vertex, as an embedding is, as features"
+                    "model: forward works for one number of vertices or edges alone: take sizes from "
+                    "x.size(0), and give a table with a row for each vertex, as an embedding is, as features"
                 )
             to.rows[size.node.expr] = of.rows
     to.ends = {name: (r.source, r.target) for name, r in called.schema.relations.items()}

@@ -38,7 +38,8 @@ class _Merged:
         one, two = self.to.operations[a], self.evaluated.operations[b]
         if two["op"] == "dropout":
             raise Refused(
-                f"model: {two.get('line', '')}: dropout stays on in evaluation: write F.dropout(x, p, training=self.training)"
+                f"model: {two.get('line', '')}: dropout stays on in evaluation: write F.dropout(x, p, "
+                "training=self.training)"
             )
         if one["op"] == "dropout":
             inner = self.of(one["in"][0], b)

@@ -44,7 +44,8 @@ class Outputs:
         if not leaves or not all(isinstance(of, Tensor) and of.is_floating_point() for of in leaves):
             kinds = ", ".join(str(of.dtype) if isinstance(of, Tensor) else type(of).__name__ for of in leaves)
             raise Refused(
-                f"model: forward returns {kinds or 'nothing'}: return tensors of floats, or tuples or dicts of them"
+                f"model: forward returns {kinds or 'nothing'}: return tensors of floats, or tuples or dicts "
+                "of them"
             )
         if any(
             isinstance(count, torch.SymInt) for count in counts.values()
@@ -86,8 +87,8 @@ class Outputs:
 
 
 _SOME = (
-    "model: forward returns some of the vertices or of the edges, or edges with loops that it has added: return a row "
-    "for each vertex or each edge, or one for the graph"
+    "model: forward returns some of the vertices or of the edges, or edges with loops that it has added: "
+    "return a row for each vertex or each edge, or one for the graph"
 )
 
 

@@ -33,8 +33,9 @@ def without_features(error: BaseException, called: Called) -> Refused | None:
     if not isinstance(name, str) or called.schema.features.get(name, 1):
         return None
     return Refused(
-        f"model: forward reads the features of the vertex type {name!r}, and the graph has none: give them, or a "
-        "parameter of the module with a row for each of its vertices; a compiled module also takes them in a call"
+        f"model: forward reads the features of the vertex type {name!r}, and the graph has none: give them, "
+        "or a parameter of the module with a row for each of its vertices; a compiled module also takes them "
+        "in a call"
     )
 
 
@@ -61,11 +62,14 @@ def why(error: BaseException, given: Iterable[str]) -> Refused:
         return Refused(f"model: {at}{error}")
     if any(".max()) + 1" in (f.line or "") for f in frames):
         return Refused(
-            f"model: {at}the number of vertices is found from the largest in edge_index: give num_nodes=x.size(0), as in softmax(src, index, num_nodes=x.size(0)), and make other edges (to_undirected) before training"
+            f"model: {at}the number of vertices is found from the largest in edge_index: give "
+            "num_nodes=x.size(0), as in softmax(src, index, num_nodes=x.size(0)), and make other edges "
+            "(to_undirected) before training"
         )
     if "must match the size" in text and re.search(r"\(s\d+\)", text):
         return Refused(
-            f"model: {at}a table of a fixed number of rows meets all vertices: give the table's rows as features, x"
+            f"model: {at}a table of a fixed number of rows meets all vertices: give the table's rows as "
+            "features, x"
         )
     if ".numpy()" in text:
         return Refused(
@@ -84,17 +88,19 @@ def why(error: BaseException, given: Iterable[str]) -> Refused:
     if "data-dependent" in text or "DataDependent" in kind or "Pending unbacked" in kind:
         if any(f.filename.endswith("/torch_geometric/nn/dense/linear.py") for f in frames):
             return Refused(
-                f"model: {at}a layer joins the rows of all types and sorts them by type, as HGTConv and HeteroLinear "
-                "do: take HANConv, or HeteroConv with a layer for each relation, as TransformerConv is"
+                f"model: {at}a layer joins the rows of all types and sorts them by type, as HGTConv and "
+                "HeteroLinear do: take HANConv, or HeteroConv with a layer for each relation, as "
+                "TransformerConv is"
             )
         older = "" if _NEWEST else f", or PyTorch {torch.__version__} takes it to, as a later one may not"
         return Refused(
-            f"model: {at}forward's course, or a size, depends on values{older}: write a comparison and torch.where, "
-            "and take sizes from x.size(0)"
+            f"model: {at}forward's course, or a size, depends on values{older}: write a comparison and "
+            "torch.where, and take sizes from x.size(0)"
         )
     if "Constraints violated" in text or "specialized" in text:
         return Refused(
-            "model: forward works for one number of vertices or edges alone: take sizes from x.size(0), not from numbers that the module holds"
+            "model: forward works for one number of vertices or edges alone: take sizes from x.size(0), not "
+            "from numbers that the module holds"
         )
     return Refused(
         f"model: {at}{kind}: {' '.join(text.split())[:300]}; weft calls module({', '.join(given)})"
@@ -117,6 +123,7 @@ def fixed_count(graph: Any, called: Called) -> Refused | None:
         sizes = made.shape[:1] if node.op == "call_function" and isinstance(made, Tensor) else ()
         if any(isinstance(n, int) and n == count for n in sizes):
             return Refused(
-                f"model: {said_of(node)}the number of vertices is a fixed number here, as len(x) is: write x.size(0)"
+                f"model: {said_of(node)}the number of vertices is a fixed number here, as len(x) is: write "
+                "x.size(0)"
             )
     return None

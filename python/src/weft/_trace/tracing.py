@@ -42,7 +42,8 @@ def trace(
         )
     if scripted := [name for name, m in module.named_modules() if isinstance(m, torch.jit.ScriptModule)]:
         raise Refused(
-            f"model: {scripted[0] or type(module).__name__} is of torch.jit.script: give the module that was scripted"
+            f"model: {scripted[0] or type(module).__name__} is of torch.jit.script: give the module that was "
+            "scripted"
         )
     counts = {
         "features": features,

@@ -52,10 +52,10 @@ def to_pyg(run: Trained) -> nn.Module:
     ``edge_index`` is int64, 2 × edges, sources above targets, in any order. The edges are those of the run's
     graph. Edges that an import added, by ``symmetrize`` or ``self_loops``, must be in it; the self loops that
     a layer adds must not. Two things must be given if the run's graph has them and its model reads them:
-    ``edge_weight`` (float32, edges; gcn, gcnii, appnp, sgc) and ``edge_attr`` (float32, edges × columns; gine,
-    and ``use_edge_features`` of gat, gatv2 and transformer). rgcn needs ``edge_type`` (int64, edges): the number
-    of each edge's relation, from 0, in the order of ``run.summary["graph"]["relations"]``. It is the ``edge_type`` of
-    a ``Data`` in which each type occurs.
+    ``edge_weight`` (float32, edges; gcn, gcnii, appnp, sgc) and ``edge_attr`` (float32, edges × columns;
+    gine, and ``use_edge_features`` of gat, gatv2 and transformer). rgcn needs ``edge_type`` (int64, edges):
+    the number of each edge's relation, from 0, in the order of ``run.summary["graph"]["relations"]``. It is
+    the ``edge_type`` of a ``Data`` in which each type occurs.
 
     A graph of several types is called with dictionaries, as PyG's ``to_hetero`` is::
 
@@ -98,7 +98,8 @@ def to_pyg(run: Trained) -> nn.Module:
     given = run.state_dict()
     if not s.types and any(re.match(r"convs\.0\.(\w+__|(weight|root)\.)", name) for name in given):
         raise Refused(
-            f"{run.directory}: is of a weft that did not record the types of the graph in run.json; train again"
+            f"{run.directory}: is of a weft that did not record the types of the graph in run.json; train "
+            "again"
         )
     s.embedded = [name[len("embed.") : -len(".weight")] for name in given if name.startswith("embed.")]
     keys = keys_of(s, given)

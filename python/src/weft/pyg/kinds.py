@@ -31,7 +31,8 @@ NORMS: dict[str, Callable[[int], nn.Module | None]] = {
 
 
 class Convolution(NamedTuple):
-    """What PyG's convolution is made of: the settings, the weights of a layer, and the columns that it computes."""
+    """What PyG's convolution is made of: the settings, the weights of a layer, and the columns that it
+    computes."""
 
     s: SimpleNamespace
     weights: Weights

@@ -56,7 +56,8 @@ def numbered(edge_type: Tensor | None, count: int) -> Tensor:
     numbers = _given("edge_type", edge_type)["edge_type"]
     if len(numbers) > 0 and (top := int(numbers.max())) >= count:
         raise Refused(
-            f"edge_type: the run has {count} relations, and a number is {top}; number them from 0, as the run's graph lists them"
+            f"edge_type: the run has {count} relations, and a number is {top}; number them from 0, as the "
+            "run's graph lists them"
         )
     return numbers
 

@@ -33,12 +33,13 @@ class Model(Called):
         net: the model.
         weighted: ``net`` reads weights of the edges, and refuses to go without.
         reverse: edges are used from target to source.
-        normalize: "row" divides each vertex's features by their sum, "standard" subtracts ``mean`` and divides
-            by ``deviation``, column by column; "none". Columns behind the features are left as they are.
+        normalize: "row" divides each vertex's features by their sum, "standard" subtracts ``mean`` and
+            divides by ``deviation``, column by column; "none". Columns behind the features are left as they
+            are.
         embed: the rows of the types of vertices without features, float32, vertices × columns, by type.
         target_mean, target_deviation: the result is mean + deviation · ``net``'s, column by column; or None.
-        decoder: the weights of a link prediction's scores, relations × columns, which the model keeps and does not
-            use; or None.
+        decoder: the weights of a link prediction's scores, relations × columns, which the model keeps and
+            does not use; or None.
     """
 
     def __init__(
@@ -66,7 +67,8 @@ class Model(Called):
 
     @staticmethod
     def taken(s: SimpleNamespace, weights: Weights) -> dict[str, Any]:
-        """Takes from the weights what is not the net's, and returns it as arguments; none if the net is all."""
+        """Takes from the weights what is not the net's, and returns it as arguments; none if the net is
+        all."""
         arguments: dict[str, Any] = {}
         if s.weighted:
             arguments["weighted"] = True

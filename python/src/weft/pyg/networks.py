@@ -25,7 +25,8 @@ class Perceptron(Net):
     def __init__(self, s: SimpleNamespace, weights: Weights):
         if s.decoupled and s.model != "gcn":
             raise Refused(
-                f"decoupled: PyG has no rounds of {s.model}'s aggregation; take a decoupled gcn, or appnp, for to_pyg"
+                f"decoupled: PyG has no rounds of {s.model}'s aggregation; take a decoupled gcn, or appnp, "
+                "for to_pyg"
             )
         super().__init__(s)
         widths = [weights["lins.0.weight"].shape[1], *[s.hidden] * (s.layers - 1), s.outputs]

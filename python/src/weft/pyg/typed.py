@@ -95,7 +95,8 @@ def _listed(names: Iterable[str], edges: Edges) -> list[tuple[str, str, str]]:
     given, names = {"__".join(r): r for r in edges}, list(names)
     if missing := [name for name in names if name not in given]:
         raise Refused(
-            f"edge_index_dict: the run's model reads the relation {missing[0]}, and it is missing; give it, with no edges if it has none"
+            f"edge_index_dict: the run's model reads the relation {missing[0]}, and it is missing; give it, "
+            "with no edges if it has none"
         )
     return [given[name] for name in names]
 

@@ -1,4 +1,5 @@
-"""Stands in for safetensors.numpy where that is not installed (https://github.com/huggingface/safetensors#format)."""
+"""Stands in for safetensors.numpy where that is not installed
+(https://github.com/huggingface/safetensors#format)."""
 
 import json
 
