@@ -34,20 +34,20 @@ def edges_of(folder: pathlib.Path, part: str, graph: np.ndarray) -> np.ndarray:
 
 def archive(folder: pathlib.Path) -> dict[str, np.ndarray]:
     """Returns the arrays of all parts, under the names of the fields of PyTorch Geometric's Data."""
-    of = {
+    arrays = {
         name: [np.load(folder / f"{part}_{name}.npy") for part in PARTS]
         for name in ("feats", "labels", "graph_id")
     }
-    sizes = [len(graph) for graph in of["graph_id"]]
+    sizes = [len(graph) for graph in arrays["graph_id"]]
     first = np.cumsum([0, *sizes])  # vertex of each part
     part = np.repeat(np.arange(len(PARTS)), sizes)
-    graph = np.unique([part, np.concatenate(of["graph_id"])], axis=1, return_inverse=True)[1]  # from 0
+    graph = np.unique([part, np.concatenate(arrays["graph_id"])], axis=1, return_inverse=True)[1]  # from 0
     edges = [
-        edges_of(folder, name, graph) + start for name, graph, start in zip(PARTS, of["graph_id"], first)
+        edges_of(folder, name, graph) + start for name, graph, start in zip(PARTS, arrays["graph_id"], first)
     ]
     return {
-        "x": np.concatenate(of["feats"]).astype(np.float32),
-        "y": np.concatenate(of["labels"]).astype(np.float32),  # a column for each label
+        "x": np.concatenate(arrays["feats"]).astype(np.float32),
+        "y": np.concatenate(arrays["labels"]).astype(np.float32),  # a column for each label
         "edge_index": np.concatenate(edges, axis=1),
         "batch": graph.reshape(-1),
         "train_mask": part == 0,

@@ -40,8 +40,8 @@ class Chain(nn.Module):
     def run(self, *given):
         x, edge_index, *more = given
         values, sets = [x, *more], {"stored": edge_index, "n": x.size(0)}
-        for f, of in self.steps:
-            values.append(f(self, sets, *(values[k] for k in of)))
+        for f, operands in self.steps:
+            values.append(f(self, sets, *(values[k] for k in operands)))
         return values[-1]
 
     def forward(self, x, edge_index):
@@ -212,9 +212,9 @@ class Drawn:
             {1} if "edge_attr" in self.more else set()
         )  # values that depend on them, and have their rows
 
-    def add(self, f, of, rows):
+    def add(self, f, operands, rows):
         """Appends a step, unless its values are no good."""
-        inputs = [self.values[k] for k in of]
+        inputs = [self.values[k] for k in operands]
         try:
             nearby = f(
                 self.chain, self.sets, *(x + 1e-6 * x.abs().max() * torch.randn_like(x) for x in inputs)
@@ -234,8 +234,8 @@ class Drawn:
             or jump
         ):
             return False
-        self.chain.steps.append((f, of))
-        if rows != "v" and self.featured.intersection(of):
+        self.chain.steps.append((f, operands))
+        if rows != "v" and self.featured.intersection(operands):
             self.featured.add(len(self.values))
         self.values.append(value)
         self.rows.append(rows)
@@ -245,7 +245,7 @@ class Drawn:
         self.chain.m.append(m.double())
         return len(self.chain.m) - 1
 
-    def layer(self, m, of, rows, f=None):
+    def layer(self, m, operands, rows, f=None):
         """A step that calls a module, perhaps below a checkpoint, which later ones may call again."""
         k, kept = (
             self.module(m),
@@ -255,10 +255,10 @@ class Drawn:
         step = lambda c, s, *xs: (
             checkpoint(call, c.m[k], s, *xs, use_reentrant=False) if kept else call(c.m[k], s, *xs)
         )
-        if not self.add(step, of, rows):
+        if not self.add(step, operands, rows):
             self.chain.m = self.chain.m[:k]
             return False
-        self.layers.append((step, of, self.values[of[0]].shape, self.rows[of[0]], rows))
+        self.layers.append((step, operands, self.values[operands[0]].shape, self.rows[operands[0]], rows))
         return True
 
     def parameter(self, *shape):
@@ -283,8 +283,8 @@ class Drawn:
         d, rows = x.size(-1), self.rows[i]
         out = self.r.choice([1, 3, 4, 6, 8])
         if self.layers and draw < 0.15:
-            step, of, shape, here, to = self.r.choice(self.layers)
-            return shape == x.shape and here == rows and self.add(step, [i, *of[1:]], to)
+            step, operands, shape, here, to = self.r.choice(self.layers)
+            return shape == x.shape and here == rows and self.add(step, [i, *operands[1:]], to)
         if draw < 0.3:
             return self.layer(nn.Linear(d, out, bias=self.r.random() < 0.6), [i], rows)
         if draw < 0.4 and x.dim() == 3:
@@ -376,11 +376,13 @@ class Drawn:
         """A step between vertices and edges."""
         x, draw, r = self.values[i], self.r.random(), self.r
         rows, end, flip = self.rows[i], r.randrange(2), r.random() < 0.2
-        index = lambda s, of: (s[of].flip(0) if flip else s[of])[end]
+        index = lambda s, name: (s[name].flip(0) if flip else s[name])[end]
         if rows == "v":
-            of = r.choice([k for k in self.sets if k != "n"])
+            chosen_set = r.choice([k for k in self.sets if k != "n"])
             return self.add(
-                lambda c, s, x: x[index(s, of)] if flip else x.index_select(0, index(s, of)), [i], of
+                lambda c, s, x: x[index(s, chosen_set)] if flip else x.index_select(0, index(s, chosen_set)),
+                [i],
+                chosen_set,
             )
         if i in self.featured and end == flip and draw < 0.8:  # at the edges' sources: refused
             end = 1 - end

@@ -221,8 +221,8 @@ class Corners(nn.Module):
     def forward(self, x, edge_index, edge_attr):
         source, target = edge_index
         h = self.attend(x, edge_index) + self.skip(x)  # along other edges than those of edge_index
-        of = scatter(edge_attr.sigmoid(), target, 0, x.size(0))  # of the edges alone; 0 for some vertices
-        of = F.normalize(of, dim=-1) + of / (of.std(-1, keepdim=True) + 1)
+        sums = scatter(edge_attr.sigmoid(), target, 0, x.size(0))  # of the edges alone; 0 for some vertices
+        sums = F.normalize(sums, dim=-1) + sums / (sums.std(-1, keepdim=True) + 1)
         soft = scatter(h[target] * softmax(h[source], source, num_nodes=x.size(0)), source, 0, x.size(0))
         heads = self.heads(h.view(-1, 2, 4))
         squares = scatter(
@@ -234,7 +234,7 @@ class Corners(nn.Module):
             w * x[other[0]][:, :2], other[1], 0, x.size(0)
         )  # of several loops of a vertex the last one counts
         return self.out(
-            torch.cat([F.relu6(4 * h), of, soft, (heads - heads.mean(0)).flatten(1), looped, logs], 1)
+            torch.cat([F.relu6(4 * h), sums, soft, (heads - heads.mean(0)).flatten(1), looped, logs], 1)
         )
 
 
@@ -403,8 +403,8 @@ def write_typed(path, module, given):
         Called(module, TYPES, given)(Called(module, TYPES, given).tensors)  # lazy layers take their sizes
     program, exact = trace(module, schema=TYPES), copy.deepcopy(module).double().train()
     inputs = {
-        of: t.double().requires_grad_(of.what == "x") if t.is_floating_point() else t
-        for of, t in given.items()
+        spec: t.double().requires_grad_(spec.what == "x") if t.is_floating_point() else t
+        for spec, t in given.items()
     }
     own = Called(exact, TYPES, inputs)
     logits = own(own.tensors)
@@ -413,9 +413,9 @@ def write_typed(path, module, given):
     tensors = {
         "cotangent": cotangent,
         "logits": logits,
-        **{f"{of.what} {of.of}": t for of, t in given.items()},
+        **{f"{spec.what} {spec.type_name}": t for spec, t in given.items()},
     }
-    tensors |= {f"grad.x {of.of}": t.grad for of, t in inputs.items() if t.grad is not None}
+    tensors |= {f"grad.x {spec.type_name}": t.grad for spec, t in inputs.items() if t.grad is not None}
     tensors |= {"grad." + k: v.grad for k, v in exact.named_parameters() if v.grad is not None}
     save(path, program, tensors | {"after." + k: v for k, v in exact.named_buffers()}, module)
 

@@ -148,10 +148,10 @@ def test_coming_from_names():
         named = {name for _, span in calls(0)[1] for name in re.findall(rf"\b{library}(?:\.\w+)+", span)}
         assert len(named) > 9
         for name in sorted(named) if importlib.util.find_spec(library) else []:
-            of, found = name.split("."), importlib.import_module(library)
-            for k, part in enumerate(of[1:], 2):
+            parts, found = name.split("."), importlib.import_module(library)
+            for k, part in enumerate(parts[1:], 2):
                 if not hasattr(found, part):
-                    importlib.import_module(".".join(of[:k]))
+                    importlib.import_module(".".join(parts[:k]))
                 found = getattr(found, part)
 
 

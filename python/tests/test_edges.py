@@ -58,7 +58,7 @@ def test_several_columns(folder):
     """Several columns of labels, some without a value, are an array of several labels: the same bits."""
     other = random.random(400) < 0.3
     missing = [np.arange(400) % 7 == 0, np.arange(400) % 5 == 0]
-    given = np.stack([np.where(gone, np.nan, of) for gone, of in zip(missing, (Y, other))], 1).astype(
+    given = np.stack([np.where(gone, np.nan, column) for gone, column in zip(missing, (Y, other))], 1).astype(
         np.float32
     )
     cells = [
@@ -185,7 +185,7 @@ def test_labels_of_vertices_first():
 def by_hand(run, attr=ATTR):
     """Logits in double precision: an MLP of vertices, and one of both ends, their product and standard
     scores."""
-    w = {name: of.astype(float) for name, of in run.state_dict().items()}
+    w = {name: array.astype(float) for name, array in run.state_dict().items()}
     mean, deviation = attr.mean(0, dtype=float), attr.std(0, dtype=float)
     assert w["edge_features.mean"] == pytest.approx(mean, abs=1e-6)
     h = np.maximum(X @ w["lins.0.weight"].T + w["lins.0.bias"], 0) @ w["lins.1.weight"].T + w["lins.1.bias"]
@@ -216,14 +216,14 @@ def test_rows_are_those_of_the_edges():
     assert (top["edge"] == np.argsort(-run.logits[:, 1] + run.logits[:, 0], kind="stable")[:9]).all()
     loaded = weft.load(run.directory)
     assert (loaded.predict(run._graph) == run.predictions).all()
-    for of, data in ((run, None), (loaded, run._graph)):
+    for source, data in ((run, None), (loaded, run._graph)):
         for sort, want in (("edge", np.arange(400)), ("-edge", np.arange(400)[::-1])):
             for top in (None, 7):
-                table = of.predict(data, columns=["probabilities"], sort=sort, top=top)
+                table = source.predict(data, columns=["probabilities"], sort=sort, top=top)
                 assert (table["edge"] == want[:top]).all()
                 assert (np.stack([table["source"], table["target"]]) == EDGES[:, want[:top]]).all()
                 assert table["probability_yes"] == pytest.approx(run.probabilities[want[:top], 1], abs=1e-6)
-        table = of.predict(data, columns=["target", "probability_yes"])
+        table = source.predict(data, columns=["target", "probability_yes"])
         assert list(table) == ["target", "probability_yes"] and (table["target"] == EDGES[1]).all()
         assert table["probability_yes"] == pytest.approx(run.probabilities[:, 1], abs=1e-6)
     with pytest.raises(weft.Refused, match="^top -1: a number of rows from 1 was expected"):
@@ -290,7 +290,7 @@ def test_floats_of_two_values_are_classes():
     warning."""
     with warnings.catch_warnings():
         warnings.filterwarnings("error", message="edge_")
-        run, of = (
+        run, other_run = (
             train(graph(edge_y=Y.astype("f4"), edge_split=PART)),
             train(graph(edge_y=Y, edge_split=PART)),
         )
@@ -302,7 +302,7 @@ def test_floats_of_two_values_are_classes():
             == 2
         )
         graph(edge_y=5 * ATTR[:, 0])
-    assert run.summary["losses"] == of.summary["losses"] and run.probabilities.shape == (400, 2)
+    assert run.summary["losses"] == other_run.summary["losses"] and run.probabilities.shape == (400, 2)
     with pytest.warns(
         UserWarning,
         match="^edge_y: its floats are whole numbers, 3 to 4, and taken for values to predict; .astype",

@@ -18,7 +18,9 @@ def imports(root: Path) -> dict[str, set[str]]:
     A module outside of a subpackage that imports a part of it imports the subpackage, too.
     """
     files = {path: path.relative_to(root.parent).with_suffix("").parts for path in root.rglob("*.py")}
-    names = {path: ".".join(of[:-1] if of[-1] == "__init__" else of) for path, of in files.items()}
+    names = {
+        path: ".".join(parts[:-1] if parts[-1] == "__init__" else parts) for path, parts in files.items()
+    }
     known, found = set(names.values()) - {root.name}, {}
     for path, name in names.items():
         inside = files[path][:-1]
@@ -50,9 +52,9 @@ def test_order_of_the_document():
     graph = imports(Path(weft.__file__).parent)
     top = {name for name in graph if name.count(".") == 1} - {"weft.__main__"}
     assert top == line_of.keys()
-    for name, of in graph.items():
+    for name, names in graph.items():
         mine = line_of.get(".".join(name.split(".")[:2]))
-        for one in of if mine is not None else ():
+        for one in names if mine is not None else ():
             assert line_of[".".join(one.split(".")[:2])] <= mine, f"{name} imports {one}"
 
 

@@ -139,9 +139,9 @@ def test_evaluated_on_another_split(arrays):
     for split, own in ((None, 1), (0, 0), (1, 1)):
         measured = run.evaluate(split=split)
         for name, mask in parts.items():
-            of = measured[name.removesuffix("_mask")]
-            assert of["accuracy"] == pytest.approx(right[mask[:, own]].mean())
-            assert sum(map(sum, of["confusion"])) == mask[:, own].sum()
+            measures = measured[name.removesuffix("_mask")]
+            assert measures["accuracy"] == pytest.approx(right[mask[:, own]].mean())
+            assert sum(map(sum, measures["confusion"])) == mask[:, own].sum()
 
 
 def test_loaded(graph, arrays):
@@ -187,7 +187,7 @@ def test_damaged(graph, arrays):
     np.save("flat.npy", np.zeros(60, np.float32))
     record = json.loads(Path("whole/run.json").read_text())
     del record["summary"]["task"]
-    of = {
+    settings_by_name = {
         "run.json": [(json.dumps(record).encode(), "lacks 'task'")],
         "predictions.npy": [
             (Path("huge.npy").read_bytes(), "Unable to allocate .*"),
@@ -206,7 +206,7 @@ def test_damaged(graph, arrays):
             (b"[" * 10**5, ".*"),
             (b"[7", ".*"),
             (whole[: len(whole) // 2], ".*"),
-            *of.get(name, []),
+            *settings_by_name.get(name, []),
         ]:
             shutil.rmtree("run", ignore_errors=True)
             shutil.copytree("whole", "run")
@@ -426,7 +426,7 @@ def test_sweep_of_tables(arrays):
             "label": "person:kind",
         },
     )
-    assert [of["type"] for of in typed["types"]] == ["person", "shop"]
+    assert [vertex_type["type"] for vertex_type in typed["types"]] == ["person", "shop"]
 
 
 def test_sweep_of_edges_of_tables(arrays):
@@ -575,13 +575,13 @@ def test_until_a_layer():
         {"op": "scatter", "in": [5], "path": "conv2"},
     ]
     program = {"version": 1, "operations": operations, "output": 6}
-    for of, last in (("conv1", 2), ("conv1.act", 2), ("conv10", 4), ("conv2", 6)):
-        assert until(program, of) == {"version": 1, "operations": operations[: last + 1], "output": last}
+    for layer, last in (("conv1", 2), ("conv1.act", 2), ("conv10", 4), ("conv2", 6)):
+        assert until(program, layer) == {"version": 1, "operations": operations[: last + 1], "output": last}
     names = "conv1, conv1.act, conv1.pool, conv10, conv10.message, conv2"
-    for of in ("conv", "conv1.pool", "conv10.message", "conv3"):
+    for layer in ("conv", "conv1.pool", "conv10.message", "conv3"):
         with pytest.raises(weft.Refused) as said:
-            until(program, of)
+            until(program, layer)
         assert (
             str(said.value)
-            == f"of={of!r}: the module has no such layer with rows of vertices: it has {names}"
+            == f"of={layer!r}: the module has no such layer with rows of vertices: it has {names}"
         )

@@ -74,9 +74,9 @@ def test_inspect(arrays):
     Path("c.csv").write_text(
         "id,age,kind\n" + "".join(f"{v},{v / 7},{'good' if v % 3 else 'bad'}\n" for v in range(60))
     )
-    of = weft.inspect("p.csv", source="payer", target="payee", vertices_from="c.csv", label="kind")
-    assert (of["vertices"], of["edges"], of["features"], of["classes"]) == (60, 300, 1, 2)
-    assert of["class_names"] == ["bad", "good"]
+    summary = weft.inspect("p.csv", source="payer", target="payee", vertices_from="c.csv", label="kind")
+    assert (summary["vertices"], summary["edges"], summary["features"], summary["classes"]) == (60, 300, 1, 2)
+    assert summary["class_names"] == ["bad", "good"]
     for name, value in {"hidden": 64, "model": "gcn", "loss": "mse"}.items():
         with pytest.raises(TypeError, match=f"unknown keyword {name}: inspect counts a graph"):
             weft.inspect(weft.Graph(**arrays), **{name: value})
@@ -206,9 +206,9 @@ def test_held_out_edges_that_pass_messages(arrays):
     """The program warns of them, as its messages are along all edges of the graph."""
     e = arrays["edge_index"].T
     split = {"train_edges": e[:200], "val_edges": e[200:250], "test_edges": e[250:]}
-    of = {"x": arrays["x"], "num_nodes": 60}
+    arguments = {"x": arrays["x"], "num_nodes": 60}
     with pytest.warns(UserWarning) as told:
-        print(weft.Graph(edge_index=e.T, **split, **of).store)
+        print(weft.Graph(edge_index=e.T, **split, **arguments).store)
     assert [str(one.message) for one in told] == [
         "100 validation and test edges of the split pass messages, as they are edges of the graph, too, so "
         "that a model sees what it is to predict: leave them out of the graph's edges"
@@ -219,7 +219,9 @@ def test_held_out_edges_that_pass_messages(arrays):
         warnings.simplefilter("error")
         print(
             weft.Graph(
-                edge_index=e[:200].T, **split | {"val_edges": others[:9], "test_edges": others[9:]}, **of
+                edge_index=e[:200].T,
+                **split | {"val_edges": others[:9], "test_edges": others[9:]},
+                **arguments,
             ).store
         )
 

@@ -271,7 +271,7 @@ class Check:
         def doctor():
             cards = self.doctor["cards"]
             return "; ".join(
-                f"{of['name']}, CUDA {of['driver']}, sm {of['capability']}" for of in cards
+                f"{info['name']}, CUDA {info['driver']}, sm {info['capability']}" for info in cards
             ), self.doctor
 
         return [("the kit's code", lambda: used(self.weft)), ("NVRTC", nvrtc), ("weft doctor", doctor)]
@@ -391,7 +391,10 @@ class Check:
             recorded, plain = (self.train(self.store("sbm"), *flags, WEFT_DEVICE_GRAPHS=on) for on in "10")
             if recorded["losses"] != plain["losses"]:
                 raise Failed(f"they change losses by {apart(recorded['losses'], plain['losses']):.1e}")
-            took, device = [card.steady(of["epoch_seconds"]) for of in (recorded, plain)], recorded["device"]
+            took, device = (
+                [card.steady(record["epoch_seconds"]) for record in (recorded, plain)],
+                recorded["device"],
+            )
             if not device["graphs"]["launches"]:
                 raise Failed("the driver made no graph")
             line = (
@@ -423,12 +426,14 @@ class Check:
                 name = f"{k['name']} {k['precision']}"
                 if k["seconds"] > 20e-6 and k["fraction"] < worst.get(name, k)["fraction"] + 1e-9:
                     worst[name] = k
-            slow = sorted(worst.items(), key=lambda of: of[1]["fraction"])[:12]
+            slow = sorted(worst.items(), key=lambda entry: entry[1]["fraction"])[:12]
             machine, peer = report["machine"], self.figures.get("rates", {}).get("PyTorch", {})
             lines = [f"copies {machine['read_bytes_per_second'] / 1e9:.0f} GB/s"]
-            for rate, of in (("flops", "f32"), ("bfloat16_flops", "bf16")):
-                best = peer.get(f"product_{of}_8192x8192x8192", 0)
-                lines.append(f"products {of} {machine[rate] / 1e9:.0f} GFLOP/s, PyTorch's {best / 1e9:.0f}")
+            for rate, dtype in (("flops", "f32"), ("bfloat16_flops", "bf16")):
+                best = peer.get(f"product_{dtype}_8192x8192x8192", 0)
+                lines.append(
+                    f"products {dtype} {machine[rate] / 1e9:.0f} GFLOP/s, PyTorch's {best / 1e9:.0f}"
+                )
             for m in report["models"]:
                 epoch = f"{1e3 * m['epoch_seconds']:.1f} ms, {m['times_bound']:.2f} × its bound"
                 lines.append(f"{m['model']} {m['precision']} {epoch}")
@@ -454,10 +459,10 @@ class Check:
         messages of 256 floats take 117 GB or more."""
 
         def ours(graph):
-            of = {"sage": "SAGE 3×256", "gcn": "GCN 3×256"}
+            name_of = {"sage": "SAGE 3×256", "gcn": "GCN 3×256"}
 
             def found(model, precision):
-                figures = self.figures["papers"].get(f"{card.like(graph)} {of[model]}", {})
+                figures = self.figures["papers"].get(f"{card.like(graph)} {name_of[model]}", {})
                 return figures if precision == "f32" and "median" in figures else None
 
             return found
@@ -498,10 +503,15 @@ class Check:
                 "median": median
             }
 
-        every = [(graph, model, of) for graph in graphs for model in MODELS.values() for of in precisions]
+        every = [
+            (graph, model, precision)
+            for graph in graphs
+            for model in MODELS.values()
+            for precision in precisions
+        ]
         return [
-            (f"{graph} {model.name} {of}", lambda of=(graph, model, of): run(*of))
-            for graph, model, of in every
+            (f"{graph} {model.name} {case}", lambda case=(graph, model, case): run(*case))
+            for graph, model, case in every
         ]
 
     def peers(self, graph, epochs, forms, models, ours, share=1.0):
@@ -542,9 +552,9 @@ class Check:
         if not rows:
             raise Failed("; ".join(lines) or "it says nothing")
         for name in dict.fromkeys(row["model"] for row in rows):
-            of = [row for row in rows if row["model"] == name and "median" in row]
-            if of:
-                best = min(of, key=lambda row: row["median"])
+            measured = [row for row in rows if row["model"] == name and "median" in row]
+            if measured:
+                best = min(measured, key=lambda row: row["median"])
                 best["fastest"] = True
                 lines.append(
                     f"{name}: the fastest of PyG's is {best['form']}, {best['precision']}: "

@@ -163,13 +163,13 @@ class Code:
                     found = [n for n in ways if n is not None]
                     return count + max(found) if found else None
                 changed = re.match(r"(?:@!?P\d\s+)?\S+\s+([^;]*)", line)
-                of = re.findall(r"U?[PR]\d+", changed[1].split(",")[0]) if changed else []
+                registers = re.findall(r"U?[PR]\d+", changed[1].split(",")[0]) if changed else []
                 compares = re.match(
                     r"ISETP\.(GT|NE|GE|LE|LT|EQ)(\.U32)?\.AND (P\d), PT, (R\d+), (-?0x[0-9a-f]+), PT", line
                 )
-                for one in of:
+                for one in registers:
                     values.pop(one, None)
-                if register in of and name != "LDG":
+                if register in registers and name != "LDG":
                     values["gone"] = True
                 if compares and compares[4] == register and "gone" not in values:
                     x, y = operation, int(compares[5], 16)
@@ -190,8 +190,8 @@ class Code:
         """The instructions of a step of products that stores no result: of the ways through the loop those
         that multiply most matrices, of these those that bring most numbers at once, and of these the
         shortest."""
-        loops = [of for of in self.loops if any(self.name(k) == "HMMA" for k in range(of[0], of[1]))]
-        first, last = min(loops, key=lambda of: of[1] - of[0])
+        loops = [span for span in self.loops if any(self.name(k) == "HMMA" for k in range(span[0], span[1]))]
+        first, last = min(loops, key=lambda span: span[1] - span[0])
         ways: dict[int, tuple[tuple[int, int, int], list[int]]] = {last: ((0, 0, -1), [last])}
         for k in range(last - 1, first - 1, -1):
             line, name = self.lines[k], self.name(k)
@@ -202,7 +202,7 @@ class Code:
             known = [ways[to] for to in following if k < to and to in ways]
             if not known or (name == "EXIT" and not line.startswith("@")):
                 continue
-            (multiplied, brought, length), way = max(known, key=lambda of: of[0])
+            (multiplied, brought, length), way = max(known, key=lambda entry: entry[0])
             multiplied += name == "HMMA"
             if name in ("STG", "FADD", "DADD"):  # of results
                 brought -= 100
@@ -255,11 +255,11 @@ class Counts:
         dispatched = next(
             (head, back) for head, back in code.loops if any(code.name(k) == "BRX" for k in range(head, back))
         )
-        inputs = next(of for of in code.loops if of[1] < dispatched[0])
+        inputs = next(span for span in code.loops if span[1] < dispatched[0])
         stores = [
-            of
-            for of in code.loops
-            if of[0] > dispatched[1] and any("STG.E.128" in code.lines[k] for k in range(*of))
+            span
+            for span in code.loops
+            if span[0] > dispatched[1] and any("STG.E.128" in code.lines[k] for k in range(*span))
         ]
         results, again = stores  # of each result one stores it, and the other goes past
         self.begin = (
@@ -269,7 +269,7 @@ class Counts:
         self.result = (code.longest(*results, vectors="STG") or 0) + code.past(*again)
         self.operation = {name: code.longest(*dispatched, operation=k) for k, name in enumerate(operations())}
 
-    def of(self, inputs: int, results: int, words: str) -> tuple[int, int]:
+    def counted(self, inputs: int, results: int, words: str) -> tuple[int, int]:
         """Instructions of a thread, and its accesses of 16 bytes to shared memory."""
         names = words.split()
         issued = (
@@ -300,8 +300,8 @@ def products(text: str, kernel: str) -> tuple[int, int, float]:
 def gathered(text: str, kernel: str) -> tuple[int, int]:
     """What a thread issues in a round of a sum of neighbours, and of how many edges that loads a vector."""
     code = Code(text, kernel)
-    loads = {of: sum("LDG.E.128" in line for line in code.lines[of[0] : of[1]]) for of in code.loops}
-    head, back = next(of for of, count in loads.items() if count)
+    loads = {span: sum("LDG.E.128" in line for line in code.lines[span[0] : span[1]]) for span in code.loops}
+    head, back = next(span for span, count in loads.items() if count)
     return code.longest(head, back) or 0, loads[head, back]
 
 
@@ -361,7 +361,7 @@ def main() -> None:
     )
     for module, expressions in MODULES.items():
         for inputs, results, words in expressions:
-            issued, accesses = counts.of(inputs, results, words)
+            issued, accesses = counts.counted(inputs, results, words)
             memory = 4 * (inputs + results) * 32 * VECTOR / MEMORY  # seconds of a warp's numbers
             parts = issued / VECTOR, issued / ISSUED / memory, accesses / SHARED / memory
             print(

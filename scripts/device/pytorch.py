@@ -128,7 +128,9 @@ def train(store: str, folder: str, epochs: str, device: str, forms: str, models:
             line["losses"], line["epoch_seconds"] = peer.run(net, loss, int(epochs))
             line["peak_bytes"] = torch.cuda.max_memory_allocated() if device == "cuda" else 0
             usual = curves.setdefault(name, line["losses"])
-            if any(abs(loss - of) > CLOSE * of for loss, of in zip(line["losses"][:3], usual)):
+            if any(
+                abs(loss - expected) > CLOSE * expected for loss, expected in zip(line["losses"][:3], usual)
+            ):
                 raise ValueError(f"its losses are others than in float32: {line['losses'][:3]}")
             if precision == "f32":
                 ranks[name].append((statistics.median(line["epoch_seconds"][1:]), form))

@@ -96,11 +96,11 @@ def test_calls(check, machine):
     for call, steps in CALLS.items():
         status, figures, table = check(programs(), "--call", call)
         assert status == 0, table
-        assert list(figures) == [step for of in CALLS.values() for step in of][: len(figures)]
+        assert list(figures) == [step for group in CALLS.values() for step in group][: len(figures)]
         assert [*dict.fromkeys(line.split()[0] for line in table.splitlines() if line[0] != " ")] == steps
     assert len(figures) == 10
     assert figures["rates"]["card"]["text"].startswith("NVIDIA-SMI of NVIDIA A100-SXM4-80GB")
-    assert [of["total_bytes"] for of in figures["first"]["weft doctor"]["cards"]] == [80 << 30] * 2
+    assert [card["total_bytes"] for card in figures["first"]["weft doctor"]["cards"]] == [80 << 30] * 2
 
 
 @pytest.mark.parametrize(
@@ -136,9 +136,12 @@ def test_quick(check, machine):
     steps = [*CALLS["1"], *CALLS["2"], "larger"]
     status, figures, table = check(programs(), "--only", ",".join(steps))
     assert status == 0, table
-    parts = {step: set(of) for step, of in figures.items()}
+    parts = {step: set(by_part) for step, by_part in figures.items()}
     skipped = {
-        (step, part) for step, of in figures.items() for part, found in of.items() if "skipped" in found
+        (step, part)
+        for step, parts_found in figures.items()
+        for part, found in parts_found.items()
+        if "skipped" in found
     }
     assert all(step == "pyg" or part in HAS_NO_CARD or part.startswith("github") for step, part in skipped)
     assert list(parts) == steps
@@ -207,7 +210,9 @@ def test_time(check):
         {"weft": os.environ["WEFT_PROGRAM"]}, "--only", "rmat,papers", "--limit", "0"
     )
     assert status == 0
-    assert {found["skipped"] for of in figures.values() for found in of.values()} == {"no time is left"}
+    assert {found["skipped"] for results in figures.values() for found in results.values()} == {
+        "no time is left"
+    }
 
 
 def test_sanitizer(check, machine, tmp_path):

@@ -125,7 +125,7 @@ def test_counts(monkeypatch):
     # by in 2
     assert (counts.begin, counts.input, counts.result) == (2 + 2 + 2, 3, 3 + 2)
     assert counts.operation == {"constant": 9, "sqrt": 8, "add": 10, "mul": 7, "where": 6}
-    assert counts.of(2, 1, "add mul") == (6 + 2 * 3 + 5 + 10 + 7, 2 + 1 + 8)
+    assert counts.counted(2, 1, "add mul") == (6 + 2 * 3 + 5 + 10 + 7, 2 + 1 + 8)
 
 
 def test_narrow():
@@ -141,4 +141,6 @@ def test_narrow():
 def test_operations():
     names = instructions.operations()
     assert names[0] == "constant" and names[-1] == "where" and len(names) == 50
-    assert all(set(words.split()) <= set(names) for of in instructions.MODULES.values() for _, _, words in of)
+    assert all(
+        set(words.split()) <= set(names) for rules in instructions.MODULES.values() for _, _, words in rules
+    )

@@ -147,8 +147,8 @@ def main():
     return 0
 
 
-def listed(of):
-    return lambda text: [] if text == "none" else [of(part) for part in text.split(",")]
+def listed(parse):
+    return lambda text: [] if text == "none" else [parse(part) for part in text.split(",")]
 
 
 def model(text):

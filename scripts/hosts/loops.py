@@ -45,7 +45,7 @@ def rank(way: str, store: str, hidden: int, epochs: int) -> None:
     torch.manual_seed(1)
     widths = [FEATURES, *[hidden] * (LAYERS - 1), CLASSES]
     layers = [SAGEConv(a, b) for a, b in zip(widths, widths[1:])]
-    number, count = (int(os.environ[f"OMPI_COMM_WORLD_{of}"]) for of in ("RANK", "SIZE"))
+    number, count = (int(os.environ[f"OMPI_COMM_WORLD_{name}"]) for name in ("RANK", "SIZE"))
     before = status("VmRSS")
 
     class Net(nn.Module):  # type: ignore[misc]
@@ -92,16 +92,16 @@ def rank(way: str, store: str, hidden: int, epochs: int) -> None:
     each[number] = torch.tensor([mine, statistics.median(sent[1:])], dtype=torch.float64)
     each = total(each)
     if number == 0:
-        of = {
+        figures = {
             "seconds": seconds[1:],
             "losses": losses,
             "memory": float(each[:, 0].max()),
             "sent": float(each[:, 1].sum()),
         }
         if way == "weft":
-            of["payload"] = sum(net.messages()["sent_bytes"])
-            of["tensors"] = max(memory()["peak_tensor_bytes"])
-        print(json.dumps(of), flush=True)
+            figures["payload"] = sum(net.messages()["sent_bytes"])
+            figures["tensors"] = max(memory()["peak_tensor_bytes"])
+        print(json.dumps(figures), flush=True)
     elif way == "weft":
         net.messages()
         memory()
@@ -121,16 +121,16 @@ def by_hand(net, store, number, count):
 
     dist.init_process_group("gloo", f"tcp://{os.environ['WEFT_FIRST']}:29511", rank=number, world_size=count)
     part = torch.from_numpy(np.loadtxt(f"{store}.part", dtype=np.int64))
-    indptr, sources = (np.load(f"{store}/{of}.npy", mmap_mode="r") for of in ("indptr", "indices"))
+    indptr, sources = (np.load(f"{store}/{array}.npy", mmap_mode="r") for array in ("indptr", "indices"))
     rows = (part == number).nonzero()[:, 0]
     degrees = torch.from_numpy(np.diff(indptr))[rows]
     mine = np.concatenate([sources[indptr[v] : indptr[v + 1]] for v in rows.tolist()]).astype(np.int64)
     source, target = torch.from_numpy(mine), torch.repeat_interleave(torch.arange(len(rows)), degrees)
     needed = torch.unique(source)
-    halo = [needed[part[needed] == of] if of != number else needed[:0] for of in range(count)]
+    halo = [needed[part[needed] == worker] if worker != number else needed[:0] for worker in range(count)]
     place = torch.full((len(part),), -1)
     place[torch.cat([rows, *halo])] = torch.arange(len(rows) + sum(map(len, halo)))
-    asked, lists = torch.zeros(count, dtype=torch.int64), [len(of) for of in halo]
+    asked, lists = torch.zeros(count, dtype=torch.int64), [len(ids) for ids in halo]
     dist.all_to_all_single(asked, torch.tensor(lists))
     given = torch.empty(int(asked.sum()), dtype=torch.int64)
     dist.all_to_all_single(given, torch.cat(halo), asked.tolist(), lists)
@@ -160,10 +160,10 @@ def by_hand(net, store, number, count):
             h = Halo.apply(torch.relu(layer((h, h[: len(rows)]), edge_index)))
         return net.layers[-1]((h, h[: len(rows)]), edge_index)
 
-    def total(of):
-        of = of.clone()
-        dist.all_reduce(of)
-        return of
+    def total(tensor):
+        tensor = tensor.clone()
+        dist.all_reduce(tensor)
+        return tensor
 
     return list(net.parameters()), rows, forward, total
 
@@ -173,10 +173,10 @@ def summed(parameters):
     import torch
     import torch.distributed as dist
 
-    flat = torch.cat([of.grad.reshape(-1) for of in parameters])
+    flat = torch.cat([parameter.grad.reshape(-1) for parameter in parameters])
     dist.all_reduce(flat)
-    for of, grad in zip(parameters, flat.split([of.numel() for of in parameters])):
-        of.grad.copy_(grad.view_as(of))
+    for parameter, grad in zip(parameters, flat.split([parameter.numel() for parameter in parameters])):
+        parameter.grad.copy_(grad.view_as(parameter))
 
 
 def status(name: str, pid: int | str = "self") -> int:
@@ -239,7 +239,7 @@ def compare(options, folder) -> None:
             ]
             for number in range(options.rounds):
                 out = str(folder / f"run-{rate.text}-{number}")
-                of = result(
+                reported = result(
                     [
                         *start,
                         weft,
@@ -270,14 +270,14 @@ def compare(options, folder) -> None:
                 )
                 took["weft.train"].append(
                     {
-                        "sent": sum(of["sent_bytes"]),
-                        "memory": of["peak_rss_bytes"],
-                        "tensors": max(of["peak_tensor_bytes"]),
+                        "sent": sum(reported["sent_bytes"]),
+                        "memory": reported["peak_rss_bytes"],
+                        "tensors": max(reported["peak_tensor_bytes"]),
                     }
                 )
-                seconds["weft.train"] += of["epoch_seconds"][1:]
+                seconds["weft.train"] += reported["epoch_seconds"][1:]
                 for name, way in (("weft.compile", "weft"), ("PyTorch", "torch")):
-                    of = result(
+                    reported = result(
                         [
                             *start,
                             *variables,
@@ -293,15 +293,15 @@ def compare(options, folder) -> None:
                             str(options.epochs),
                         ]
                     )
-                    took[name].append(of)
-                    seconds[name] += of["seconds"]
-        median = {name: statistics.median(of) for name, of in seconds.items()}
+                    took[name].append(reported)
+                    seconds[name] += reported["seconds"]
+        median = {name: statistics.median(times) for name, times in seconds.items()}
         print(rate.text)
-        for name, of in took.items():
+        for name, reported in took.items():
             print(
                 f"  {name:<13}{median[name]:8.3f} s an epoch, {median[name] / median['weft.train']:.2f} of "
-                f"weft.train's; {statistics.median(one['sent'] for one in of) / 1e6:.2f} MB sent; "
-                f"{max(one['memory'] for one in of) / 1e6:.0f} MB of memory",
+                f"weft.train's; {statistics.median(one['sent'] for one in reported) / 1e6:.2f} MB sent; "
+                f"{max(one['memory'] for one in reported) / 1e6:.0f} MB of memory",
                 flush=True,
             )
         apart = max(
@@ -320,7 +320,7 @@ def main():
     parser.add_argument("--hosts", type=between(2, 16), default=4, metavar="N", help="2 to 16 (default 4)")
     parser.add_argument(
         "--rates",
-        type=lambda text: [Rate(of) for of in text.split(",")],
+        type=lambda text: [Rate(rate) for rate in text.split(",")],
         default="100mbit,1gbit",
         help="at which a host sends (default 100mbit,1gbit)",
     )

@@ -39,7 +39,7 @@ def rows(weft, graphs=GRAPHS, cards=CARDS, several=SEVERAL):
     """The rows of the table, each as soon as it is known."""
     yield [
         "SAGE 3×256",
-        *(f"all in {of}" for of in WHOLE),
+        *(f"all in {place}" for place in WHOLE),
         *(f"{gb} GB" for gb in cards),
         *(f"cards of {gb} GB" for gb in several),
     ]
@@ -85,8 +85,8 @@ def planned(weft, counts, memory, *flags) -> int | None:
     with tempfile.NamedTemporaryFile("w") as rates:
         json.dump(RATES | {"memory_bytes": memory}, rates)
         rates.flush()
-        of = (f"--{what}={n}" for what, n in zip(("vertices", "edges", "features", "classes"), counts))
-        command = [weft, "plan", *of, *MODEL, *flags, f"--device-rates={rates.name}", "--json"]
+        sizes = (f"--{what}={n}" for what, n in zip(("vertices", "edges", "features", "classes"), counts))
+        command = [weft, "plan", *sizes, *MODEL, *flags, f"--device-rates={rates.name}", "--json"]
         done = subprocess.run(command, capture_output=True, text=True)
     if done.returncode == 2 and "would need" in done.stderr:
         return None

@@ -200,8 +200,10 @@ class Bench:
                     if runs.failure:
                         raise Failure(f"weft {model.name} on {store.name}: {runs.failure}")
                 else:
-                    of = ("--program", str(weights.with_suffix(".json"))) if model.own else model.weft_flags()
-                    self.run_weft(runs, store, model, threads, weights, (*of, *SETTINGS[settings]))
+                    flags = (
+                        ("--program", str(weights.with_suffix(".json"))) if model.own else model.weft_flags()
+                    )
+                    self.run_weft(runs, store, model, threads, weights, (*flags, *SETTINGS[settings]))
             for peer, runs in peers.items():
                 if peer == "named":
                     self.run_weft(runs, store, model, threads, weights, model.weft_flags())

@@ -32,7 +32,7 @@ def measured(name, kind, outputs, labels):
         return _f1(hits.sum(), found.sum(), wanted.sum())
     if name == "macro-f1":
         there = (found + wanted > 0) | (kind == "several")
-        return np.mean([_f1(*of) for of in zip(hits[there], found[there], wanted[there])])
+        return np.mean([_f1(*counts) for counts in zip(hits[there], found[there], wanted[there])])
     if name == "roc-auc":
         scores = [_auc(s, y) for s, y in ranked if 0 < y.sum() < len(y)]
         return np.mean(scores) if scores else None

@@ -128,9 +128,9 @@ def with_argument(logits, labels):
         return true[false <= rate].max()
 
     for k in (1, 5, 1000):
-        out[f"precision@{k}"] = numpy.mean([precision(*of, k) for of in each])
+        out[f"precision@{k}"] = numpy.mean([precision(*ranked, k) for ranked in each])
     for rate in (0, 0.1, 0.5, 1):
-        found = [recall(*of, rate) for of in each if len(set(of[0])) == 2]
+        found = [recall(*ranked, rate) for ranked in each if len(set(ranked[0])) == 2]
         if found:
             out[f"recall@fpr={rate}"] = numpy.mean(found)
     return out

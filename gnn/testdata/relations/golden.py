@@ -139,11 +139,11 @@ class TypedRGCN(torch.nn.Module):
     def forward(self, g, x):
         count = {name: n for name, n, _ in g.types}
         x = {name: x.get(name, torch.eye(n, dtype=torch.float64)) for name, n, _ in g.types}
-        of = lambda p, name: p[name] if isinstance(p, torch.nn.ParameterDict) else p
+        part = lambda p, name: p[name] if isinstance(p, torch.nn.ParameterDict) else p
         for i, conv in enumerate(self.convs):
-            h = {name: x[name] @ of(conv.root, name) + of(conv.bias, name) for name in x}
+            h = {name: x[name] @ part(conv.root, name) + part(conv.bias, name) for name in x}
             for k, r in enumerate(g.relations):
-                w = torch.einsum("b,bio->io", conv.comp[k], of(conv.weight, r[0]))
+                w = torch.einsum("b,bio->io", conv.comp[k], part(conv.weight, r[0]))
                 h[r[2]] = h[r[2]] + mean(x[r[0]] @ w, g.edges[r], count[r[2]])
             x = {name: self.act(v) for name, v in h.items()} if i == 0 else h
         return x[g.types[0][0]]

@@ -52,7 +52,7 @@ WRITES, WRITTEN = ("author", "writes", "paper"), ("paper", "rev_writes", "author
 def dataset():
     """The edges of each relation, the labels and the training papers."""
     rng = torch.Generator().manual_seed(2)
-    pick = lambda n, *of: torch.tensor(of)[torch.randint(len(of), (n,), generator=rng)]
+    pick = lambda n, *values: torch.tensor(values)[torch.randint(len(values), (n,), generator=rng)]
     papers, authors = range(COUNTS["paper"]), range(1, COUNTS["author"])  # author 0 writes nothing
     hub = torch.stack(
         [torch.arange(3, 20), torch.full((17,), 5)]

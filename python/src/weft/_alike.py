@@ -26,16 +26,19 @@ class Alike(TorchDispatchMode):  # type: ignore[misc]
         return made.copy_(torch.as_tensor(_number(name, operands(function._schema, args, kwargs or {}))))
 
 
-def _number(name: str, of: dict[str, Any]) -> Any:
+def _number(name: str, arguments: dict[str, Any]) -> Any:
     if name == "bernoulli":
-        p = of.get("p")
-        return UNIFORM < (of["self"] if p is None else p)
+        p = arguments.get("p")
+        return UNIFORM < (arguments["self"] if p is None else p)
     if name.startswith("normal"):
-        return of.get("mean", of.get("self")) + _NORMAL * of.get("std", 1.0)
+        return arguments.get("mean", arguments.get("self")) + _NORMAL * arguments.get("std", 1.0)
     if name.startswith("randn"):
         return _NORMAL
     if name == "exponential":
-        return _EXPONENTIAL / of.get("lambd", 1.0)
-    low, high = of.get("from", of.get("low", 0.0)), of.get("to", of.get("high", 1.0))
+        return _EXPONENTIAL / arguments.get("lambd", 1.0)
+    low, high = (
+        arguments.get("from", arguments.get("low", 0.0)),
+        arguments.get("to", arguments.get("high", 1.0)),
+    )
     made = low + (high - low) * UNIFORM
     return math.floor(made) if name.startswith("randint") else made

@@ -95,13 +95,13 @@ def array(value: Any, name: str, gap: int | None = None) -> Array:
     return made
 
 
-def chosen(value: Any, name: str, count: int, of: str) -> Array:
+def chosen(value: Any, name: str, count: int, noun: str) -> Array:
     """The numbers of some of so many rows.
 
     Args:
         value: the numbers, from 0, or a mask of booleans.
         name: of the argument, for errors.
-        of: what the rows are of, as edges.
+        noun: what the rows are of, as edges.
 
     Raises:
         Refused: they are others.
@@ -111,15 +111,16 @@ def chosen(value: Any, name: str, count: int, of: str) -> Array:
         return np.zeros(0, np.int64)
     if made.ndim != 1 or made.dtype.kind not in "biu" or made.dtype.kind == "b" and len(made) != count:
         raise Refused(
-            f"{name}: has the shape {made.shape} of {made.dtype}: give numbers of {of}, or {count:,} booleans"
+            f"{name}: has the shape {made.shape} of {made.dtype}: give numbers of {noun}, or {count:,} "
+            "booleans"
         )
     if made.dtype == np.uint8:  # PyTorch takes it for a mask, and NumPy for numbers
-        raise Refused(f"{name}: holds uint8, a mask or numbers of {of}: give booleans, or numbers as int64")
+        raise Refused(f"{name}: holds uint8, a mask or numbers of {noun}: give booleans, or numbers as int64")
     if made.dtype.kind == "b":
         return np.flatnonzero(made)
     if not 0 <= made.min() <= made.max() < count:
         raise Refused(
-            f"{name}: {made.max() if made.max() >= count else made.min()} is no number of {count:,} {of}, "
+            f"{name}: {made.max() if made.max() >= count else made.min()} is no number of {count:,} {noun}, "
             "from 0"
         )
     return made.astype(np.int64)

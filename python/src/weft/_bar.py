@@ -32,7 +32,7 @@ class Bar:
             if resumed is not None and state.exists():
                 base = json.loads(state.read_text(encoding="utf-8"))["settings"]
             named = (settings.get("model"), settings.get("config"), base["model"])
-            self.name = _module.name_of(next(of for of in named if of is not None))
+            self.name = _module.name_of(next(module for module in named if module is not None))
             epochs = settings.get("epochs")
             if epochs is None and settings.get("config") is None:
                 epochs = int(base["epochs"])

@@ -215,16 +215,16 @@ class Program:
         if found is not None:
             self.idle.remove(found)
         self._give_back(_IDLE)
-        number, of = found[:2] if found is not None else self._map(size)
-        numbers = np.frombuffer(of, np.float32, count)
-        self.memories.watch(numbers, (number, of))
+        number, mapping = found[:2] if found is not None else self._map(size)
+        numbers = np.frombuffer(mapping, np.float32, count)
+        self.memories.watch(numbers, (number, mapping))
         return Memory(number, numbers)
 
     def _map(self, size: int) -> tuple[int, mmap.mmap]:
         file = os.memfd_create("weft", os.MFD_CLOEXEC)
         try:
             os.posix_fallocate(file, 0, size)
-            of = mmap.mmap(file, size)
+            mapping = mmap.mmap(file, size)
             number = next(self.numbers)
             self._ask("map", file, memory=number, bytes=size)
         except OSError as err:
@@ -233,7 +233,7 @@ class Program:
             os.close(file)
         self.mapped += size
         self.most = max(self.most, self.mapped)
-        return number, of
+        return number, mapping
 
     def give_back(self) -> None:
         """Gives the system the memory that nobody uses."""
@@ -241,16 +241,16 @@ class Program:
 
     def _take_back(self) -> None:
         """Takes back the memory whose arrays are garbage."""
-        self.idle.extend((number, of, self.lendings) for number, of in self.memories.gone())
+        self.idle.extend((number, mapping, self.lendings) for number, mapping in self.memories.gone())
 
     def _give_back(self, lendings: int) -> None:
         """Gives the system the memory that nobody has used for so many lendings."""
         self._take_back()
         while self.idle and self.idle[0][2] <= self.lendings - lendings:
-            number, of, _ = self.idle.popleft()
+            number, mapping, _ = self.idle.popleft()
             self._ask("unmap", memory=number)
-            self.mapped -= len(of)
-            of.close()
+            self.mapped -= len(mapping)
+            mapping.close()
 
     def leave(self) -> None:
         """Ends the program. One that works together with others leaves when all do, but after an error: then
@@ -280,10 +280,10 @@ def _do(work: _Work) -> None:
         del given  # and with it what has been made
 
 
-def _hear(of: tuple[IO[bytes], _program.Stderr, deque[str], threading.Event]) -> None:
+def _hear(channels: tuple[IO[bytes], _program.Stderr, deque[str], threading.Event]) -> None:
     """Keeps what the program says. When one ends that works together with others, and nobody asks it for
     anything, so does this process: the job has ended, and a launcher that was killed ends nobody."""
-    stream, said, news, together = of
+    stream, said, news, together = channels
     with contextlib.suppress(OSError, ValueError):
         for line in stream:
             text = line.decode(errors="replace").rstrip()
@@ -307,9 +307,9 @@ class Watched:
         self.notes: dict[int, tuple[Any, Any]] = {}  # by a reference's id, as that of an array has no hash
         self.refs: deque[Any] = deque()
 
-    def watch(self, of: Any, note: Any) -> Any:
+    def watch(self, referent: Any, note: Any) -> Any:
         """Watches an object. What is returned ends it, by forget."""
-        ref = weakref.ref(of, self.refs.append)
+        ref = weakref.ref(referent, self.refs.append)
         self.notes[id(ref)] = ref, note
         return ref
 

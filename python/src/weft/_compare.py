@@ -96,7 +96,7 @@ class _Small:
         self.cut_tables()
         self.arrays = self.drawn(np.random.default_rng(1))
         self.called = Called(
-            self.module, schema, {of: torch.from_numpy(array) for of, array in self.arrays.items()}, outputs
+            self.module, schema, {key: torch.from_numpy(array) for key, array in self.arrays.items()}, outputs
         )
         self.called.compared = True
         if "edge_type" in self.called.names.values() and not self.called.joined:
@@ -108,8 +108,10 @@ class _Small:
         """Gives tables of a row for each vertex as many rows as there are here."""
         tables = {o["name"]: o.get("of", "") for o in self.program["operations"] if o["op"] == "table"}
         held = {**dict(self.module.named_parameters()), **dict(self.module.named_buffers())}
-        for name, of in tables.items():
-            rows = self.vertices[of] = min(self.vertices[of], self.schema.vertices[of])
+        for name, vertex_type in tables.items():
+            rows = self.vertices[vertex_type] = min(
+                self.vertices[vertex_type], self.schema.vertices[vertex_type]
+            )
             held[name].data = held[name].data[:rows]
         for parameter in self.program["parameters"]:
             if parameter["name"] in tables:
@@ -121,19 +123,19 @@ class _Small:
             arrays[Given("n_id", name)] = np.arange(self.vertices[name])
             if width:
                 arrays[Given("x", name)] = random.normal(size=(self.vertices[name], width)).astype(np.float32)
-        for name, of in self.schema.relations.items():
+        for name, relation in self.schema.relations.items():
             most = [
-                [max(1, self.vertices[end] - 1)] for end in (of.source, of.target)
+                [max(1, self.vertices[end] - 1)] for end in (relation.source, relation.target)
             ]  # the last vertex has no edges
             ends = arrays[Given("edge_index", name)] = random.integers(0, most, (2, self.edges))
             ends[:, -2:] = ends[:, [0, 0]]  # which stands there three times
-            if of.source == of.target:
+            if relation.source == relation.target:
                 ends[1, 1] = ends[0, 1]
-            if of.features:
-                arrays[Given("edge_attr", name)] = random.normal(size=(self.edges, of.features)).astype(
+            if relation.features:
+                arrays[Given("edge_attr", name)] = random.normal(size=(self.edges, relation.features)).astype(
                     np.float32
                 )
-            if of.weighted:
+            if relation.weighted:
                 arrays[Given("edge_weight", name)] = random.uniform(0.5, 1.5, self.edges).astype(np.float32)
         return arrays
 
@@ -164,9 +166,9 @@ class _Small:
         return made
 
     def give_each_edges(self) -> None:
-        for name, of in self.schema.relations.items():
-            into = min(self.edges - 2, self.vertices[of.target])
-            ends = np.arange(1, into + 1) % self.vertices[of.source], np.arange(into)
+        for name, relation in self.schema.relations.items():
+            into = min(self.edges - 2, self.vertices[relation.target])
+            ends = np.arange(1, into + 1) % self.vertices[relation.source], np.arange(into)
             self.arrays[Given("edge_index", name)][:, 2 : 2 + into] = ends
 
     # -- call after call
@@ -176,12 +178,12 @@ class _Small:
         own, read = self.own.train(), set[str]()
         changes, late, learned, made_of = set[str](), set[str](), set[str](), set[str]()
         for number in range(_CALLS):
-            fresh, before = self.with_state_of(own), _watch.kept(own.of)
+            fresh, before = self.with_state_of(own), _watch.kept(own.module)
             theirs, tensors = self.in_training(own, number, read)
             anew, _ = self.in_training(fresh, number + 1000, set())
-            after = _watch.kept(own.of)
+            after = _watch.kept(own.module)
             changes |= _watch.changed(before, after)
-            outer = _watch.outer(after, own.of)
+            outer = _watch.outer(after, own.module)
             if not _apart(theirs.detach().numpy(), anew.detach().numpy()) <= _APART:
                 self.refuse_change(changes & (read | outer))
             if number == 0:
@@ -196,7 +198,7 @@ class _Small:
                             0.01 * torch.randn(p.shape, generator=torch.Generator().manual_seed(number))
                         )
         fresh = self.with_state_of(own).eval()
-        with torch.no_grad(), _watch.reads(own.of, read):
+        with torch.no_grad(), _watch.reads(own.module, read):
             theirs = _flat(own.eval()(own.tensors))
         if not _apart(theirs.numpy(), _flat(fresh(own.tensors)).detach().numpy()) <= _APART:
             self.refuse_change(changes & (read | outer))
@@ -208,8 +210,8 @@ class _Small:
         """A new object with the parameters and buffers of another."""
         fresh: Called = copied(self.called).train()
         with torch.no_grad():
-            for of in ("parameters", "buffers"):
-                for new, old in zip(getattr(fresh, of)(), getattr(own, of)()):
+            for method in ("parameters", "buffers"):
+                for new, old in zip(getattr(fresh, method)(), getattr(own, method)()):
                     new.copy_(old)
         return fresh
 
@@ -219,7 +221,7 @@ class _Small:
         _watch.seed(number)
         before, tensors = _watch.drawn(), _watch.TensorsRead()
         try:
-            with _watch.reads(called.of, read), tensors:
+            with _watch.reads(called.module, read), tensors:
                 made = _flat(called(called.tensors))
         except Exception as error:  # whatever the module raises
             raise why(error, called.names) from None
@@ -245,7 +247,7 @@ class _Small:
             for _ in range(_CALLS):
                 own(own.tensors)
 
-        line = _watch.line_that_changes(calls, lambda: _watch.kept(own.of).get(name)) if names else ""
+        line = _watch.line_that_changes(calls, lambda: _watch.kept(own.module).get(name)) if names else ""
         raise Refused(f"model: {line and line + ': '}forward changes {name}: {KEEPS}")
 
     @staticmethod
@@ -258,7 +260,9 @@ class _Small:
                 raise Refused(
                     f"model: PyTorch computes no gradient of it: {' '.join(str(why).split())[:200]}"
                 ) from None
-        return {name for name, p in called.of.named_parameters(remove_duplicate=False) if p.grad is not None}
+        return {
+            name for name, p in called.module.named_parameters(remove_duplicate=False) if p.grad is not None
+        }
 
     # -- beside the program
 
@@ -273,7 +277,7 @@ class _Small:
         if self.outputs is None or infer is None:
             ours = self.predicted(graph)
         else:
-            made = infer(self.own.of, self.program, self.outputs, graph, self.schema)
+            made = infer(self.own.module, self.program, self.outputs, graph, self.schema)
             counts = {name: self.vertices[name] for name in self.outputs.kinds}
             ours = _flat(
                 self.outputs.joined(made, counts, dict.fromkeys(self.schema.relations, self.edges))
@@ -295,7 +299,7 @@ class _Small:
             )
             with scratch.writing("the module"):
                 file.write_text(json.dumps(self.program), encoding="utf-8")
-                _weights.write(weights, _weights.of_module(self.own.of, self.program))
+                _weights.write(weights, _weights.of_module(self.own.module, self.program))
             _program.run(
                 [
                     "predict",
@@ -314,7 +318,7 @@ class _Small:
 
 def _flat(made: Tensor | Iterable[Tensor]) -> Tensor:
     """The numbers of one tensor, or of several."""
-    return torch.cat([of.reshape(-1) for of in ([made] if isinstance(made, Tensor) else made)])
+    return torch.cat([tensor.reshape(-1) for tensor in ([made] if isinstance(made, Tensor) else made)])
 
 
 def _apart(ours: Array, theirs: Array) -> float:

@@ -31,9 +31,9 @@ def columns_of(runs: Sequence[Finished]) -> dict[str, list[Any]]:
     summaries = [run.summary for run in runs]
     facts = [{"dataset": s["dataset"], "metric": s["metric"], **s["graph"]} for s in summaries]
     columns: dict[str, list[Any]] = {
-        name: of
+        name: cells
         for name in ("dataset", "vertices", "edges", "features", "classes", "metric")
-        if len(set(of := [fact.get(name) for fact in facts])) > 1
+        if len(set(cells := [fact.get(name) for fact in facts])) > 1
     }
     columns |= {name: [run.settings.get(name) for run in runs] for name in differing(runs)}
     for name in ("train", "val", "test", "best_epoch", "epochs_run", "epoch_seconds_median"):

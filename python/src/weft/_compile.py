@@ -94,10 +94,10 @@ def planned(
     counts = None
     if data is None:
         counts = {name: settings.pop(name) for name in COUNTS if name in settings}
-        for name, of in counts.items():
-            if isinstance(of, bool) or not isinstance(of, (int, float)):
-                raise TypeError(f"plan: {name}: is {of!r}: give a number")
-        counts |= {name: int(of) for name, of in counts.items() if of == int(of)}
+        for name, count in counts.items():
+            if isinstance(count, bool) or not isinstance(count, (int, float)):
+                raise TypeError(f"plan: {name}: is {count!r}: give a number")
+        counts |= {name: int(count) for name, count in counts.items() if count == int(count)}
         if missing := [name for name in COUNTS[:2] if name not in counts]:
             raise TypeError(
                 f"plan: {missing[0]}: give the graph of the loop, or its counts: {', '.join(COUNTS)}"

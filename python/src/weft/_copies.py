@@ -18,7 +18,7 @@ from ._library import is_plain
 from ._watch import generators
 
 
-def copied(of: Any, memo: dict[int, Any] | None = None) -> Any:
+def copied(original: Any, memo: dict[int, Any] | None = None) -> Any:
     """A deep copy, which functions that a module holds, as hooks and replaced methods, have in their
     closures.
 
@@ -26,7 +26,7 @@ def copied(of: Any, memo: dict[int, Any] | None = None) -> Any:
     Generators of random numbers stay as they are.
 
     Args:
-        of: a module, or an object that has some.
+        original: a module, or an object that has some.
         memo: what stands for objects by their id, as copy.deepcopy takes it.
 
     Raises:
@@ -35,7 +35,7 @@ def copied(of: Any, memo: dict[int, Any] | None = None) -> Any:
     memo = {} if memo is None else memo
     with generators(), _results():
         try:
-            made = copy.deepcopy(of, memo)
+            made = copy.deepcopy(original, memo)
         except (TypeError, RuntimeError) as why:  # of what no copy can be made
             text = " ".join(str(why).split())[:200] or type(why).__name__
             raise Refused(f"model: the module cannot be copied: {text}") from None
@@ -67,7 +67,7 @@ def _with_functions(made: Any, memo: dict[int, Any]) -> Any:
     functions = _Functions(memo)
     for layer in made.modules():
         for name, value in list(vars(layer).items()):
-            vars(layer)[name] = functions.of(value)
+            vars(layer)[name] = functions.replacement(value)
     return made
 
 
@@ -77,7 +77,7 @@ class _Functions:
     def __init__(self, memo: dict[int, Any]) -> None:
         self.memo, self.known, self.kept = memo, dict[int, Any](), list[Any]()
 
-    def of(self, value: Any) -> Any:
+    def replacement(self, value: Any) -> Any:
         """A value whose functions are replaced: dicts, lists and objects in place."""
         if not isinstance(value, _HOLDERS) and not _is_object(value):
             return value
@@ -91,30 +91,34 @@ class _Functions:
         if isinstance(value, types.FunctionType):
             return self.function(value)
         if isinstance(value, types.MethodType):
-            function = self.of(value.__func__)
+            function = self.replacement(value.__func__)
             return value if function is value.__func__ else types.MethodType(function, value.__self__)
         if isinstance(value, functools.partial):
             held = (value.func, *value.args), value.keywords
-            first, named = (self.of(v) for v in held)
+            first, named = (self.replacement(v) for v in held)
             return functools.partial(*first, **named) if first is not held[0] else value
         if isinstance(value, tuple):
-            made = [self.of(v) for v in value]
+            made = [self.replacement(v) for v in value]
             if all(a is b for a, b in zip(made, value)):
                 return value
             return type(value)(*made) if hasattr(value, "_fields") else tuple(made)
         items = value if isinstance(value, (dict, list)) else vars(value)
-        for key, of in list(items.items() if isinstance(items, dict) else enumerate(items)):
-            items[key] = self.of(of)
+        for key, item in list(items.items() if isinstance(items, dict) else enumerate(items)):
+            items[key] = self.replacement(item)
         return value
 
-    def function(self, of: types.FunctionType) -> types.FunctionType:
-        cells = of.__closure__ or ()
-        if not cells and not of.__defaults__ and not of.__kwdefaults__:
-            return of
+    def function(self, function: types.FunctionType) -> types.FunctionType:
+        cells = function.__closure__ or ()
+        if not cells and not function.__defaults__ and not function.__kwdefaults__:
+            return function
         made = types.FunctionType(
-            of.__code__, of.__globals__, of.__name__, None, tuple(types.CellType() for _ in cells)
+            function.__code__,
+            function.__globals__,
+            function.__name__,
+            None,
+            tuple(types.CellType() for _ in cells),
         )
-        self.known[id(of)] = made
+        self.known[id(function)] = made
         same = True
         for cell, old in zip(made.__closure__ or (), cells):
             try:
@@ -123,21 +127,21 @@ class _Functions:
                 continue
             cell.cell_contents = self.copy(held)
             same = same and cell.cell_contents is held
-        defaults, named = of.__defaults__ or (), of.__kwdefaults__ or {}
+        defaults, named = function.__defaults__ or (), function.__kwdefaults__ or {}
         made.__defaults__ = tuple(map(self.copy, defaults)) or None
         made.__kwdefaults__ = {name: self.copy(value) for name, value in named.items()}
         same = same and all(map(operator.is_, made.__defaults__ or (), defaults))
         if same and all(value is named[name] for name, value in made.__kwdefaults__.items()):
-            return of
+            return function
         for name in ("__qualname__", "__module__", "__doc__", "__annotations__"):
-            setattr(made, name, getattr(of, name))
-        made.__dict__.update(of.__dict__)
+            setattr(made, name, getattr(function, name))
+        made.__dict__.update(function.__dict__)
         return made
 
     def copy(self, held: Any) -> Any:
         """What a closure holds, of the copy."""
         try:
-            return self.of(copy.deepcopy(held, self.memo))
+            return self.replacement(copy.deepcopy(held, self.memo))
         except (TypeError, RuntimeError):  # as of a lock, which the copy shares
             return held
 

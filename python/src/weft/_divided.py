@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import inspect
 from collections.abc import Iterator, Mapping
-from dataclasses import asdict, replace
+from dataclasses import replace
 from typing import Any, NamedTuple
 
 from torch import Tensor, nn
@@ -45,11 +45,11 @@ class Divided:
         self.counts: Mapping[str, Any] = counts or {}
         if counts is not None:
             self.graph, self.argument = None, ""
-            self.schema = Schema.of({**counts, "edge_features": counts.get("features_of_edges")})
+            self.schema = Schema.from_counts({**counts, "edge_features": counts.get("features_of_edges")})
         else:
             self.graph = graph_of(data)
             self.argument = argument(data, self.graph)
-            self.schema = Schema.of(_module.counts_of({}, [self.argument]))
+            self.schema = Schema.from_counts(_module.counts_of({}, [self.argument]))
         self.features, self.edges = Features(self.schema), Edges(self.graph, self.schema)
         self.layers, self.constants = layers_of(module), constants_of(module)
         self.settings = {name: value for name, value in settings.items() if value is not None}
@@ -64,8 +64,8 @@ class Divided:
     def words(self) -> list[str]:
         """Those of the command line that open the graph."""
         return [
-            *(_program.flag(name, _program.axes(of)) for name, of in self.settings.items()),
-            *(_program.flag(name, of) for name, of in self.counts.items()),
+            *(_program.flag(name, _program.axes(value)) for name, value in self.settings.items()),
+            *(_program.flag(name, count) for name, count in self.counts.items()),
             *([self.argument] if self.argument else []),
         ]
 
@@ -108,15 +108,15 @@ class Divided:
                 found = self._open(module, frozen, reads)
             if not self.begun:
                 _processes.begin(found, module)
-                self.features.give([of.vertices for of in found.types])
+                self.features.give([vertex_type.vertices for vertex_type in found.types])
                 if found.processes > 1:
                     self.edges.give(self._edges_of_process)
             self.begun, self.models[variant] = True, found
             self._record(found)
             self.features.keep(reads)
             # A schedule of momenta has a variant for each epoch, and update_bn one more.
-            last = list(dict.fromkeys(of.momenta for of in self.models))[-2:]
-            self.models = {of: model for of, model in self.models.items() if of.momenta in last}
+            last = list(dict.fromkeys(key.momenta for key in self.models))[-2:]
+            self.models = {key: model for key, model in self.models.items() if key.momenta in last}
         self.last = reads
         return found
 
@@ -148,7 +148,9 @@ class Divided:
                 "module: its layers, or hooks on them, have changed since it was compiled: compile it again; "
                 "a hook on the compiled module itself is called"
             )
-        if changed := [name for name, of in constants_of(module).items() if self.constants.get(name) != of]:
+        if changed := [
+            name for name, value in constants_of(module).items() if self.constants.get(name) != value
+        ]:
             raise Refused(
                 f"module: {changed[0]} has changed since it was compiled, and its numbers were read then: "
                 "compile it again"
@@ -159,10 +161,10 @@ class Divided:
         if frozen:
             call += f" with {', '.join(sorted(frozen))} in evaluation"
         if reads.differentiable:
-            call += f" with gradients of {', '.join(sorted({of for of, _ in reads.differentiable}))}"
+            call += f" with gradients of {', '.join(sorted({read for read, _ in reads.differentiable}))}"
         with _calls.told_of_refusals(call, self.settings.get("parallel")):
             made = self.traced(module, frozen, reads)
-        lacking, number = [asdict(one) for one in reads.lacking], self._number_in(_calls.program())
+        lacking, number = [one.request() for one in reads.lacking], self._number_in(_calls.program())
         return Model(module, made, self.words(), lacking, number, apart=self.graph is not None, call=call)
 
     def traced(self, module: nn.Module, frozen: frozenset[str], reads: Reads) -> Traced:

@@ -65,10 +65,10 @@ def _of_parts(split: Any, name: str, edges: int) -> Array:
         named = list(enumerate(split))
     made = np.full(edges, -1)
     for number, part in named:
-        of = chosen(part, name, edges, "edges")
-        if (made[of] >= 0).any() or len(np.unique(of)) < len(of):
+        ids = chosen(part, name, edges, "edges")
+        if (made[ids] >= 0).any() or len(np.unique(ids)) < len(ids):
             raise Refused(f"{name}: an edge is in two parts, or twice in one: give it once")
-        made[of] = number
+        made[ids] = number
     return made
 
 

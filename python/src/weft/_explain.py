@@ -22,12 +22,12 @@ def explanation(
     directory: Path,
     given: list[str],
     graph: Graph | None,
-    of: tuple[Any, int | None],
+    target: tuple[Any, int | None],
     settings: dict[str, Any],
 ) -> Explanation | HeteroExplanation:
     """The explanation of a vertex or of an edge by the program, of the graph that it is given."""
     _program.check_keywords("explain", settings, taken=("edge", "help", "json", "masks", "vertex"))
-    vertex, edge = of
+    vertex, edge = target
     if vertex is not None and edge is not None:
         raise Refused(
             f"explain: one prediction is explained, of vertex {vertex} or of edge {edge}; leave one of them "
@@ -98,19 +98,19 @@ def _read_of_edges(directory: Path) -> list[str]:
     file = directory / "program.json"
     if not file.exists():  # PyG's models pass over what they do not read
         return ["edge_weight", "edge_attr"]
-    read = {of["op"] for of in json.loads(file.read_text(encoding="utf-8"))["operations"]}
+    read = {operation["op"] for operation in json.loads(file.read_text(encoding="utf-8"))["operations"]}
     return [key for op, key in (("edge_weight", "edge_weight"), ("edge_features", "edge_attr")) if op in read]
 
 
 def _explained(
-    directory: Path, given: list[str], of: list[str], settings: dict[str, Any]
+    directory: Path, given: list[str], target: list[str], settings: dict[str, Any]
 ) -> tuple[dict[str, Any], dict[str, Array]]:
     """What the program prints, and its masks."""
     flags = [_program.flag(name, value) for name, value in settings.items() if value is not None]
     scratch = Scratch()
     try:
         file = scratch.path / "masks.safetensors"
-        asked = ["explain", str(directory), *given, *of, f"--masks={file}", "--json", *flags]
+        asked = ["explain", str(directory), *given, *target, f"--masks={file}", "--json", *flags]
         return json.loads(_program.run(asked)), _weights.read(file)
     finally:
         scratch.close()
@@ -122,7 +122,7 @@ def _stored(graph: Graph | None, edge: int) -> int:
     return edge if order is None or not 0 <= edge < len(order) else int(np.flatnonzero(order == edge)[0])
 
 
-def _features(folder: Path, of: dict[str, Any]) -> Array | None:
+def _features(folder: Path, vertex_type: dict[str, Any]) -> Array | None:
     """The features of a vertex type, dense; None: it has none."""
     if (folder / "features.npy").exists():
         return np.asarray(np.load(folder / "features.npy"), np.float32)
@@ -131,7 +131,7 @@ def _features(folder: Path, of: dict[str, Any]) -> Array | None:
     indptr, indices, values = (
         np.load(folder / f"features_{part}.npy") for part in ("indptr", "indices", "data")
     )
-    x = np.zeros((of["count"], of["features"]["columns"]), np.float32)
+    x = np.zeros((vertex_type["count"], vertex_type["features"]["columns"]), np.float32)
     x[np.repeat(np.arange(len(x)), np.diff(indptr)), indices] = values
     return x
 

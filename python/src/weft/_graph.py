@@ -153,11 +153,11 @@ class Graph:
         self._changes = {
             name: value for name, value in changes.items() if value is not None and value is not False
         }
-        for of, names in (("vertices", MASKS), ("edges", ("edge_split", *EDGE_MASKS))):
+        for noun, names in (("vertices", MASKS), ("edges", ("edge_split", *EDGE_MASKS))):
             masks = [name for name in names if name in given]
             if masks and self._changes.get("split", "given") != "given":
                 raise Refused(
-                    f"split: {' and '.join(masks)} divide{'s' * (masks == ['edge_split'])} the {of}; give "
+                    f"split: {' and '.join(masks)} divide{'s' * (masks == ['edge_split'])} the {noun}; give "
                     "masks, or split, and not both"
                 )
         #: The classes that ``y`` has, where it is text, in their order: class k of the predictions of a run
@@ -391,14 +391,14 @@ class Graph:
             dict.fromkeys([*of_vertices, *(end for name in relations for end in (name[0], name[2]))])
         )
 
-        def of(name: Any) -> dict[str, Any]:
+        def arrays_of(name: Any) -> dict[str, Any]:
             return {key: by_type[name] for key, by_type in given.items() if by_type.get(name) is not None}
 
         files: dict[str, Array | Ends] = {"vertex_types": np.array(types), "edge_types": np.array(relations)}
         for name in types:
-            files |= self._vertex_arrays(of(name), f"vertices/{folder_of(name)}/")
+            files |= self._vertex_arrays(arrays_of(name), f"vertices/{folder_of(name)}/")
         for name in relations:
-            edges, shape = edge_arrays(of(name), f"edges/{folder_of('__'.join(name))}/")
+            edges, shape = edge_arrays(arrays_of(name), f"edges/{folder_of('__'.join(name))}/")
             files |= edges
             for end, size in zip((name[0], name[2]), shape or ()):
                 say_count(files, f"vertices/{folder_of(end)}/", size)
@@ -438,11 +438,15 @@ class Graph:
             relations = len(self._files["edge_types"])  # type: ignore[arg-type]
             return f"{len(types)} vertex types, {relations} relations, {edges:,} edges"
         for key in ("num_nodes", "x", "y", "x_shape"):
-            of = self._files.get(key)
-            if isinstance(of, np.ndarray):
-                vertices = vertices or int(of.ravel()[0] if key in ("num_nodes", "x_shape") else len(of))
+            values = self._files.get(key)
+            if isinstance(values, np.ndarray):
+                vertices = vertices or int(
+                    values.ravel()[0] if key in ("num_nodes", "x_shape") else len(values)
+                )
                 if key in ("x", "x_shape"):
-                    features = int(of[1]) if key == "x_shape" else int(np.prod(of.shape[1:], dtype=int))
+                    features = (
+                        int(values[1]) if key == "x_shape" else int(np.prod(values.shape[1:], dtype=int))
+                    )
         known = [
             f"{n:,} {what}"
             for n, what in ((vertices, "vertices"), (edges, "edges"), (features, "features"))

@@ -18,7 +18,7 @@ from ._trace import Schema
 class Input:
     """What a pass reads in place of what the graph has."""
 
-    of: str  # what it is in the protocol: features, edges, edge_weight or edge_features
+    field: str  # what it is in the protocol: features, edges, edge_weight or edge_features
     type: int  # the number of the vertex type, or of the relation
     values: Tensor  # a row for each vertex, or for each edge in the order of the store
 
@@ -27,10 +27,14 @@ class Input:
 class Lacking:
     """What every pass of a model is given of a vertex type or a relation, as the graph has none."""
 
-    of: str  # vertices or edges
+    kind: str  # vertices or edges
     type: int  # the number of the vertex type, or of the relation
     features: int = 0  # columns; 0: none
     weights: bool = False
+
+    def request(self) -> dict[str, Any]:
+        """As it is in the protocol."""
+        return {"of": self.kind, "type": self.type, "features": self.features, "weights": self.weights}
 
 
 @dataclass(frozen=True)
@@ -42,40 +46,40 @@ class Reads:
     differentiable: frozenset[tuple[str, str]] = frozenset()
 
     @classmethod
-    def of(cls, schema: Schema, inputs: Iterable[Input]) -> Reads:
+    def from_inputs(cls, schema: Schema, inputs: Iterable[Input]) -> Reads:
         """What a model reads whose passes are given these inputs."""
         columns, relations = list(schema.features.values()), list(schema.relations.items())
         lacking: dict[tuple[str, int], Lacking] = {}
         differentiable = set()
         for given in inputs:
-            if given.of == "features":
+            if given.field == "features":
                 if not columns[given.type]:
                     one = Lacking("vertices", given.type, given.values.shape[1])
                     lacking["vertices", given.type] = one
-            elif given.of != "edges":
+            elif given.field != "edges":
                 name, relation = relations[given.type]
                 one = lacking.get(("edges", given.type), Lacking("edges", given.type))
-                if given.of == "edge_weight" and not relation.weighted:
+                if given.field == "edge_weight" and not relation.weighted:
                     lacking["edges", given.type] = replace(one, weights=True)
-                if given.of == "edge_features" and not relation.features:
+                if given.field == "edge_features" and not relation.features:
                     lacking["edges", given.type] = replace(one, features=given.values.shape[1])
                 if torch.is_grad_enabled() and given.values.requires_grad:
-                    differentiable.add((given.of, name))
+                    differentiable.add((given.field, name))
         return cls(tuple(lacking[key] for key in sorted(lacking)), frozenset(differentiable))
 
-    def schema(self, of: Schema) -> Schema:
+    def schema(self, schema: Schema) -> Schema:
         """The schema of a graph that has what is lacking."""
-        features, relations = dict(of.features), dict(of.relations)
+        features, relations = dict(schema.features), dict(schema.relations)
         for one in self.lacking:
-            name = list(features if one.of == "vertices" else relations)[one.type]
-            if one.of == "vertices":
+            name = list(features if one.kind == "vertices" else relations)[one.type]
+            if one.kind == "vertices":
                 features[name] = one.features
                 continue
             had = relations[name]
             relations[name] = replace(
                 had, features=one.features or had.features, weighted=one.weights or had.weighted
             )
-        return replace(of, features=features, relations=relations)
+        return replace(schema, features=features, relations=relations)
 
     def marked(self, program: Mapping[str, Any]) -> dict[str, Any]:
         """A program with the operations marked whose gradients are asked for."""
@@ -112,7 +116,7 @@ class Features:
 
     def keep(self, reads: Reads) -> None:
         """Has all later calls give as many columns of features that the graph lacks."""
-        self._columns.update({one.type: one.features for one in reads.lacking if one.of == "vertices"})
+        self._columns.update({one.type: one.features for one in reads.lacking if one.kind == "vertices"})
 
     def _by_type(self, x: Any) -> dict[str, Any]:
         if x is None:
@@ -199,16 +203,16 @@ class Edges:
     ) -> list[Tensor]:
         """The outputs of a pass, of which those of edges have the rows of its edges, in the order of the
         graph."""
-        kept = {of.type: of.values for of in inputs if of.of == "edges"}
+        kept = {entry.type: entry.values for entry in inputs if entry.field == "edges"}
         found = []
-        for of, block in zip(made, blocks):
+        for output, block in zip(made, blocks):
             number = block["type"]
             if block["edges"] and (number in kept or self._order(number) is not None):
                 places = self._places_of(number)
                 if number in kept:
                     places = places[kept[number].to(places.device)[places]]
-                of = of[places.to(of.device)]
-            found.append(of)
+                output = output[places.to(output.device)]
+            found.append(output)
         return found
 
     def _places_of(self, number: int) -> Tensor:
@@ -233,19 +237,21 @@ class Edges:
 
     def check_read(self, program: Mapping[str, Any], inputs: list[Input]) -> None:
         """Refuses what a program does not read."""
-        for of in inputs:
-            if of.of != "edges" and not self._is_read(program, of):
-                name = next(name for name, what in _OF_EDGES.items() if what == of.of)
+        for entry in inputs:
+            if entry.field != "edges" and not self._is_read(program, entry):
+                name = next(name for name, what in _OF_EDGES.items() if what == entry.field)
                 raise Refused(f"{name}: forward does not read it: leave it out")
 
     def those_read(self, program: Mapping[str, Any], inputs: list[Input]) -> list[Input]:
         """Those of inputs of all relations that a program reads; it refuses what it reads of none."""
-        read = [of for of in inputs if of.of == "edges" or self._is_read(program, of)]
-        self.check_read(program, [of for of in inputs if of.of not in {one.of for one in read}])
+        read = [entry for entry in inputs if entry.field == "edges" or self._is_read(program, entry)]
+        self.check_read(
+            program, [entry for entry in inputs if entry.field not in {one.field for one in read}]
+        )
         return read
 
-    def _is_read(self, program: Mapping[str, Any], of: Input) -> bool:
-        wanted = of.of, self._relations[of.type][0]
+    def _is_read(self, program: Mapping[str, Any], entry: Input) -> bool:
+        wanted = entry.field, self._relations[entry.type][0]
         return any((o["op"], o.get("of", "")) == wanted for o in program["operations"])
 
     def _by_relation(self, name: str, value: Any) -> Iterator[tuple[int, Any]]:

@@ -29,7 +29,9 @@ _WRITTEN = re.compile(
 def _directories() -> tuple[str, ...]:
     """The folders of the packages that are installed."""
     found = [spec for name in _PACKAGES if (spec := find_spec(name)) and spec.origin]
-    return tuple(os.path.join(of, "") for spec in found for of in spec.submodule_search_locations or ())
+    return tuple(
+        os.path.join(folder, "") for spec in found for folder in spec.submodule_search_locations or ()
+    )
 
 
 @functools.cache

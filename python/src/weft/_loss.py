@@ -77,17 +77,22 @@ def _known(loss: Any, kind: str) -> dict[str, Any] | None:
         return {"loss": name}
     if getattr(loss, "reduction", None) != "mean":
         return None
-    of = type(loss)
-    if kind == "classes" and of is nn.CrossEntropyLoss and loss.ignore_index < 0:
+    loss_class = type(loss)
+    if kind == "classes" and loss_class is nn.CrossEntropyLoss and loss.ignore_index < 0:
         weights = {} if loss.weight is None else {"class_weights": loss.weight.tolist()}
         smoothing = {"label_smoothing": loss.label_smoothing} if loss.label_smoothing else {}
         return {"loss": "cross-entropy"} | weights | smoothing
-    if kind == "several" and of is nn.BCEWithLogitsLoss and loss.weight is None and loss.pos_weight is None:
+    if (
+        kind == "several"
+        and loss_class is nn.BCEWithLogitsLoss
+        and loss.weight is None
+        and loss.pos_weight is None
+    ):
         return {"loss": "cross-entropy"}
-    if kind == "values" and of in (nn.MSELoss, nn.L1Loss):
-        return {"loss": "mse" if of is nn.MSELoss else "mae"}
+    if kind == "values" and loss_class in (nn.MSELoss, nn.L1Loss):
+        return {"loss": "mse" if loss_class is nn.MSELoss else "mae"}
     if kind == "values" and (
-        of is nn.SmoothL1Loss and loss.beta == 1 or of is nn.HuberLoss and loss.delta == 1
+        loss_class is nn.SmoothL1Loss and loss.beta == 1 or loss_class is nn.HuberLoss and loss.delta == 1
     ):
         return {"loss": "huber"}
     return None
@@ -100,7 +105,7 @@ class _Function(nn.Module):  # type: ignore[misc]
 
     def __init__(self, function: Callable[..., Any], given: dict[str, Tensor], columns: int) -> None:
         super().__init__()
-        self.of, self.function, self.tensors, self.columns = nn.Module(), function, given, columns
+        self.module, self.function, self.tensors, self.columns = nn.Module(), function, given, columns
         self.given, self.schema = {name: Given(name) for name in given}, Schema({}, {}, {})
         self.names = dict(zip(given, given))
 

@@ -82,7 +82,7 @@ def shapes_of(
 
 def numbers_of(types: Sequence[Type]) -> dict[str, int]:
     """The numbers of vertex types by their names, where there are several."""
-    return {of.name: number for number, of in enumerate(types)} if len(types) > 1 else {}
+    return {vertex_type.name: number for number, vertex_type in enumerate(types)} if len(types) > 1 else {}
 
 
 def arguments(
@@ -146,20 +146,22 @@ class Model:
             )
         finally:
             scratch.close()
-        self.types = [Type(**of) for of in opened["types"]]
+        self.types = [Type(**fields) for fields in opened["types"]]
         self.process, self.processes = opened.get("process", 0), opened.get("processes", 1)
         if self.processes > 1:
             self.program.together.set()
         self.group, self.groups = opened.get("group", 0), opened["groups"]
         self.samples = self.groups if self.processes == 1 else 1  # that a pass takes
-        self.parameters = {of["name"]: tuple(of["shape"]) for of in opened.get("parameters", ())}
-        self.buffers = {of["name"]: tuple(of["shape"]) for of in opened.get("buffers", ())}
+        self.parameters = {
+            parameter["name"]: tuple(parameter["shape"]) for parameter in opened.get("parameters", ())
+        }
+        self.buffers = {buffer["name"]: tuple(buffer["shape"]) for buffer in opened.get("buffers", ())}
         self.counters = opened.get("counters", [])
-        self.blocks = [asdict(of) for of in blocks_of(self.outputs, self.types)]
+        self.blocks = [asdict(block) for block in blocks_of(self.outputs, self.types)]
         self.edges = dict(zip(self.outputs.relations, opened.get("edges", ())))
         numbers = numbers_of(self.types)
         values = _values_of(self.traced, self.outputs)
-        self.reached = [_Reached.of(self.traced, value, numbers) for value in values]
+        self.reached = [_Reached.from_program(self.traced, value, numbers) for value in values]
 
     def ask(self, ask: str, says: str = "", **fields: Any) -> dict[str, Any]:
         """The answer to a request about this model. says: what it does, where that may take long."""
@@ -184,15 +186,21 @@ class Model:
         state.update(net.named_buffers(remove_duplicate=False))
         for names in (self.parameters, self.buffers):
             for name, shape in names.items():
-                of = state.get(name)
-                whole = of is not None and name in counters_of(self.traced) and not of.is_floating_point()
+                tensor = state.get(name)
+                whole = (
+                    tensor is not None and name in counters_of(self.traced) and not tensor.is_floating_point()
+                )
                 if (
-                    of is None
-                    or tuple(of.shape) != shape
-                    or (of.dtype != torch.float32 and not whole)
-                    or of.is_meta
+                    tensor is None
+                    or tuple(tensor.shape) != shape
+                    or (tensor.dtype != torch.float32 and not whole)
+                    or tensor.is_meta
                 ):
-                    now = "not there" if of is None else f"{of.dtype} {tuple(of.shape)} on {of.device}"
+                    now = (
+                        "not there"
+                        if tensor is None
+                        else f"{tensor.dtype} {tuple(tensor.shape)} on {tensor.device}"
+                    )
                     raise Refused(
                         f"{name}: is {now}, and a compiled module computes with float32 {shape}: give it "
                         "these (net.float()), or compile the module again"
@@ -220,7 +228,7 @@ def _draws(program: Mapping[str, Any], training: bool) -> bool:
 
 def counters_of(program: Mapping[str, Any]) -> set[str]:
     """The buffers that each pass in training changes by themselves."""
-    return {of["name"] for of in program.get("updates", ())}
+    return {update["name"] for update in program.get("updates", ())}
 
 
 #: The operations that read inputs of a pass.
@@ -235,9 +243,9 @@ class _Reached:
     inputs: set[tuple[str, int]]  # by what they are, and the number of the vertex type or relation
 
     @classmethod
-    def of(cls, program: Mapping[str, Any], output: int, types: Mapping[str, int]) -> _Reached:
+    def from_program(cls, program: Mapping[str, Any], output: int, types: Mapping[str, int]) -> _Reached:
         """types: the numbers of vertex types by their names, where there are several."""
-        relations = {of["name"]: number for number, of in enumerate(program.get("relations", ()))}
+        relations = {relation["name"]: number for number, relation in enumerate(program.get("relations", ()))}
         inputs = set()
         for o in operations_of(program, output):
             if o["op"] in _INPUTS:
@@ -255,8 +263,8 @@ def _values_of(program: Mapping[str, Any], outputs: Outputs) -> list[int]:
     values: dict[tuple[str, bool], list[int]] = {}
     each = list(zip(outputs.types, outputs.edges))
     every = (program["output"], *program.get("others", ()), *program.get("edge_outputs", ()))
-    for of, output in zip(outputs.joints(), every):
-        count, last = each.count(of), program["operations"][output]
+    for joint, output in zip(outputs.joints(), every):
+        count, last = each.count(joint), program["operations"][output]
         parts = last["in"] if count > 1 and last["op"] == "cat" and len(last["in"]) == count else []
-        values[of] = list(parts or [output] * count)
-    return [values[of].pop(0) for of in each]
+        values[joint] = list(parts or [output] * count)
+    return [values[joint].pop(0) for joint in each]

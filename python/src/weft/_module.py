@@ -33,9 +33,9 @@ def is_module(model: Any) -> bool:
 def uncompiled(model: Any) -> Any:
     """The module whose forward a function runs: torch.compile makes one of a module that it has compiled
     before. Another model is what it was."""
-    of = None if is_module(model) else getattr(model, "_torchdynamo_orig_callable", None)
-    module: Any = getattr(of, "__self__", None)
-    return module if is_module(module) and of == module.forward else model
+    forward = None if is_module(model) else getattr(model, "_torchdynamo_orig_callable", None)
+    module: Any = getattr(forward, "__self__", None)
+    return module if is_module(module) and forward == module.forward else model
 
 
 def name_of(model: Any) -> str:
@@ -81,7 +81,7 @@ def made(make: Callable[[Any, int], Any], counts: Mapping[str, Any]) -> torch.nn
     features, by vertex type where there are several, and of classes or values to predict."""
     features: Any = int(counts.get("features") or 0)
     if "types" in counts:
-        features = {of["type"]: int(of["features"]) for of in counts["types"]}
+        features = {vertex_type["type"]: int(vertex_type["features"]) for vertex_type in counts["types"]}
     given = features, int(counts.get("classes") or counts.get("value_columns") or 0)
     name = name_of(make)
     try:
@@ -157,13 +157,13 @@ def _of_edges(counts: Mapping[str, Any], label: str) -> Mapping[str, Any]:
     """
     relation, _, column = label.rpartition(":")
 
-    def named(of: Mapping[str, Any]) -> bool:
-        full = of.get("relation", "vertex__edge__vertex")  # of a graph without names, whose list has any
+    def named(labels: Mapping[str, Any]) -> bool:
+        full = labels.get("relation", "vertex__edge__vertex")  # of a graph without names, whose list has any
         alike = relation == full or full == "vertex__edge__vertex" or f"__{relation}__" in full
-        return of["column"] == label or bool(relation) and of["column"] == column and alike
+        return labels["column"] == label or bool(relation) and labels["column"] == column and alike
 
-    of: Mapping[str, Any] = next(filter(named, counts.get("edge_labels", ())), {})
-    return {**counts, "classes": 0, "value_columns": 0, "class_names": None, **of}
+    labels: Mapping[str, Any] = next(filter(named, counts.get("edge_labels", ())), {})
+    return {**counts, "classes": 0, "value_columns": 0, "class_names": None, **labels}
 
 
 def _traced(
@@ -194,7 +194,7 @@ def _traced(
         )
     with _watch.generators():  # lazy layers draw from them
         given, module = module, copied(module).cpu()
-        schema = Schema.of(counts)
+        schema = Schema.from_counts(counts)
         outputs = Outputs() if settings.get("edge_label") is not None else None
         traced, program = program_of(module, schema, outputs)
     if outputs is not None and not (outputs.tree.num_leaves == 1 and outputs.edges[0]):
@@ -350,7 +350,7 @@ def _optimized(
     if kind not in _OPTIONS or type(optimizer) is not getattr(torch.optim, kind):
         raise Refused(f"optimizer: {kind} is none of torch.optim's {', '.join(_OPTIONS)}; give one of these")
     names = {id(parameter): name for name, parameter in module.named_parameters()}
-    first, of = optimizer.param_groups[0], {}
+    first, options = optimizer.param_groups[0], {}
     rate = next((_rate(group) for group in optimizer.param_groups if _rate(group)), 0.0)
     if not rate:
         raise Refused("optimizer: its lr is 0, which leaves all parameters as they are: give one above 0")
@@ -371,13 +371,13 @@ def _optimized(
                 )
             if _rate(group):  # else it stays as it is
                 own = {"rate": _rate(group) / rate, "decay": float(group["weight_decay"])}
-                of[names[id(parameter)]] = own
+                options[names[id(parameter)]] = own
     for name in ("weight_decay", *flags):
         if name != "optimizer" and settings.get(name) is not None:
             raise Refused(
                 f"{name}: the optimizer has its own; leave it out, or give the optimizer by its name"
             )
-    return {name: value for name, value in flags.items() if (name, value) != ("momentum", 0.0)}, of
+    return {name: value for name, value in flags.items() if (name, value) != ("momentum", 0.0)}, options
 
 
 def _rate(group: Mapping[str, Any]) -> float:
@@ -452,7 +452,7 @@ def with_weights(module: torch.nn.Module, directory: Path) -> torch.nn.Module:
     from ._copies import copied
 
     made: torch.nn.Module = copied(module)
-    of = type(module).__name__
+    class_name = type(module).__name__
     own = made.state_dict()
     with reading(directory / "program.json"):
         program = json.loads((directory / "program.json").read_text(encoding="utf-8"))
@@ -469,14 +469,14 @@ def with_weights(module: torch.nn.Module, directory: Path) -> torch.nn.Module:
         if name not in own or tuple(own[name].shape) != value.shape:
             there = f"as {tuple(own[name].shape)}" if name in own else "not at all"
             raise Refused(
-                f"module: {directory} has {name} as {value.shape}, and the {of} that was given has it "
-                f"{there}; give one that is made like the one that was trained"
+                f"module: {directory} has {name} as {value.shape}, and the {class_name} that was given has "
+                f"it {there}; give one that is made like the one that was trained"
             )
     for name, parameter in made.named_parameters():
         if name not in weights:
             raise Refused(
-                f"module: the {of} that was given has {name} {tuple(parameter.shape)}, and {directory} has "
-                "not; give one that is made like the one that was trained"
+                f"module: the {class_name} that was given has {name} {tuple(parameter.shape)}, and "
+                f"{directory} has not; give one that is made like the one that was trained"
             )
     made.load_state_dict({name: torch.from_numpy(value) for name, value in weights.items()}, strict=False)
     return made

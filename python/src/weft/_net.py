@@ -145,13 +145,13 @@ class Net(nn.Module):  # type: ignore[misc]
             )
         if not isinstance(samples, bool):
             raise Refused(f"samples: is {samples!r}: give True, with x of S × V × F, or False")
-        of = self._divided
-        passes = of.features.inputs(x, samples)
-        beside = of.edges.inputs(edges=edges, edge_weight=edge_weight, edge_attr=edge_attr)
-        model = of.model(self.module, Reads.of(of.schema, [*passes[0], *beside]))
+        divided = self._divided
+        passes = divided.features.inputs(x, samples)
+        beside = divided.edges.inputs(edges=edges, edge_weight=edge_weight, edge_attr=edge_attr)
+        model = divided.model(self.module, Reads.from_inputs(divided.schema, [*passes[0], *beside]))
         if model.processes == 1:
             _tell_of_processes()
-        of.edges.check_read(model.traced, beside)
+        divided.edges.check_read(model.traced, beside)
         state = model.tensors_of(self)
         if len(passes) % model.samples:
             raise Refused(
@@ -163,7 +163,7 @@ class Net(nn.Module):  # type: ignore[misc]
         for k in range(0, len(passes), model.samples):
             those = [[*one, *beside] for one in passes[k : k + model.samples]]
             made += [
-                of.edges.in_order(one, model.blocks, beside)
+                divided.edges.in_order(one, model.blocks, beside)
                 for one in passed(model, state, self.training, those, rows)
             ]
         return model.outputs.returned(list(map(torch.stack, zip(*made))) if samples else made[0])
@@ -194,7 +194,9 @@ class Net(nn.Module):  # type: ignore[misc]
         """The vertices whose rows this process gives and gets: ids, ascending. Of several types a dict by
         type."""
         model = self._model()
-        found = {of.name: _processes.vertices(model, kind) for kind, of in enumerate(model.types)}
+        found = {
+            vertex_type.name: _processes.vertices(model, kind) for kind, vertex_type in enumerate(model.types)
+        }
         return found if len(found) > 1 else next(iter(found.values()))
 
     @property
@@ -207,43 +209,43 @@ class Net(nn.Module):  # type: ignore[misc]
         found = self._divided.edges.ids()
         return found if len(found) > 1 else next(iter(found.values()))
 
-    def sum(self, of: Tensor, group: bool = False) -> Tensor:
+    def sum(self, values: Tensor, group: bool = False) -> Tensor:
         """The sum of the tensors of all processes, of one shape, on all of them.
 
         It is differentiable: the gradient of each process's tensor is the sum of those of the results.
 
         Args:
-            of: floats or whole numbers.
+            values: floats or whole numbers.
             group: the sum of those of this process's group alone, as for a mean over the vertices of a
                 sample.
         """
-        return _processes.total(self._model(), of, group)
+        return _processes.total(self._model(), values, group)
 
-    def rows(self, of: Tensor, vertices: Tensor, type: str | None = None) -> Tensor:  # noqa: A002
+    def rows(self, values: Tensor, vertices: Tensor, type: str | None = None) -> Tensor:  # noqa: A002
         """The rows of vertices that may be of other processes of this one's group, which has the same sample.
 
         Each process gives its own list. It is differentiable: gradients go to the processes that have the
         rows.
 
         Args:
-            of: the rows of this process's vertices, as ``net()`` returns them: float32.
+            values: the rows of this process's vertices, as ``net()`` returns them: float32.
             vertices: ids, as in ``net.vertices``.
             type: the vertex type, where there are several.
         """
-        return _processes.fetched(self._model(), self._kind(type), of, torch.as_tensor(vertices))
+        return _processes.fetched(self._model(), self._kind(type), values, torch.as_tensor(vertices))
 
-    def gather(self, of: Tensor, type: str | None = None) -> Tensor:  # noqa: A002
+    def gather(self, values: Tensor, type: str | None = None) -> Tensor:  # noqa: A002
         """The rows of all vertices, in the order of their ids, on all processes of the group: as for a
         metric.
 
         Args:
-            of: the rows of this process's vertices, as ``net()`` returns them: float32.
+            values: the rows of this process's vertices, as ``net()`` returns them: float32.
             type: the vertex type, where there are several.
         """
         model, kind = self._model(), self._kind(type)
         own = torch.tensor(model.types[kind].vertices)
         count = int(_processes.total(model, own, of_group=True, call=f"gather of rows of type {kind}"))
-        return _processes.fetched(model, kind, of.detach(), torch.arange(count))
+        return _processes.fetched(model, kind, values.detach(), torch.arange(count))
 
     def sum_gradients(self, parameters: Iterable[Tensor]) -> None:
         """Adds up over the processes the gradients of parameters that are not the module's, which have those
@@ -254,20 +256,20 @@ class Net(nn.Module):  # type: ignore[misc]
             Refused: the processes give others, or in another order, or with other values.
         """
         model, tensors = self._model(), list(dict.fromkeys(parameters))
-        counts = torch.tensor([of.grad is not None for of in tensors], dtype=torch.int64)
+        counts = torch.tensor([tensor.grad is not None for tensor in tensors], dtype=torch.int64)
         if model.processes > 1:
             call = f"sum of gradients of {len(tensors)} parameters"
             counts = _processes.total(model, counts, call=call, alike=_processes.checksums(tensors))
-        for of, count in zip(tensors, counts.tolist()):
+        for tensor, count in zip(tensors, counts.tolist()):
             if count:
-                of.grad = self.sum(torch.zeros_like(of) if of.grad is None else of.grad)
+                tensor.grad = self.sum(torch.zeros_like(tensor) if tensor.grad is None else tensor.grad)
 
     def _model(self) -> Model:
         model: Model = self._divided.model(self.module, self._divided.last)
         return model
 
     def _kind(self, name: str | None) -> int:
-        names = [of.name for of in self._model().types]
+        names = [vertex_type.name for vertex_type in self._model().types]
         if len(names) == 1 and name is None:
             return 0
         if name not in names:
@@ -284,9 +286,11 @@ class Net(nn.Module):  # type: ignore[misc]
             all nets.
         """
         usage, program = self._usage()
-        of = {key: usage[key] for key in ("peak_tensor_bytes", "graph_bytes", "live_bytes", "kinds", "peaks")}
-        of.update({key: usage[key] for key in ("disk", "device") if key in usage})
-        return of | {"shared_bytes": program.most}
+        figures = {
+            key: usage[key] for key in ("peak_tensor_bytes", "graph_bytes", "live_bytes", "kinds", "peaks")
+        }
+        figures.update({key: usage[key] for key in ("disk", "device") if key in usage})
+        return figures | {"shared_bytes": program.most}
 
     def messages(self) -> dict[str, Any]:
         """What workers sent each other in the last pass that has run backward, forward and backward.

@@ -43,10 +43,10 @@ def of_dgl(graph: Any, target: Target, given: Collection[str]) -> dict[str, Any]
             put(made, key, name, data.pop(key, None))
         features = [key for key, value in data.items() if is_float(value) and len(value.shape) > 1]
         if features and "x" not in given and name not in made.get("x", {}):
-            of = "ndata" if len(types) == 1 else f"nodes[{name!r}].data"
+            frame = "ndata" if len(types) == 1 else f"nodes[{name!r}].data"
             warn(
-                f"{of}[{features[0]!r}]: left out; if it is the features, give it as x: weft.Graph.of(data, "
-                "x=…)"
+                f"{frame}[{features[0]!r}]: left out; if it is the features, give it as x: "
+                "weft.Graph.of(data, x=…)"
             )
         say_left(data, name)
     links = "y" not in made  # where vertices have no labels, masks of edges are a split
@@ -64,8 +64,8 @@ def of_dgl(graph: Any, target: Target, given: Collection[str]) -> dict[str, Any]
         elif links and any(key in data for key in MASKS):
             edges.divide(data)
         has = {"edge_attr"} if relation in made.get("edge_attr", {}) else set()
-        of = "edata" if len(relations) == 1 else f"edges[{relation}].data"
-        warn_of_weights(data, {*has, *given}, len(edges.source), of)
+        frame = "edata" if len(relations) == 1 else f"edges[{relation}].data"
+        warn_of_weights(data, {*has, *given}, len(edges.source), frame)
         say_left(data, "__".join(relation))
     for relation, edges in lists.items():
         for end, name, start in (back for back in lists if back[1] == "rev_" + relation[1] and edges.split):

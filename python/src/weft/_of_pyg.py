@@ -57,11 +57,11 @@ def together(graphs: Sequence[Any]) -> Any:
         return graphs[0]
     held = [_held(one) for one in graphs]
     some = held[0].union(*held) - held[0].intersection(*held)
-    for key, of in sorted(some, key=str):
+    for key, edge_type in sorted(some, key=str):
         if key in _READ:
-            there = [(key, of) in has for has in held]
+            there = [(key, edge_type) in has for has in held]
             raise Refused(
-                f"{key}{of}: graph {there.index(False)} of {len(graphs)} has none, and graph "
+                f"{key}{edge_type}: graph {there.index(False)} of {len(graphs)} has none, and graph "
                 f"{there.index(True)} has; give it to all graphs or to none"
             )
     left = sorted({key for key, _ in some})
@@ -168,15 +168,15 @@ def divided(parts: Sequence[Any], target: Target, given: Collection[str]) -> dic
         if any(len(negative) for _, negative in lists[1:]):
             for part, (_, negative) in zip(("val", "test"), lists[1:]):
                 links.setdefault(f"{part}_negatives", {})[name] = negative
-        of = first if name is None else first[name]
+        edge_store = first if name is None else first[name]
         for key in (prefix + key for prefix in ("", "pos_", "neg_") for key in _LABELS):
-            if key in of:
-                del of[key]
+            if key in edge_store:
+                del edge_store[key]
     made = of_one(first, target, given)
     return made | (
         links
         if is_of(first, "torch_geometric", "HeteroData")
-        else {key: of[None] for key, of in links.items()}
+        else {key: pairs[None] for key, pairs in links.items()}
     )
 
 
@@ -209,10 +209,10 @@ def _by_type(vertices: dict[str, Any], edges: dict[str, Any], kinds: Array) -> d
         raise Refused("edge_type: must be a number for each column of edge_index")
     made: dict[str, Any] = {key: {"vertex": value} for key, value in vertices.items()} | {"edge_index": {}}
     for kind in np.unique(kinds):
-        name, of = ("vertex", str(kind), "vertex"), kinds == kind
-        made["edge_index"][name] = index[:, of]
+        name, mask = ("vertex", str(kind), "vertex"), kinds == kind
+        made["edge_index"][name] = index[:, mask]
         for key, value in edges.items():
-            made.setdefault(key, {})[name] = value[of]
+            made.setdefault(key, {})[name] = value[mask]
     return made
 
 
@@ -286,13 +286,13 @@ def _listed(store: dict[str, Any], made: dict[str, Any], count: int | None) -> N
         mask[ids] = True
         made[f"{part}_mask"] = mask
         if "y" not in made and f"{part}_y" in store:
-            of = array(store.pop(f"{part}_y"), f"{part}_y")
-            if of.shape != ids.shape:
+            label_rows = array(store.pop(f"{part}_y"), f"{part}_y")
+            if label_rows.shape != ids.shape:
                 raise Refused(
-                    f"{part}_y: has the shape {of.shape}: give a label for each of the {len(ids)} of "
+                    f"{part}_y: has the shape {label_rows.shape}: give a label for each of the {len(ids)} of "
                     f"{part}_idx"
                 )
-            labels[ids] = of
+            labels[ids] = label_rows
     if "y" not in made and (labels >= 0).any():
         made["y"] = labels
 
@@ -331,13 +331,13 @@ def _take_labels(store: dict[str, Any], made: dict[str, Any], given: Collection[
     at = None if "edge_label_index" not in store else _places(_pairs(store["edge_label_index"]), edges)
 
     def of_edges(rows: Any, name: str, none: Any) -> Array:
-        of = array(rows, name)
-        if at is None or len(of) != len(at):
-            return of
+        values = array(rows, name)
+        if at is None or len(values) != len(at):
+            return values
         if none == -1:  # which truth values and numbers without a sign do not have
-            of = of.astype(np.int64)
-        whole = np.full((edges.shape[1], *of.shape[1:]), none, of.dtype)
-        whole[at] = of
+            values = values.astype(np.int64)
+        whole = np.full((edges.shape[1], *values.shape[1:]), none, values.dtype)
+        whole[at] = values
         return whole
 
     if label is not None and "edge_y" not in given:

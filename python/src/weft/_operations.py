@@ -35,7 +35,7 @@ class Builder:
         /,
         **attributes: Any,
     ) -> Value:
-        if op == "detach" and self.of(inputs[0])["op"] == "detach":
+        if op == "detach" and self.operation_of(inputs[0])["op"] == "detach":
             return inputs[0]
         shape = whole = tuple(int(n) for n in shape)
         base = base_of(rows)
@@ -51,11 +51,11 @@ class Builder:
             self.known[key] = self.shapes[-1]
         return Value(self.known[key].op, rows, shape, axis if rows is not None else 0)
 
-    def of(self, value: Value) -> dict[str, Any]:
+    def operation_of(self, value: Value) -> dict[str, Any]:
         return self.operations[value.op]
 
     def inputs(self, value: Value) -> list[Value]:
-        return [self.shapes[k] for k in self.of(value).get("in", ())]
+        return [self.shapes[k] for k in self.operation_of(value).get("in", ())]
 
     def constant(self, number: Tensor | float) -> Value:
         given = torch.as_tensor(number, dtype=torch.float64)
@@ -68,7 +68,7 @@ class Builder:
     def number(self, value: Any) -> float | None:
         """The number that a constant of one value is."""
         if isinstance(value, Value):
-            entry = self.of(self.bare(value))
+            entry = self.operation_of(self.bare(value))
             value = entry["values"][0] if entry["op"] == "constant" and len(entry["values"]) == 1 else None
             return None if value is None else float(value)
         value = value.number if isinstance(value, Fill) else value
@@ -78,14 +78,14 @@ class Builder:
         if isinstance(rows, Flat):
             own = self.reshape(self.ones(rows.rows), (1,))
             return replace(self.expand(own, (rows.count,)), rows=rows, shape=())
-        of = base_of(rows)
-        if of.kind == "vertices":
-            return self.emit("ones", (), rows, (), rows="vertices", **of.named)
-        return self.emit("ones", (), rows, (), rows="edges", loops=of.kind, **of.named)
+        base = base_of(rows)
+        if base.kind == "vertices":
+            return self.emit("ones", (), rows, (), rows="vertices", **base.named)
+        return self.emit("ones", (), rows, (), rows="edges", loops=base.kind, **base.named)
 
     def at(self, rows: Rows, end: str) -> Set:
         """The vertices at an end of edges."""
-        return Set("vertices", self.ends[base_of(rows).of][end == "target"])
+        return Set("vertices", self.ends[base_of(rows).type_name][end == "target"])
 
     def full(self, fill: Fill) -> Value:
         value = self.ones(fill.rows)
@@ -97,7 +97,7 @@ class Builder:
         shape, axis = tuple(shape), x.axis if axis is None else axis
         if math.prod(shape) != math.prod(x.shape):
             raise Unlowerable("a view mixes vertices or edges with columns")
-        while self.of(x)["op"] == "reshape":
+        while self.operation_of(x)["op"] == "reshape":
             x = replace(x, op=self.inputs(x)[0].op)
         if self.shapes[x.op].shape == ((x.rows.count, *shape) if isinstance(x.rows, Flat) else shape):
             return replace(x, shape=shape, axis=axis if x.rows is not None else 0)
@@ -222,14 +222,14 @@ class Builder:
         y = self.bare(y)
         if (
             is_a(x, "scatter", reduce="sum")
-            and self.of(y)["op"] in ("clamp", "maximum")
-            and "max" not in self.of(y)
+            and self.operation_of(y)["op"] in ("clamp", "maximum")
+            and "max" not in self.operation_of(y)
         ):
-            least = self.of(y).get("min") if is_a(y, "clamp") else self.number(below(y)[1])
-            count, of, end = self.bare(below(y)[0]), below(x)[0], self.of(x)["end"]
+            least = self.operation_of(y).get("min") if is_a(y, "clamp") else self.number(below(y)[1])
+            count, summed, end = self.bare(below(y)[0]), below(x)[0], self.operation_of(x)["end"]
             if least == 1 and is_a(count, "scatter", reduce="sum", end=end):
-                if is_a(self.bare(below(count)[0]), "ones", loops=of.rows.kind, **of.rows.named):
-                    return "scatter", of, {"end": end, "reduce": "mean"}
+                if is_a(self.bare(below(count)[0]), "ones", loops=summed.rows.kind, **summed.rows.named):
+                    return "scatter", summed, {"end": end, "reduce": "mean"}
         if is_a(x, "exp") and is_a(y, "gather") and is_a(below(x)[0], "sub"):
             total, (score, most) = below(y)[0], below(below(x)[0])
             if is_a(total, "add") and (small := self.number(below(total)[1])) is not None and small <= 1e-12:
@@ -238,17 +238,19 @@ class Builder:
                 high = below(most)[0] if is_a(most, "gather") else most
                 raw = below(high)[0] if is_a(high, "scatter", reduce="max") else high
                 raw = below(raw)[0] if is_a(raw, "detach") else raw
-                ends = {self.of(v).get("end") for v in (y, total, most, high)}
+                ends = {self.operation_of(v).get("end") for v in (y, total, most, high)}
                 if raw.op == score.op and len(ends) == 1:
                     return "edge_softmax", score, {"end": ends.pop()}
         return None
 
     def is_a(self, x: Value, op: str, **attributes: Any) -> bool:
-        return self.of(x)["op"] == op and all(self.of(x).get(k) == v for k, v in attributes.items())
+        return self.operation_of(x)["op"] == op and all(
+            self.operation_of(x).get(k) == v for k, v in attributes.items()
+        )
 
     def bare(self, x: Value) -> Value:
         """The value below reshapes and expansions of its columns."""
-        while self.of(x)["op"] in ("reshape", "expand"):
+        while self.operation_of(x)["op"] in ("reshape", "expand"):
             x = self.inputs(x)[0]
         return x
 
@@ -274,12 +276,14 @@ class Builder:
 
     def stacked(self, x: Value, dims: Sequence[int]) -> list[Value]:
         """The values that torch.stack has joined in a dimension; []: it has joined none."""
-        of = self.of(x)
-        if of["op"] != "cat" or isinstance(x.rows, Flat) or list(dims) != [of["dim"]]:
+        operation = self.operation_of(x)
+        if operation["op"] != "cat" or isinstance(x.rows, Flat) or list(dims) != [operation["dim"]]:
             return []
         parts = self.inputs(x)
         return [
-            replace(p, rows=x.rows, axis=x.axis) for p in parts if all(q.shape[of["dim"]] == 1 for q in parts)
+            replace(p, rows=x.rows, axis=x.axis)
+            for p in parts
+            if all(q.shape[operation["dim"]] == 1 for q in parts)
         ]
 
     def gather(self, x: Value, ends: Ends) -> Value:
@@ -289,8 +293,10 @@ class Builder:
                 f"{what} is read by the ends of edges: only rows of vertices are; concatenate it to x "
                 "beforehand"
             )
-        of = base_of(ends.rows)
-        return self.emit("gather", [x], ends.rows, x.shape, x.axis, end=ends.end, loops=of.kind, **of.named)
+        base = base_of(ends.rows)
+        return self.emit(
+            "gather", [x], ends.rows, x.shape, x.axis, end=ends.end, loops=base.kind, **base.named
+        )
 
     def scatter(self, x: Value, end: str, reduce: str) -> Value:
         """Aggregates rows of edges to the vertices at an end. Rows that a mask has not chosen count as

@@ -60,20 +60,20 @@ def passed(
         )
     some = {} if rows is None else rows_of(rows, model.types, having)
     parameters = [state[name] for name in model.parameters]
-    tensors = [*(of.values for inputs in samples for of in inputs), *parameters]
+    tensors = [*(entry.values for inputs in samples for entry in inputs), *parameters]
     if torch._C._are_functorch_transforms_active():
         raise Refused(f"torch.func: {_NO_FUNCTION}")
-    if torch.jit.is_tracing() or any(isinstance(of, FakeTensor) for of in tensors):
+    if torch.jit.is_tracing() or any(isinstance(tensor, FakeTensor) for tensor in tensors):
         raise Refused(f"torch.export and torch.jit.trace: {NOT_EXPORTED}")
-    recording = torch.is_grad_enabled() and any(of.requires_grad for of in tensors)
+    recording = torch.is_grad_enabled() and any(tensor.requires_grad for tensor in tensors)
     made = list(_Pass.apply(_Call(model, samples, some, training, recording), state, *tensors))
     for k, block in enumerate(blocks * len(samples)):
         chosen = None if block["whole"] or block["edges"] else some.get(block["type"])
         if chosen is not None and chosen.places is not None:
             made[k] = made[k][chosen.places]
-    features = [of.values for of in samples[0] if of.of == "features"]
-    beside = next((of.device for of in (*features, *parameters, *tensors)), torch.device("cpu"))
-    outputs = iter([of.to(beside) for of in made])
+    features = [entry.values for entry in samples[0] if entry.field == "features"]
+    beside = next((tensor.device for tensor in (*features, *parameters, *tensors)), torch.device("cpu"))
+    outputs = iter([output.to(beside) for output in made])
     return [[next(outputs) for _ in blocks] for _ in samples]
 
 
@@ -92,9 +92,9 @@ def _tensors(memory: _calls.Memory, shapes: Iterable[Sequence[int]]) -> list[Ten
 
 def _filled(program: _calls.Program, tensors: Sequence[Tensor]) -> _calls.Memory:
     """Memory in which the numbers of tensors stand one behind the other."""
-    memory = program.memory(sum(of.numel() for of in tensors))
-    for to, of in zip(_tensors(memory, [of.shape for of in tensors]), tensors):
-        to.copy_(of.detach())
+    memory = program.memory(sum(tensor.numel() for tensor in tensors))
+    for to, tensor in zip(_tensors(memory, [tensor.shape for tensor in tensors]), tensors):
+        to.copy_(tensor.detach())
     return memory
 
 
@@ -113,20 +113,22 @@ class _Call:
         recording: bool,
     ) -> None:
         self.model, self.training, self.recording = model, training, recording
-        inputs = [(number, of) for number, sample in enumerate(samples) for of in sample]
-        self.inputs = [(of.of, of.type) for _, of in inputs]
+        inputs = [(number, entry) for number, sample in enumerate(samples) for entry in sample]
+        self.inputs = [(entry.field, entry.type) for _, entry in inputs]
         self.sample = [number for number, _ in inputs]
-        self.differentiable = [recording and of.values.requires_grad for _, of in inputs]
+        self.differentiable = [recording and entry.values.requires_grad for _, entry in inputs]
         self.outputs = len(model.blocks)  # of a sample
-        self.shapes = model.shapes({number: len(of.vertices) for number, of in rows.items()}) * len(samples)
+        self.shapes = model.shapes({number: len(chosen.vertices) for number, chosen in rows.items()}) * len(
+            samples
+        )
         self.held: list[_calls.Memory] = []  # what the program reads until the pass ends
         self.fields: dict[str, Any] = {"blocks": model.blocks}  # of both requests
         listed = []
-        for number, of in rows.items():
-            memory = model.program.memory(len(of.vertices))
-            memory.numbers.view(np.int32)[:] = of.vertices.numpy()
+        for number, chosen in rows.items():
+            memory = model.program.memory(len(chosen.vertices))
+            memory.numbers.view(np.int32)[:] = chosen.vertices.numpy()
             self.held.append(memory)
-            listed.append({"type": number, "memory": memory.number, "listed": len(of.vertices)})
+            listed.append({"type": number, "memory": memory.number, "listed": len(chosen.vertices)})
         if listed:
             self.fields["rows"] = listed
         self.number = next(model.program.numbers)
@@ -138,8 +140,8 @@ class _Call:
         """The outputs. In training the buffers of the state change."""
         model, program = self.model, self.model.program
         values = _filled(program, [state[name] for name in (*model.parameters, *model.buffers)])
-        given = [_filled(program, [of]) for of in inputs]
-        self.held += [memory for memory, (of, _) in zip(given, self.inputs) if of != "features"]
+        given = [_filled(program, [tensor]) for tensor in inputs]
+        self.held += [memory for memory, (field, _) in zip(given, self.inputs) if field != "features"]
         output = program.memory(sum(map(math.prod, self.shapes)))
         seeds = [0] * model.groups
         if model.draws[self.training]:
@@ -180,12 +182,12 @@ class _Call:
                 reached |= {(sample, *one) for one in model.reached[number].inputs}
                 learned |= model.reached[number].parameters & model.learned
         zero = torch.zeros(())
-        filled = [zero.expand(of) if grad is None else grad for of, grad in zip(self.shapes, grads)]
+        filled = [zero.expand(shape) if grad is None else grad for shape, grad in zip(self.shapes, grads)]
         output = _filled(program, filled)
         values = program.memory(sum(map(math.prod, model.parameters.values())))
         given = [
-            program.memory(of.numel()) if differentiable and (sample, *what) in reached else None
-            for of, differentiable, sample, what in zip(
+            program.memory(tensor.numel()) if differentiable and (sample, *what) in reached else None
+            for tensor, differentiable, sample, what in zip(
                 tensors, self.differentiable, self.sample, self.inputs
             )
         ]
@@ -195,12 +197,12 @@ class _Call:
             self.held.clear()
             program.passes.forget(self.watched)
         found = [
-            None if memory is None else _tensors(memory, [of.shape])[0].to(of.device, of.dtype)
-            for of, memory in zip(tensors, given)
+            None if memory is None else _tensors(memory, [tensor.shape])[0].to(tensor.device, tensor.dtype)
+            for tensor, memory in zip(tensors, given)
         ]
         by_name = zip(model.parameters, _tensors(values, model.parameters.values()))
-        for (name, grad), of, need in zip(by_name, tensors[count:], needed[count:]):
-            found.append(grad.to(of.device, copy=True) if need and name in learned else None)
+        for (name, grad), tensor, need in zip(by_name, tensors[count:], needed[count:]):
+            found.append(grad.to(tensor.device, copy=True) if need and name in learned else None)
         return found
 
     def ask(
@@ -214,13 +216,13 @@ class _Call:
         """Asks for a pass: values and inputs with their numbers, or where their gradients go."""
         given = [
             {
-                "of": of,
+                "of": field,
                 "type": kind,
                 "memory": memory.number,
                 "differentiable": differentiable,
                 "sample": sample,
             }
-            for (of, kind), sample, memory, differentiable in zip(
+            for (field, kind), sample, memory, differentiable in zip(
                 self.inputs, self.sample, inputs, self.differentiable
             )
             if memory is not None
@@ -261,7 +263,7 @@ class _Pass(torch.autograd.Function):  # type: ignore[misc]
             return (None,) * (2 + len(tensors))
         if torch.is_grad_enabled():
             raise Refused("create_graph=True: a compiled module has no second derivative: leave it out")
-        if any(of is not None and "Batched" in str(torch._C._dispatch_keys(of)) for of in grads):
+        if any(grad is not None and "Batched" in str(torch._C._dispatch_keys(grad)) for grad in grads):
             raise Refused(f"is_grads_batched=True: {_NO_FUNCTION}")
         if ctx.call.ended:
             raise Refused("retain_graph=True: this PyTorch does not tell of it: install 2.6 or later")

@@ -117,7 +117,7 @@ def plan(
         >>> weft.plan(graph, model=net, passes=2)["peak_tensor_bytes"]        # doctest: +SKIP
         >>> weft.plan(vertices=10e6, edges=200e6, features=128, classes=40)   # doctest: +SKIP
     """
-    if any(of is not None for of in (passes, inputs, gradients)) or _is_net(settings.get("model")):
+    if any(option is not None for option in (passes, inputs, gradients)) or _is_net(settings.get("model")):
         if workers is not None:
             raise TypeError("plan: workers: of a loop they are those of parallel, as graph=4: leave it out")
         passes = 1 if passes is None else passes

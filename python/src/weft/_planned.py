@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import asdict, replace
+from dataclasses import replace
 from typing import Any
 
 import torch
@@ -41,22 +41,24 @@ def planned(
     module = _module.uncompiled(module)
     if isinstance(module, Net):
         net = module._divided
-        columns = {(one.of, one.type): one.features for of in net.models for one in of.reads.lacking}
+        columns = {
+            (one.kind, one.type): one.features for variant in net.models for one in variant.reads.lacking
+        }
         module, settings = module.module, net.settings | dict(settings)
-    of, program, scratch = Divided(module, data, settings, counts), _calls.program(), Scratch()
-    needed = of.lacking(module)
-    features, edges = [*_features(of, names, columns)], [*_edges(of, names | needed, columns)]
-    if "x" in needed and not any(of.schema.features.values()) and not features:
+    divided, program, scratch = Divided(module, data, settings, counts), _calls.program(), Scratch()
+    needed = divided.lacking(module)
+    features, edges = [*_features(divided, names, columns)], [*_edges(divided, names | needed, columns)]
+    if "x" in needed and not any(divided.schema.features.values()) and not features:
         raise Refused("x: the graph has no features: call the net with x, and plan the net")
     for one in (*features, *edges):
         one.values.requires_grad_(_argument(one) in differentiable)
     try:
         with _module.as_written():
-            reads = Reads.of(of.schema, [*features, *edges])
-            made = of.traced(module, frozenset(), reads)
-            given = [*features, *of.edges.those_read(made.program, edges)]
-            words = arguments(module, made.program, of.words(), scratch)
-            lacking = [asdict(one) for one in reads.lacking]
+            reads = Reads.from_inputs(divided.schema, [*features, *edges])
+            made = divided.traced(module, frozenset(), reads)
+            given = [*features, *divided.edges.those_read(made.program, edges)]
+            words = arguments(module, made.program, divided.words(), scratch)
+            lacking = [one.request() for one in reads.lacking]
             loop = {"passes": passes, "inputs": [_said(one) for one in given]}
             answer = program.ask(
                 "plan", "planning", version=_program.PROTOCOL, arguments=words, lacking=lacking, loop=loop
@@ -64,7 +66,7 @@ def planned(
     finally:
         scratch.close()
     types = [Type(**one) for one in answer["types"]]
-    each = {name: one.edges for name, one in of.schema.relations.items()}
+    each = {name: one.edges for name, one in divided.schema.relations.items()}
     found: dict[str, Any] = answer["planned"]
     rows, edges_of = found.pop("rows"), found.pop("edges")
     groups = answer["groups"]
@@ -88,23 +90,23 @@ def _names(what: str, given: str | Iterable[str] | None, known: Iterable[str]) -
     return set(names)
 
 
-def _argument(of: Input) -> str:
+def _argument(entry: Input) -> str:
     """The argument of a call by which it is given."""
-    return {"features": "x", "edge_features": "edge_attr"}.get(of.of, of.of)
+    return {"features": "x", "edge_features": "edge_attr"}.get(entry.field, entry.field)
 
 
-def _features(of: Divided, names: set[str], columns: Mapping[tuple[str, int], int]) -> Iterator[Input]:
+def _features(divided: Divided, names: set[str], columns: Mapping[tuple[str, int], int]) -> Iterator[Input]:
     """The features that each pass is given, without their numbers."""
-    for number, (name, known) in enumerate(of.schema.features.items()):
+    for number, (name, known) in enumerate(divided.schema.features.items()):
         lacking = columns.get(("vertices", number), 0)
         if lacking or known and "x" in names:
-            count = of.schema.vertices[name], known or lacking
+            count = divided.schema.vertices[name], known or lacking
             yield Input("features", number, torch.empty(count, device="meta"))
 
 
-def _edges(of: Divided, names: set[str], columns: Mapping[tuple[str, int], int]) -> Iterator[Input]:
+def _edges(divided: Divided, names: set[str], columns: Mapping[tuple[str, int], int]) -> Iterator[Input]:
     """What each pass is given of edges, without its numbers."""
-    for number, relation in enumerate(of.schema.relations.values()):
+    for number, relation in enumerate(divided.schema.relations.values()):
         if "edges" in names:
             yield Input("edges", number, torch.empty(relation.edges, device="meta"))
         if "edge_weight" in names:
@@ -116,9 +118,9 @@ def _edges(of: Divided, names: set[str], columns: Mapping[tuple[str, int], int])
             yield Input("edge_features", number, torch.empty(relation.edges, count, device="meta"))
 
 
-def _said(of: Input) -> dict[str, Any]:
+def _said(entry: Input) -> dict[str, Any]:
     """What is said of an input that has no memory."""
-    return {"of": of.of, "type": of.type, "differentiable": of.values.requires_grad}
+    return {"of": entry.field, "type": entry.type, "differentiable": entry.values.requires_grad}
 
 
 def _shared(
@@ -132,9 +134,9 @@ def _shared(
 ) -> Iterator[int]:
     """The numbers in each piece of memory that a loop shares with the program. edges: how many, by relation.
     samples: how many a pass takes."""
-    read = {of["name"] for of in made.program["parameters"]}
+    read = {parameter["name"] for parameter in made.program["parameters"]}
     values, buffers = (
-        sum(of.numel() for name, of in tensors if name in read and of.is_floating_point())
+        sum(tensor.numel() for name, tensor in tensors if name in read and tensor.is_floating_point())
         for tensors in (
             module.named_parameters(remove_duplicate=False),
             module.named_buffers(remove_duplicate=False),
@@ -146,9 +148,11 @@ def _shared(
         yield values  # the gradients; of one size they have the same memory
     outputs = sum(map(math.prod, shapes_of(made.outputs, list(types), edges)))
     yield from [samples * outputs] * (passes + 1)  # with the gradient of one
-    for of in given:
-        held = 1 if of.of == "features" else passes  # what is given of edges is read until the pass ends
-        yield from [of.values.numel()] * (held + of.values.requires_grad) * samples
+    for entry in given:
+        held = (
+            1 if entry.field == "features" else passes
+        )  # what is given of edges is read until the pass ends
+        yield from [entry.values.numel()] * (held + entry.values.requires_grad) * samples
 
 
 def _of_process(
@@ -163,13 +167,13 @@ def _of_process(
 ) -> Iterator[int]:
     """These numbers where the process of a launcher has so many rows of each type, and edges of each
     relation."""
-    here = [replace(of, vertices=count) for of, count in zip(types, counts)]
+    here = [replace(vertex_type, vertices=count) for vertex_type, count in zip(types, counts)]
     mine = []
     for one in given:
-        count = (counts if one.of == "features" else edges)[one.type]
+        count = (counts if one.field == "features" else edges)[one.type]
         mine.append(replace(one, values=one.values[:count]))
     yield from _shared(module, made, here, dict(zip(relations, edges)), passes, mine, 1)
     yield max(1, *counts)  # the ids of its vertices
-    if any(made.outputs.edges) or any(one.of != "features" for one in mine):
+    if any(made.outputs.edges) or any(one.field != "features" for one in mine):
         yield 2 * max(1, *edges)  # those of its edges
     yield 1  # the counters of the first process

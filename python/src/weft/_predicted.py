@@ -80,7 +80,7 @@ class InOrder:
         made["edge"] = edges
         if self._sort in (None, "edge", "-edge"):
             rows = np.argsort(-edges if self._sort == "-edge" else edges)[: self._top]
-            made = Table({name: of[rows] for name, of in made.items()})
+            made = Table({name: values[rows] for name, values in made.items()})
         if self._hidden:
             del made["edge"]
         return made
@@ -145,11 +145,11 @@ def probabilities_of(logits: Array, several: bool, fitted: dict[str, Any] | None
         made = np.asarray(powers / powers.sum(1, keepdims=True))
     if fitted is None or "isotonic" not in fitted:
         return made
-    of = fitted["isotonic"]
-    if made.shape[1] == 2 and len(of) == 1:
-        one = np.interp(made[:, 1], of[0]["from"], of[0]["to"])
+    curves = fitted["isotonic"]
+    if made.shape[1] == 2 and len(curves) == 1:
+        one = np.interp(made[:, 1], curves[0]["from"], curves[0]["to"])
         return np.stack([1 - one, one], 1)
-    made = np.stack([np.interp(made[:, k], at["from"], at["to"]) for k, at in enumerate(of)], 1)
+    made = np.stack([np.interp(made[:, k], at["from"], at["to"]) for k, at in enumerate(curves)], 1)
     if several:
         return made
     sums = made.sum(1, keepdims=True)

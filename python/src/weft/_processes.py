@@ -28,13 +28,19 @@ def begin(model: Model, module: nn.Module) -> None:
         return
     state = model.tensors_of(module)
     tensors = [state[name] for name in (*model.parameters, *model.buffers, *model.counters)]
-    floats, counts = ([of for of in tensors if of.is_floating_point() == kind] for kind in (True, False))
+    floats, counts = (
+        [tensor for tensor in tensors if tensor.is_floating_point() == kind] for kind in (True, False)
+    )
     with torch.no_grad():
-        for of, first in zip(floats, _of_first(model, [of.detach().reshape(-1).cpu() for of in floats])):
-            of.copy_(first.view_as(of))
-        doubles = [of.detach().reshape(-1).cpu().double() for of in counts]
-        for of, first in zip(counts, _of_first(model, [of.view(torch.float32) for of in doubles])):
-            of.copy_(first.clone().view(torch.float64).view_as(of))
+        for tensor, first in zip(
+            floats, _of_first(model, [tensor.detach().reshape(-1).cpu() for tensor in floats])
+        ):
+            tensor.copy_(first.view_as(tensor))
+        doubles = [tensor.detach().reshape(-1).cpu().double() for tensor in counts]
+        for tensor, first in zip(
+            counts, _of_first(model, [tensor.view(torch.float32) for tensor in doubles])
+        ):
+            tensor.copy_(first.clone().view(torch.float64).view_as(tensor))
 
 
 def _of_first(model: Model, tensors: Sequence[Tensor]) -> Sequence[Tensor]:
@@ -45,7 +51,7 @@ def _of_first(model: Model, tensors: Sequence[Tensor]) -> Sequence[Tensor]:
     numbers = torch.from_numpy(memory.numbers)
     torch.cat(tensors, out=numbers)
     model.ask("first", values=memory.number, listed=len(numbers))
-    firsts: Sequence[Tensor] = numbers.split([len(of) for of in tensors])
+    firsts: Sequence[Tensor] = numbers.split([len(tensor) for tensor in tensors])
     return firsts
 
 
@@ -66,7 +72,11 @@ def edges(model: Model, relation: int) -> Tensor:
 
 
 def total(
-    model: Model, of: Tensor, of_group: bool = False, call: str = "", alike: Sequence[Mapping[str, Any]] = ()
+    model: Model,
+    tensor: Tensor,
+    of_group: bool = False,
+    call: str = "",
+    alike: Sequence[Mapping[str, Any]] = (),
 ) -> Tensor:
     """The sum of what each process has, or each of this one's group.
 
@@ -74,49 +84,51 @@ def total(
         call: names the call in errors.
         alike: checksums of what all processes bring alike.
     """
-    if of.dtype == torch.bool:
-        of = of.long()
+    if tensor.dtype == torch.bool:
+        tensor = tensor.long()
     if model.processes == 1:
-        return of
-    call = call or f"sum of {' × '.join(map(str, of.shape)) or 1} numbers"
-    made: Tensor = _Sum.apply(model, of, of_group, call, alike)
+        return tensor
+    call = call or f"sum of {' × '.join(map(str, tensor.shape)) or 1} numbers"
+    made: Tensor = _Sum.apply(model, tensor, of_group, call, alike)
     return made
 
 
 class _Sum(torch.autograd.Function):  # type: ignore[misc]
     @staticmethod
     def forward(
-        ctx: Any, model: Model, of: Tensor, of_group: bool, call: str, alike: Sequence[Mapping[str, Any]]
+        ctx: Any, model: Model, tensor: Tensor, of_group: bool, call: str, alike: Sequence[Mapping[str, Any]]
     ) -> Tensor:
-        ctx.of = model, of_group, call
-        memory = model.program.memory(2 * max(1, of.numel()))
-        numbers = memory.numbers.view(np.float64)[: of.numel()]
-        numbers[:] = of.detach().cpu().reshape(-1).double().numpy()
-        model.ask("sum", values=memory.number, listed=of.numel(), of_group=of_group, call=call, alike=alike)
-        return torch.from_numpy(numbers).to(of.device, of.dtype, copy=True).view_as(of)
+        ctx.saved = model, of_group, call
+        memory = model.program.memory(2 * max(1, tensor.numel()))
+        numbers = memory.numbers.view(np.float64)[: tensor.numel()]
+        numbers[:] = tensor.detach().cpu().reshape(-1).double().numpy()
+        model.ask(
+            "sum", values=memory.number, listed=tensor.numel(), of_group=of_group, call=call, alike=alike
+        )
+        return torch.from_numpy(numbers).to(tensor.device, tensor.dtype, copy=True).view_as(tensor)
 
     @staticmethod
     def backward(ctx: Any, grad: Tensor) -> tuple[None, Tensor, None, None, None]:
-        model, of_group, call = ctx.of
+        model, of_group, call = ctx.saved
         return None, total(model, grad, of_group, f"backward of {call}"), None, None, None
 
 
 def checksums(tensors: Sequence[Tensor]) -> list[dict[str, Any]]:
     """Checksums of parameters, by their places, as total takes them."""
     found = []
-    for number, of in enumerate(tensors):
-        numbers = of.detach().cpu().contiguous().reshape(-1).view(torch.uint8).numpy()
-        checksum = zlib.crc32(numbers, zlib.crc32(f"{of.dtype} {tuple(of.shape)}".encode()))
+    for number, tensor in enumerate(tensors):
+        numbers = tensor.detach().cpu().contiguous().reshape(-1).view(torch.uint8).numpy()
+        checksum = zlib.crc32(numbers, zlib.crc32(f"{tensor.dtype} {tuple(tensor.shape)}".encode()))
         found.append({"name": f"parameter {number}", "sum": checksum})
     return found
 
 
-def fetched(model: Model, kind: int, of: Tensor, vertices: Tensor) -> Tensor:
+def fetched(model: Model, kind: int, tensor: Tensor, vertices: Tensor) -> Tensor:
     """The rows of vertices, of a tensor of which each process has the rows of its own."""
-    if of.dtype != torch.float32 or of.dim() < 1 or len(of) != model.types[kind].vertices:
+    if tensor.dtype != torch.float32 or tensor.dim() < 1 or len(tensor) != model.types[kind].vertices:
         raise Refused(
-            f"rows: is of {of.dtype} {tuple(of.shape)}: give float32 with the {model.types[kind].vertices} "
-            "rows of this process, as net() returns them"
+            f"rows: is of {tensor.dtype} {tuple(tensor.shape)}: give float32 with the "
+            f"{model.types[kind].vertices} rows of this process, as net() returns them"
         )
     if len(vertices) == 0:
         vertices = vertices.long()
@@ -125,17 +137,17 @@ def fetched(model: Model, kind: int, of: Tensor, vertices: Tensor) -> Tensor:
             f"rows: vertices are {vertices.dtype} {tuple(vertices.shape)}: give a list of vertex ids"
         )
     if model.processes == 1:
-        return of[vertices.to(of.device)]
-    made: Tensor = _Rows.apply(model, kind, of, vertices.detach().cpu())
+        return tensor[vertices.to(tensor.device)]
+    made: Tensor = _Rows.apply(model, kind, tensor, vertices.detach().cpu())
     return made
 
 
 class _Rows(torch.autograd.Function):  # type: ignore[misc]
     @staticmethod
-    def forward(ctx: Any, model: Model, kind: int, of: Tensor, vertices: Tensor) -> Tensor:
-        ctx.of = model, kind, of.shape, vertices
-        found = torch.zeros(len(vertices), *of.shape[1:])
-        return _exchanged("fetch", model, kind, of, found, vertices).to(of.device)
+    def forward(ctx: Any, model: Model, kind: int, tensor: Tensor, vertices: Tensor) -> Tensor:
+        ctx.saved = model, kind, tensor.shape, vertices
+        found = torch.zeros(len(vertices), *tensor.shape[1:])
+        return _exchanged("fetch", model, kind, tensor, found, vertices).to(tensor.device)
 
     @staticmethod
     def backward(ctx: Any, grad: Tensor) -> tuple[None, None, Tensor, None]:
@@ -143,7 +155,7 @@ class _Rows(torch.autograd.Function):  # type: ignore[misc]
             raise Refused(
                 "create_graph=True: rows of other processes have no second derivative: leave it out"
             )
-        model, kind, shape, vertices = ctx.of
+        model, kind, shape, vertices = ctx.saved
         mine = torch.zeros(shape)
         return None, None, _exchanged("return", model, kind, mine, grad, vertices).to(grad.device), None
 
@@ -161,7 +173,7 @@ def _exchanged(ask: str, model: Model, kind: int, mine: Tensor, listed: Tensor, 
     return torch.from_numpy(memory.numbers[: like.numel()]).view(like.shape)
 
 
-def _memory_of(model: Model, of: Tensor) -> Memory:
-    memory = model.program.memory(max(1, of.numel()))
-    torch.from_numpy(memory.numbers)[: of.numel()].copy_(of.detach().reshape(-1))
+def _memory_of(model: Model, tensor: Tensor) -> Memory:
+    memory = model.program.memory(max(1, tensor.numel()))
+    torch.from_numpy(memory.numbers)[: tensor.numel()].copy_(tensor.detach().reshape(-1))
     return memory

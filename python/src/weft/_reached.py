@@ -35,7 +35,7 @@ _ROWS |= dict.fromkeys(
 )
 
 
-def until(program: Mapping[str, Any], of: str) -> dict[str, Any]:
+def until(program: Mapping[str, Any], layer: str) -> dict[str, Any]:
     """A program that ends at the output of a layer."""
     operations, rows = program["operations"], list[str]()
     for o in operations:
@@ -44,11 +44,11 @@ def until(program: Mapping[str, Any], of: str) -> dict[str, Any]:
     found = [
         k
         for k, o in enumerate(operations)
-        if f"{o.get('path', '')}.".startswith(f"{of}.") and rows[k] == "vertices"
+        if f"{o.get('path', '')}.".startswith(f"{layer}.") and rows[k] == "vertices"
     ]
     if not found:
         names = sorted({path for o in operations if (path := o.get("path", "").partition("#")[0])})
         raise Refused(
-            f"of={of!r}: the module has no such layer with rows of vertices: it has {', '.join(names)}"
+            f"of={layer!r}: the module has no such layer with rows of vertices: it has {', '.join(names)}"
         )
     return {**program, "operations": operations[: found[-1] + 1], "output": found[-1]}

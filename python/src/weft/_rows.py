@@ -21,7 +21,7 @@ class Rows:
     places: Tensor | None  # where the rows of the index are among these; None: they are these
 
     @classmethod
-    def of(cls, index: Any, count: int, name: str) -> Rows:
+    def from_index(cls, index: Any, count: int, name: str) -> Rows:
         """The rows that an index chooses among so many; name is that of the argument."""
         kind = f"{index.dtype} {tuple(index.shape)}" if isinstance(index, Tensor) else type(index).__name__
         fits = isinstance(index, Tensor) and index.dim() == 1
@@ -55,7 +55,7 @@ def rows_of(rows: Any, types: Sequence[Type], outputs: Iterable[int]) -> dict[in
     """
     names = {types[number].name: number for number in sorted(set(outputs))}
     if len(types) == 1:
-        return {0: Rows.of(rows, types[0].vertices, "rows")}
+        return {0: Rows.from_index(rows, types[0].vertices, "rows")}
     if not isinstance(rows, Mapping):
         if len(names) != 1:
             raise Refused(
@@ -67,6 +67,6 @@ def rows_of(rows: Any, types: Sequence[Type], outputs: Iterable[int]) -> dict[in
         if name not in names:
             raise Refused(f"rows: {name!r} is no vertex type of an output: these are {', '.join(names)}")
     return {
-        names[name]: Rows.of(index, types[names[name]].vertices, f"rows: {name}")
+        names[name]: Rows.from_index(index, types[names[name]].vertices, f"rows: {name}")
         for name, index in rows.items()
     }

@@ -62,15 +62,17 @@ class Run:
             raise Refused(f"{directory}: has no results of a run (run.json); {way}")
         with reading(file):
             self._record: dict[str, Any] = json.loads(file.read_text(encoding="utf-8"))
-            of = self._record["summary"]
-            of |= {
+            summary = self._record["summary"]
+            summary |= {
                 "run_dir": str(self.directory),
                 "ended": self._record.get("ended"),
             }  # None: of an early version
-            of["dataset"] = graphs_named(of["dataset"])
-            of |= {name: self._record[name] for name in ("threshold", "thresholds") if name in self._record}
+            summary["dataset"] = graphs_named(summary["dataset"])
+            summary |= {
+                name: self._record[name] for name in ("threshold", "thresholds") if name in self._record
+            }
             # What is asked of every run is there.
-            rows_of([self]), repr(self), self.classes, self.reason, of["task"], self._record["store"]
+            rows_of([self]), repr(self), self.classes, self.reason, summary["task"], self._record["store"]
 
     def __reduce__(self) -> tuple[type[Run], tuple[str]]:
         return Run, (str(self.directory),)
@@ -96,7 +98,7 @@ class Run:
         """All settings of the run by their keywords, as texts; ``in memory``: it was given as arrays."""
         texts = self._record["settings"]
         return {
-            name.replace("-", "_"): "in memory" if is_temporary(of := graphs_named(value)) else of
+            name.replace("-", "_"): "in memory" if is_temporary(named := graphs_named(value)) else named
             for name, value in texts.items()
         }
 
@@ -153,8 +155,8 @@ class Run:
         file = Path(self._record["store"]) / "graph.json"
         with reading(file):
             relations = json.loads(file.read_text(encoding="utf-8"))["relations"]
-            of = [relation for relation in relations if relation.get("edge_labels")][0]
-            return "__".join((of["source"], of["name"], of["target"]))
+            relation = [relation for relation in relations if relation.get("edge_labels")][0]
+            return "__".join((relation["source"], relation["name"], relation["target"]))
 
     @property
     def probabilities(self) -> Array:

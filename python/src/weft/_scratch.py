@@ -27,8 +27,8 @@ _made: weakref.WeakSet[Scratch] = weakref.WeakSet()
 
 def remove_all() -> None:
     """Removes the folders of this process, which then ends without what Python does at its end."""
-    for of in list(_made):
-        of.close()
+    for scratch in list(_made):
+        scratch.close()
 
 
 class Scratch:

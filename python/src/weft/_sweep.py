@@ -116,9 +116,9 @@ def sweep(
                     own | {"model": value}, given, scratch, name, counts, progress
                 )
                 lists["model"][k] = {
-                    setting.replace("_", "-"): _written(value_of(setting, of, scratch))
-                    for setting, of in made.items()
-                    if of is not own.get(setting)
+                    setting.replace("_", "-"): _written(value_of(setting, choice, scratch))
+                    for setting, choice in made.items()
+                    if choice is not own.get(setting)
                 }
         tables = _module.of_tables(file["settings"])  # the program imports once, for all runs
         file["settings"] = {

@@ -55,7 +55,9 @@ def placed(data: Any, settings: Mapping[str, Any]) -> tuple[Any, dict[str, Any],
             return _write(value, file, name)
 
     def paths(name: str, tables: Mapping[Any, Any]) -> list[str]:
-        return [f"{of}={path(table, _file_name(name, of))}" for of, table in tables.items()]
+        return [
+            f"{type_name}={path(table, _file_name(name, type_name))}" for type_name, table in tables.items()
+        ]
 
     made = dict(settings)
     for name, value in settings.items():
@@ -80,10 +82,10 @@ def _warn_of_floats(relation: Any, table: Any, settings: Mapping[str, Any]) -> N
     """Warns of labels of edges in a table that are floats and whole numbers, which the program takes for
     classes."""
     names, column = str(settings.get("edge_label", "")), None
-    of, _, label = names.rpartition(":")
+    edge_type, _, label = names.rpartition(":")
     lazy = is_of(table, "polars", "LazyFrame")
     columns = table.collect_schema().names() if lazy else list(getattr(table, "columns", ()))
-    if settings.get("values") is None and of in ("", relation) and label in columns:
+    if settings.get("values") is None and edge_type in ("", relation) and label in columns:
         table = table.select(label).collect() if lazy else table
         column = table[label] if hasattr(table, "__getitem__") else None
     if column is None or not hasattr(column, "to_numpy"):
@@ -104,12 +106,12 @@ def _are_lists(data: Any) -> bool:
     return all(isinstance(table, (str, os.PathLike)) or is_table(table) for table in data.values())
 
 
-def _file_name(setting: str, of: Any) -> str:
+def _file_name(setting: str, type_name: Any) -> str:
     """The name of the file of a vertex type or a relation, in a folder of the setting's."""
     what = "a relation" if setting in ("edges", "add_edges") else "a vertex type"
-    if not isinstance(of, str) or re.search(r"[/.=,]", of) or not of:
-        raise Refused(f"{setting}: {of!r} is no name of {what}: give a text without / . = and commas")
-    return f"{setting}/{of}"
+    if not isinstance(type_name, str) or re.search(r"[/.=,]", type_name) or not type_name:
+        raise Refused(f"{setting}: {type_name!r} is no name of {what}: give a text without / . = and commas")
+    return f"{setting}/{type_name}"
 
 
 def _write(table: Any, path: Path, name: str) -> Path:
@@ -117,7 +119,11 @@ def _write(table: Any, path: Path, name: str) -> Path:
     if is_of(table, "polars", "LazyFrame"):
         table = table.collect()
     if is_of(table, "pandas", "DataFrame"):
-        named = [of for of in table.index.names if of is not None and of not in table.columns]
+        named = [
+            index_name
+            for index_name in table.index.names
+            if index_name is not None and index_name not in table.columns
+        ]
         if named:  # else it counts the rows, or says what a column says
             table = table.reset_index(level=named)
         if _as_parquet(table, path.with_suffix(".parquet")):

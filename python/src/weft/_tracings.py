@@ -24,8 +24,8 @@ from ._trace import Outputs, Schema
 _known: weakref.WeakKeyDictionary[nn.Module, list[tuple[Any, Traced]]] = weakref.WeakKeyDictionary()
 _CONSTANTS = 5  # the place of constants_of
 _HOOKS = ("_forward_hooks", "_forward_pre_hooks", "_backward_hooks", "_backward_pre_hooks") + tuple(
-    f"_{of}_forward_{pre}hooks"  # of PyG's layers
-    for of in ("propagate", "message", "aggregate", "message_and_aggregate", "edge_update")
+    f"_{phase}_forward_{pre}hooks"  # of PyG's layers
+    for phase in ("propagate", "message", "aggregate", "message_and_aggregate", "edge_update")
     for pre in ("pre_", "")
 )
 _SIMPLE = (bool, int, float, str, type(None))
@@ -37,9 +37,9 @@ def traced(module: nn.Module, schema: Schema, frozen: frozenset[str]) -> Traced:
     It is what it was before, if nothing of the module has changed.
     """
     shapes = {
-        name: (of.shape, of.dtype)
-        for name, of in module.state_dict(keep_vars=True).items()
-        if isinstance(of, Tensor)
+        name: (tensor.shape, tensor.dtype)
+        for name, tensor in module.state_dict(keep_vars=True).items()
+        if isinstance(tensor, Tensor)
     }
     key = (
         schema,
@@ -51,9 +51,9 @@ def traced(module: nn.Module, schema: Schema, frozen: frozenset[str]) -> Traced:
         frozen,
     )
     known = _known.setdefault(module, [])
-    for other, of in known:
-        if _without(other, counters_of(of.program)) == _without(key, counters_of(of.program)):
-            return of
+    for other, tracing in known:
+        if _without(other, counters_of(tracing.program)) == _without(key, counters_of(tracing.program)):
+            return tracing
     with _progress.shown(f"reading {type(module).__name__}"):
         found = _traced(module, schema, Outputs(frozen))
     known[:] = [*known[-3:], (key, found)]
@@ -63,10 +63,10 @@ def traced(module: nn.Module, schema: Schema, frozen: frozenset[str]) -> Traced:
 def _without(key: tuple[Any, ...], counters: set[str]) -> tuple[Any, ...]:
     """What tells a trace from others, but for the numbers that buffers have counted to."""
     return tuple(
-        {name: n for name, n in of.items() if name.removeprefix(".") not in counters}
+        {name: n for name, n in value.items() if name.removeprefix(".") not in counters}
         if k == _CONSTANTS
-        else of
-        for k, of in enumerate(key)
+        else value
+        for k, value in enumerate(key)
     )
 
 
@@ -103,9 +103,9 @@ def layers_of(module: nn.Module) -> list[Any]:
             if isinstance(layer, torch.fx.GraphModule)
             else type(layer),  # whose copies have classes of their own
             {
-                name: of
-                for name, of in vars(layer).items()
-                if isinstance(of, _SIMPLE) and _says(name) and not (_is_norm(layer) and name == "momentum")
+                name: value
+                for name, value in vars(layer).items()
+                if isinstance(value, _SIMPLE) and _says(name) and not (_is_norm(layer) and name == "momentum")
             },
             [_watch.name_of(hook) for kind in _HOOKS for hook in vars(layer).get(kind, {}).values()],
         )
@@ -128,13 +128,13 @@ def constants_of(module: nn.Module) -> dict[str, int]:
     values, buffers that are not saved, and tensors that are attributes."""
     found = {}
     for path, layer in module.named_modules():
-        held = {name: of for name, of in vars(layer).items() if isinstance(of, Tensor)}
-        for name, of in layer.named_buffers(recurse=False):
-            if not of.is_floating_point() or name in layer._non_persistent_buffers_set:
-                held[name] = of
-        for name, of in held.items():
+        held = {name: value for name, value in vars(layer).items() if isinstance(value, Tensor)}
+        for name, buffer in layer.named_buffers(recurse=False):
+            if not buffer.is_floating_point() or name in layer._non_persistent_buffers_set:
+                held[name] = buffer
+        for name, buffer in held.items():
             if name != "num_batches_tracked" and not name.startswith("_cached"):
-                numbers = of.detach().cpu().contiguous()
+                numbers = buffer.detach().cpu().contiguous()
                 found[f"{path}.{name}"] = zlib.crc32(numbers.reshape(-1).view(torch.uint8).numpy())
     return found
 

@@ -19,16 +19,15 @@ SEVERAL = (
 
 @dataclass(frozen=True)
 class Set:
-    """Rows: all vertices, or all edges with what is done about self loops. of: the vertex type, or the
-    relation."""
+    """Rows: all vertices, or all edges with what is done about self loops."""
 
     kind: str  # "vertices", or "stored", "removed", "one" and "added" of edges
-    of: str = ""
+    type_name: str = ""  # the vertex type, or the relation
 
     @property
     def named(self) -> dict[str, str]:
         """The attribute of an operation that names them."""
-        return {"of": self.of} if self.of else {}
+        return {"of": self.type_name} if self.type_name else {}
 
 
 Rows = Any  # None, a Set, one with the operation that chooses among its rows, or Flat
@@ -120,12 +119,12 @@ class Parts:
     """What the rows of several sets have, one set after another. Sets are edges, vertices as their self
     loops, or vertices of several types."""
 
-    of: tuple[Any, ...]
+    parts: tuple[Any, ...]
     size: sympy.Expr
 
     @property
     def rows(self) -> tuple[Rows, ...]:
-        return tuple(getattr(p, "rows", None) for p in self.of)
+        return tuple(getattr(p, "rows", None) for p in self.parts)
 
 
 @dataclass(frozen=True)
@@ -170,7 +169,7 @@ def in_words(rows: Rows) -> str:
         return f"some {in_words(rows[0])}"
     if rows is None:
         return "parameters"
-    of = f" of {rows.of}" if rows.of else ""
+    suffix = f" of {rows.type_name}" if rows.type_name else ""
     if rows.kind in ("vertices", "stored"):
-        return ("vertices" if rows.kind == "vertices" else "edges") + of
-    return f"edges{of} (self loops {rows.kind})"
+        return ("vertices" if rows.kind == "vertices" else "edges") + suffix
+    return f"edges{suffix} (self loops {rows.kind})"

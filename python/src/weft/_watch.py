@@ -34,11 +34,11 @@ _OWN = set(vars(nn.Module()))
 class Same:
     """An object that is compared by its identity, and stays as long as this."""
 
-    def __init__(self, of: Any) -> None:
-        self.of = of
+    def __init__(self, value: Any) -> None:
+        self.value = value
 
     def __eq__(self, other: object) -> bool:
-        return isinstance(other, Same) and self.of is other.of
+        return isinstance(other, Same) and self.value is other.value
 
     __hash__ = None  # type: ignore[assignment]
 
@@ -46,9 +46,9 @@ class Same:
 class Rows(Same):
     """A tensor, as long as nothing is written into it."""
 
-    def __init__(self, of: Tensor) -> None:
-        super().__init__(of)
-        self.version = None if of.is_inference() else of._version
+    def __init__(self, tensor: Tensor) -> None:
+        super().__init__(tensor)
+        self.version = None if tensor.is_inference() else tensor._version
 
     def __eq__(self, other: object) -> bool:
         return super().__eq__(other) and self.version == getattr(other, "version", None)
@@ -56,29 +56,29 @@ class Rows(Same):
     __hash__ = None
 
 
-def kept(of: Any) -> dict[str, Any]:
+def kept(obj: Any) -> dict[str, Any]:
     """What a call of a module, or of a function, may leave for the next one, by its name: attributes of all
     layers, or of what is called, and what their functions read of globals, modules, classes and closures."""
     found: dict[str, Any] = {}
-    layers = dict(of.named_modules()) if isinstance(of, nn.Module) else {}
+    layers = dict(obj.named_modules()) if isinstance(obj, nn.Module) else {}
     seen = {id(layer): Same(layer) for layer in layers.values()}
     for path, layer in layers.items():
         for name, value in vars(layer).items():
             if name not in _OWN:
                 found[f"{path}.{name}".removeprefix(".")] = state_of(value, dict(seen))
-    if not layers and not isinstance(of, types.FunctionType):
-        found[name_of(of)] = state_of(of, {})
+    if not layers and not isinstance(obj, types.FunctionType):
+        found[name_of(obj)] = state_of(obj, {})
     outer: dict[str, list[Any]] = {}  # of a name, as several files may have it
-    for part in (_of_classes(layers.values()), *map(_outer, _functions_of(of, layers))):
+    for part in (_of_classes(layers.values()), *map(_outer, _functions_of(obj, layers))):
         for name, value in part.items():
             if not any(value is other for other in outer.setdefault(name, [])):
                 outer[name].append(value)
     return {name: [state_of(value, dict(seen)) for value in values] for name, values in outer.items()} | found
 
 
-def name_of(of: Any) -> str:
+def name_of(obj: Any) -> str:
     """The name of something that is called, or of its class."""
-    return str(getattr(of, "__qualname__", type(of).__name__))
+    return str(getattr(obj, "__qualname__", type(obj).__name__))
 
 
 def outer(names: Iterable[str], module: nn.Module) -> set[str]:
@@ -140,7 +140,9 @@ _MANY = 100_000  # of which more than these are not looked at one by one
 def _own(value: Any) -> Any:
     """Python's own class of a container, which tells of entries also where the value's class refuses to, as
     Irrep of e3nn refuses its length."""
-    return next((of for of in (tuple, list, dict, set, frozenset) if isinstance(value, of)), type(value))
+    return next(
+        (base for base in (tuple, list, dict, set, frozenset) if isinstance(value, base)), type(value)
+    )
 
 
 def _length(value: Any) -> int:
@@ -160,15 +162,15 @@ def _attributes(value: Any) -> list[tuple[str, Any]]:
     ]
 
 
-def generator_state(of: Any) -> Any:
+def generator_state(generator: Any) -> Any:
     """The state of a generator of random numbers; None: it is none."""
-    if isinstance(of, random.Random):
-        return of.getstate()
-    if isinstance(of, np.random.Generator):
-        return repr(of.bit_generator.state)
-    if isinstance(of, np.random.RandomState):
-        return repr(of.get_state(legacy=False))
-    return of.get_state().numpy().tobytes() if isinstance(of, torch.Generator) else None
+    if isinstance(generator, random.Random):
+        return generator.getstate()
+    if isinstance(generator, np.random.Generator):
+        return repr(generator.bit_generator.state)
+    if isinstance(generator, np.random.RandomState):
+        return repr(generator.get_state(legacy=False))
+    return generator.get_state().numpy().tobytes() if isinstance(generator, torch.Generator) else None
 
 
 def _held(function: types.FunctionType) -> list[Any]:
@@ -189,10 +191,10 @@ def _is_full(cell: Any) -> bool:
         return False
 
 
-def _functions_of(of: Any, layers: Mapping[str, nn.Module]) -> list[types.FunctionType]:
+def _functions_of(obj: Any, layers: Mapping[str, nn.Module]) -> list[types.FunctionType]:
     """The functions of the user's own that a call may run: methods of the layers' classes, and what these
     read by a name."""
-    left: list[Any] = [] if layers else [of]
+    left: list[Any] = [] if layers else [obj]
     for layer in layers.values():
         left += _methods(type(layer))
         left += [v for name, v in vars(layer).items() if name not in _OWN]
@@ -223,8 +225,8 @@ def _functions_of(of: Any, layers: Mapping[str, nn.Module]) -> list[types.Functi
 
 def _methods(kind: type) -> list[Any]:
     """What the classes of the user's own have that an object is of, but for what makes the object."""
-    own = [of for of in kind.__mro__ if not is_library(of.__module__)]
-    return [value for of in own for name, value in vars(of).items() if name != "__init__"]
+    own = [base for base in kind.__mro__ if not is_library(base.__module__)]
+    return [value for base in own for name, value in vars(base).items() if name != "__init__"]
 
 
 def _names(code: types.CodeType) -> set[str]:
@@ -303,10 +305,10 @@ def changed(before: Mapping[str, Any], after: Mapping[str, Any]) -> set[str]:
 
 def without_tensors(state: Any) -> Any:
     """A state in which any tensor equals any other: which of them a call reads, TensorsRead tells."""
-    if isinstance(state, Same) and isinstance(state.of, Tensor):
+    if isinstance(state, Same) and isinstance(state.value, Tensor):
         return None
     if isinstance(state, dict):
-        return {name: without_tensors(of) for name, of in state.items()}
+        return {name: without_tensors(value) for name, value in state.items()}
     return type(state)(map(without_tensors, state)) if type(state) in (list, tuple) else state
 
 
@@ -340,11 +342,11 @@ _SHAPES = frozenset(
 
 def _tensors(state: Any) -> Iterator[int]:
     """The ids of the tensors in a state, which keeps them."""
-    if isinstance(state, Same) and isinstance(state.of, Tensor):
-        yield id(state.of)
+    if isinstance(state, Same) and isinstance(state.value, Tensor):
+        yield id(state.value)
     elif isinstance(state, (list, tuple)):
-        for of in state:
-            yield from _tensors(of)
+        for item in state:
+            yield from _tensors(item)
 
 
 @contextlib.contextmanager
@@ -401,7 +403,7 @@ def line_that_changes(call: Callable[[], Any], look: Callable[[], Any]) -> str:
     """The line of source of the user's own after which something is not as it was, as file:line: text."""
     state, found, last = look(), list[str](), dict[int, int]()
 
-    def of(frame: types.FrameType, event: str, _: Any) -> Any:
+    def tracer(frame: types.FrameType, event: str, _: Any) -> Any:
         if is_library_file(frame.f_code.co_filename) or found:
             return None
         if event == "return" or event == "line":
@@ -412,10 +414,10 @@ def line_that_changes(call: Callable[[], Any], look: Callable[[], Any]) -> str:
             last[id(frame)] = frame.f_lineno
         else:
             last[id(frame)] = frame.f_lineno
-        return of
+        return tracer
 
     before = sys.gettrace()
-    sys.settrace(of)
+    sys.settrace(tracer)
     try:
         with contextlib.suppress(Exception):  # what is looked for came before
             call()

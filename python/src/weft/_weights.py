@@ -37,16 +37,16 @@ def read(path: str | os.PathLike[str]) -> dict[str, Array]:
         header = json.loads(data[8 : 8 + length])
         header.pop("__metadata__", None)
         rest = memoryview(data)[8 + length :]
-        return {name: _one(rest, of) for name, of in header.items()}
+        return {name: _one(rest, entry) for name, entry in header.items()}
 
 
-def _one(data: memoryview, of: dict[str, Any]) -> Array:
-    begin, end = of["data_offsets"]
-    if of["dtype"] == "BF16":
+def _one(data: memoryview, entry: dict[str, Any]) -> Array:
+    begin, end = entry["data_offsets"]
+    if entry["dtype"] == "BF16":
         values: Array = (np.frombuffer(data[begin:end], "<u2").astype(np.uint32) << 16).view(np.float32)
     else:
-        values = np.frombuffer(data[begin:end], _TYPES[of["dtype"]]).copy()
-    return values.reshape(of["shape"])
+        values = np.frombuffer(data[begin:end], _TYPES[entry["dtype"]]).copy()
+    return values.reshape(entry["shape"])
 
 
 def write(path: str | os.PathLike[str], arrays: Mapping[str, Any]) -> None:

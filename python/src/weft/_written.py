@@ -50,8 +50,8 @@ class Written(torch.overrides.TorchFunctionMode):  # type: ignore[misc]
     def __torch_function__(self, function: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         args = tuple(map(self.current, args))
         kwargs = {name: self.current(value) for name, value in (kwargs or {}).items()}
-        of = _WRITTEN.get(getattr(function, "__name__", ""))
-        done = NotImplemented if of is None else of(*args, **(kwargs or {}))
+        replacement = _WRITTEN.get(getattr(function, "__name__", ""))
+        done = NotImplemented if replacement is None else replacement(*args, **(kwargs or {}))
         return function(*args, **(kwargs or {})) if done is NotImplemented else done
 
 
@@ -177,8 +177,8 @@ def _sequence(cell: Callable[..., Any], states: int) -> Callable[..., Any]:
                 "a recurrent layer runs over all vertices or edges, or over some of each row's: give it rows "
                 "× length × width with batch_first=True, of one length"
             )
-        of, steps = 2 + 2 * biases, list(x.unbind(int(first)))
-        if len(weights) != of * layers * (1 + both):
+        per_layer, steps = 2 + 2 * biases, list(x.unbind(int(first)))
+        if len(weights) != per_layer * layers * (1 + both):
             raise Unlowerable("a recurrent layer has proj_size: project by nn.Linear")
         given, last = (hx,) if states == 1 else tuple(hx), []
         for layer in range(layers):
@@ -190,7 +190,7 @@ def _sequence(cell: Callable[..., Any], states: int) -> Callable[..., Any]:
                 state = given[0][k] if states == 1 else tuple(s[k] for s in given)
                 made = []
                 for step in steps[::-1] if way else steps:
-                    state = cell(step, state, *weights[of * k : of * k + of])
+                    state = cell(step, state, *weights[per_layer * k : per_layer * k + per_layer])
                     made.append(state if states == 1 else state[0])
                 ways.append(made[::-1] if way else made)
                 last.append((state,) if states == 1 else state)
@@ -232,18 +232,18 @@ def _item(x: Tensor, at: Any) -> Any:
     if type(at) is not tuple or at[:1] != (slice(None),) or not all(map(_is_number, at)):
         return NotImplemented
     dim = 0
-    for of in at:
-        if of is None:
+    for part in at:
+        if part is None:
             x = x.unsqueeze(dim)
-        elif isinstance(of, slice):
+        elif isinstance(part, slice):
             x = (
                 x
-                if of == slice(None)
-                else torch.ops.aten.slice.Tensor(x, dim, of.start, of.stop, of.step or 1)
+                if part == slice(None)
+                else torch.ops.aten.slice.Tensor(x, dim, part.start, part.stop, part.step or 1)
             )
         else:
-            x = x.select(dim, of)
-        dim += not isinstance(of, int)
+            x = x.select(dim, part)
+        dim += not isinstance(part, int)
     return x
 
 

@@ -66,7 +66,7 @@ class Loop:
         return [*found, samples.detach(), self.module.norm.running_var.clone()]
 
     def all(self) -> list[Tensor]:
-        return [of for mesh in ("graph=2", "pipeline=2", "tensor=2") for of in self.results(mesh)]
+        return [result for mesh in ("graph=2", "pipeline=2", "tensor=2") for result in self.results(mesh)]
 
     def check(self, expected: list[Tensor]) -> None:
         """The results are as before, and what is left is what the program has."""
@@ -84,8 +84,8 @@ class Loop:
         if running != [program.process.pid]:
             raise SystemExit(f"the processes {running} are left, of which {program.process.pid} is in use")
         ours, theirs = (
-            {number: bytes_ for number, bytes_ in shared(of).items() if number not in self.others}
-            for of in (os.getpid(), program.process.pid)
+            {number: bytes_ for number, bytes_ in shared(pid).items() if number not in self.others}
+            for pid in (os.getpid(), program.process.pid)
         )
         if ours != theirs:
             raise SystemExit(f"shared memory: Python has {ours}, and the program {theirs}")
@@ -93,24 +93,24 @@ class Loop:
             raise SystemExit(f"{sum(ours.values())} bytes of shared memory are left")
 
 
-def children(of: int) -> list[int]:
+def children(pid: int) -> list[int]:
     """The processes that a process has started, and that are not reaped."""
     found = []
-    for task in Path(f"/proc/{of}/task").iterdir():
+    for task in Path(f"/proc/{pid}/task").iterdir():
         with contextlib.suppress(OSError):
             found += [int(number) for number in (task / "children").read_text().split()]
     return found
 
 
-def shared(of: int) -> dict[str, int]:
+def shared(pid: int) -> dict[str, int]:
     """The bytes of weft's shared memory that a process has mapped or open, by their inodes."""
     found: dict[str, int] = {}
-    for line in Path(f"/proc/{of}/maps").read_text().splitlines():
+    for line in Path(f"/proc/{pid}/maps").read_text().splitlines():
         if "memfd:weft " in line:
             span, _, _, _, inode, *_ = line.split()
             low, high = (int(end, 16) for end in span.split("-"))
             found[inode] = found.get(inode, 0) + high - low
-    for file in Path(f"/proc/{of}/fd").iterdir():
+    for file in Path(f"/proc/{pid}/fd").iterdir():
         with contextlib.suppress(OSError):
             if "memfd:weft " in os.readlink(file):
                 found[str(file.stat().st_ino)] = file.stat().st_size
@@ -160,7 +160,7 @@ def until(loop: Loop, kind: type[BaseException], done: Callable[[], bool]) -> No
 def interrupts(loop: Loop, expected: list[Tensor], takes: float, draw: random.Random) -> None:
     """Ctrl-C at a random moment. Python ignores one in a finalizer, and says so."""
     ignored: list[object] = []
-    sys.unraisablehook = lambda of: ignored.append(of.exc_type)
+    sys.unraisablehook = lambda event: ignored.append(event.exc_type)
     try:
         with later(draw.uniform(0, takes), signal.SIGINT):
             until(loop, KeyboardInterrupt, lambda: KeyboardInterrupt in ignored)

@@ -31,13 +31,13 @@ def graph(**more):
     return data
 
 
-def log_odds(out, of):
+def log_odds(out, label):
     """log(p/(1 − p)) of a class."""
-    others = [k for k in range(out.shape[-1]) if k != of]
-    return out[..., of] - out[..., others].logsumexp(-1)
+    others = [k for k in range(out.shape[-1]) if k != label]
+    return out[..., label] - out[..., others].logsumexp(-1)
 
 
-def gradients(module, data, of, steps=0, score=log_odds):
+def gradients(module, data, label, steps=0, score=log_odds):
     """x · ∂score/∂x and ∂score/∂edge_mask in float64, or their integrals from zeros by midpoints."""
     module = copy.deepcopy(module).double().eval()
     extra = {k: data[k].double() for k in ("edge_weight", "edge_attr") if k in data}
@@ -53,7 +53,7 @@ def gradients(module, data, of, steps=0, score=log_odds):
             set_masks(module, mask, data.edge_index, apply_sigmoid=False)
             out = module(given, data.edge_index, **extra)[VERTEX]
             clear_masks(module)
-            grads = torch.autograd.grad(score(out, of), [given, mask], allow_unused=True)
+            grads = torch.autograd.grad(score(out, label), [given, mask], allow_unused=True)
             if grads[which] is not None:
                 masks[which] += grads[which] / len(points)
     return x * masks[0], masks[1]

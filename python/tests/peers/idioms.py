@@ -149,10 +149,10 @@ def masked(s):
 
 
 def layers_of(count, make):
-    def of(s):
+    def applied(s):
         s.layers = nn.ModuleList(make() for _ in range(count))
 
-    return of
+    return applied
 
 
 def chain(s, h, e):

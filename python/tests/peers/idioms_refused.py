@@ -41,10 +41,10 @@ def adds_previous(s, h, e):
 def counts_by(change):
     """A state that forward changes, and reads after ten calls."""
 
-    def of(s, h, e):
+    def counted(s, h, e):
         return h @ s.w * (2 if change(s) > 10 else 1)
 
-    return of
+    return counted
 
 
 def number(s):
@@ -118,10 +118,10 @@ def ticks(s, h, e):
 def ticks_for_later(change):
     """By a tensor, which the output is of after thirty calls."""
 
-    def of(s, h, e):
+    def counted(s, h, e):
         return h @ s.w * torch.where(change(s) > 30, 2.0, 1.0)
 
-    return of
+    return counted
 
 
 def another(s):
@@ -218,12 +218,12 @@ def cached_weight(s, h, e):
 
 
 def branch_on(condition):
-    def of(s, h, e):
+    def branched(s, h, e):
         if condition(h, e):
             h = 2 * h
         return h @ s.w
 
-    return of
+    return branched
 
 
 GLOBAL = nn.Parameter(torch.randn(5, 5))

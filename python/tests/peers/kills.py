@@ -120,7 +120,7 @@ def folders(mark: str) -> set[str]:
         for file in Path(f"/proc/{pid}/fd").glob("*"):
             with contextlib.suppress(OSError):
                 found.add(os.path.dirname(os.readlink(file)))
-    return {of for of in found if os.path.basename(of).startswith("weft-")}
+    return {path for path in found if os.path.basename(path).startswith("weft-")}
 
 
 def trial(launcher: str, chance: random.Random, deadline: float) -> tuple[str, float]:
@@ -203,16 +203,16 @@ def main() -> None:
     given.add_argument("--seed", type=int, default=0)
     given.add_argument("--launcher", default="mpirun.openmpi")
     given.add_argument("--loop", type=int)
-    of = given.parse_args()
-    if of.loop is not None:
-        return loop(of.loop)
-    chance, took = random.Random(of.seed), collections.defaultdict(list)
-    deadline = DEADLINE + 3 * finished(of.launcher)
-    for number in range(of.trials):
-        victim, seconds = trial(of.launcher, chance, deadline)
+    options = given.parse_args()
+    if options.loop is not None:
+        return loop(options.loop)
+    chance, took = random.Random(options.seed), collections.defaultdict(list)
+    deadline = DEADLINE + 3 * finished(options.launcher)
+    for number in range(options.trials):
+        victim, seconds = trial(options.launcher, chance, deadline)
         took[victim].append(seconds)
         print(f"{number + 1}: {victim}, {seconds:.1f} s", flush=True)
-    finished(of.launcher)
+    finished(options.launcher)
     for victim, times in took.items():
         print(f"{len(times)} kills of a {victim}: the job ended in {max(times):.1f} s at most")
 

@@ -140,12 +140,12 @@ MADE: dict[Any, nn.Module] = {}
 
 def made(name: str, modules: Any = MODULES) -> nn.Module:
     """A module as it was when it was made, which is traced once for each graph."""
-    of = modules[name]
-    if of not in MADE:
+    make = modules[name]
+    if make not in MADE:
         torch.manual_seed(3)
-        MADE[of] = of()
-        MADE[of].first_state = copy.deepcopy(MADE[of].state_dict())
-    module = MADE[of]
+        MADE[make] = make()
+        MADE[make].first_state = copy.deepcopy(MADE[make].state_dict())
+    module = MADE[make]
     module.load_state_dict(module.first_state)
     module.zero_grad()
     for p in module.parameters():

@@ -42,10 +42,10 @@ class Collected:
 
 
 def _line(item: pytest.Item) -> str:
-    of = getattr(item, "callspec", None)
-    if of is None or "loop" not in of.params:
+    call = getattr(item, "callspec", None)
+    if call is None or "loop" not in call.params:
         return ""
-    loop = of.params["loop"]
+    loop = call.params["loop"]
     text = inspect.getsource(loop)
     losses = set(re.findall(r"F\.(\w+)\(", text)) - _OTHERS
     losses |= {
@@ -57,10 +57,10 @@ def _line(item: pytest.Item) -> str:
         f"{Path(item.path).stem.removeprefix('test_')}.{loop.__name__}",
         "+".join(sorted(losses)) or "-",
         "+".join(sorted(optimizers)) or "-",
-        of.params["name"],
-        of.params["mesh"] + ("" if kind == "as_pytorch" else f" {kind}"),
+        call.params["name"],
+        call.params["mesh"] + ("" if kind == "as_pytorch" else f" {kind}"),
     )
-    names = (loop.__name__, f"{loop.__name__} {of.params['name']}")
+    names = (loop.__name__, f"{loop.__name__} {call.params['name']}")
     return "  ".join((*shown, *(_PUBLISHED[name] for name in names if name in _PUBLISHED)))
 
 

@@ -95,7 +95,10 @@ class Calls:
             refused(self.net, f"{name}: {forward}")
             state[name].copy_(begun)
             self.works()
-        names, begun = ["first.lin.weight", "norm.weight"], {name: of.clone() for name, of in state.items()}
+        names, begun = (
+            ["first.lin.weight", "norm.weight"],
+            {name: tensor.clone() for name, tensor in state.items()},
+        )
         if self.second:
             for name in names:
                 state[name].neg_()
@@ -106,7 +109,7 @@ class Calls:
     def of_passes(self) -> None:
         """One runs backward, trains, freezes a norm, or gives other arguments; rows are of no process."""
         net = self.net
-        state = {name: of.clone() for name, of in net.state_dict().items()}
+        state = {name: tensor.clone() for name, tensor in net.state_dict().items()}
         z = net()
         if self.second:
             refused(
@@ -250,7 +253,7 @@ class Calls:
         parameters[net.rank].grad = torch.full((3, 3), 2.0)
         given = [*parameters, *parameters]  # each counts once
         net.sum_gradients(given)
-        assert all(torch.equal(of.grad, torch.full((3, 3), 2.0)) for of in parameters)
+        assert all(torch.equal(parameter.grad, torch.full((3, 3), 2.0)) for parameter in parameters)
         both = nn.Parameter(torch.ones(2))
         both.grad = torch.tensor([1.0, 10.0]) * (1 + net.rank)
         net.sum_gradients([both, both])
@@ -269,7 +272,7 @@ class Calls:
         into = torch.zeros(V, 2).index_add(0, ENDS[0], torch.eye(2)[owner[ENDS[1]]])
         if net.groups > 1:
             into[:] = torch.bincount(ENDS[0], minlength=V)[:, None]
-        weights = [of.detach()[0] for of in (net.module.first.weight, net.module.last.weight)]
+        weights = [tensor.detach()[0] for tensor in (net.module.first.weight, net.module.last.weight)]
         for _ in range(2):  # in memory that is used again
             net.zero_grad()
             net()[net.rank].sum().backward()
@@ -277,7 +280,7 @@ class Calls:
             for rank, grad in enumerate(grads):
                 rows = net.vertices if rank == net.rank else torch.arange(0)
                 torch.testing.assert_close(grad, net.sum(h[rows].sum(0)), rtol=1e-4, atol=1e-4)
-            right = sum(into[:, rank, None] * of for rank, of in enumerate(weights))
+            right = sum(into[:, rank, None] * weight for rank, weight in enumerate(weights))
             torch.testing.assert_close(net.module.table.grad, right, rtol=1e-4, atol=1e-4)
 
 

@@ -54,7 +54,7 @@ def of_process(net: Any) -> slice:
 def sample_of(group: int, x: Any) -> Any:
     """The features that a group takes."""
     if isinstance(x, Mapping):
-        return {name: sample_of(group, of) for name, of in x.items()}
+        return {name: sample_of(group, tensor) for name, tensor in x.items()}
     return x * (1 + group / 2)
 
 
@@ -437,10 +437,10 @@ def flows(net: Any, x: Tensor, again: Again) -> Iterator[Tensor]:
 def relations(net: Any, x: Any, again: Again) -> Iterator[Tensor]:
     """Features of edges of two relations, of which one has some of the edges."""
     optimizer = torch.optim.AdamW(net.parameters(), lr=0.002)
-    of = next(iter(x.values()))
+    tensor = next(iter(x.values()))
     for _ in range(3):
         optimizer.zero_grad()
-        attr = {key: TYPED_ATTR[key][net.edges[key]].to(of).requires_grad_() for key in (UP, NEAR)}
+        attr = {key: TYPED_ATTR[key][net.edges[key]].to(tensor).requires_grad_() for key in (UP, NEAR)}
         kept = {NEAR: (torch.arange(len(TYPED_ATTR[NEAR])) % 4 > 0)[net.edges[NEAR]]}
         state = net({"grid": x["grid"]}, edge_attr=attr, edges=kept)
         loss = (state["grid"] - x["grid"].roll(1, 1)).square().sum() / (V * WIDTH)

@@ -23,10 +23,10 @@ TRAIN = torch.rand(V) < 0.6
 UP, NEAR, BACK = ("grid", "up", "mesh"), ("mesh", "near", "mesh"), ("mesh", "back", "grid")
 COUNTS = {"grid": V, "mesh": 47}
 TYPED_ENDS = {
-    key: torch.stack([torch.randint(0, COUNTS[of], (n,)) for of in (key[0], key[2])])
+    key: torch.stack([torch.randint(0, COUNTS[vertex_type], (n,)) for vertex_type in (key[0], key[2])])
     for key, n in ((UP, 600), (NEAR, 240), (BACK, 630))
 }
-TYPED_ATTR = {key: torch.randn(of.shape[1], 2) for key, of in TYPED_ENDS.items()}
+TYPED_ATTR = {key: torch.randn(ends.shape[1], 2) for key, ends in TYPED_ENDS.items()}
 TYPED_X = {"grid": X, "mesh": torch.randn(COUNTS["mesh"], 3)}
 
 #: What modules are given on a graph, by the names of their arguments.
@@ -89,14 +89,14 @@ class Convs(nn.Module):
 
     def __init__(self) -> None:
         super().__init__()
-        widths = {name: of.shape[1] for name, of in TYPED_X.items()}
+        widths = {name: features.shape[1] for name, features in TYPED_X.items()}
         self.first = HeteroConv({key: SAGEConv((widths[key[0]], widths[key[2]]), 8) for key in TYPED_ENDS})
         self.norms = nn.ModuleDict({name: nn.BatchNorm1d(8) for name in widths})
         self.last = HeteroConv({key: SAGEConv((8, 8), CLASSES) for key in TYPED_ENDS}, aggr="mean")
 
     def forward(self, x_dict: dict[str, Tensor], edge_index_dict: dict[Any, Tensor]) -> Any:
         h = self.first(x_dict, edge_index_dict)
-        return self.last({name: self.norms[name](of).tanh() for name, of in h.items()}, edge_index_dict)
+        return self.last({name: self.norms[name](rows).tanh() for name, rows in h.items()}, edge_index_dict)
 
 
 class Weather(nn.Module):
@@ -153,7 +153,7 @@ class Upwards(nn.Module):
 
 def in_double(given: Any) -> Any:
     if isinstance(given, Mapping):
-        return {name: in_double(of) for name, of in given.items()}
+        return {name: in_double(tensor) for name, tensor in given.items()}
     return given.double() if given.is_floating_point() else given
 
 
@@ -165,13 +165,15 @@ class Alone(nn.Module):
     def __init__(self, module: nn.Module, given: Mapping[str, Any]):
         super().__init__()
         taken = inspect.signature(module.forward).parameters
-        given = {name: in_double(of) for name, of in given.items() if name in taken}
+        given = {name: in_double(tensor) for name, tensor in given.items() if name in taken}
         self.module, self.x, self.beside = module, next(iter(given.values())), dict([*given.items()][1:])
 
     @property
     def vertices(self) -> Any:
         count = (
-            {name: torch.arange(len(of)) for name, of in self.x.items()} if isinstance(self.x, dict) else None
+            {name: torch.arange(len(features)) for name, features in self.x.items()}
+            if isinstance(self.x, dict)
+            else None
         )
         return count or torch.arange(V)
 
@@ -179,7 +181,7 @@ class Alone(nn.Module):
     def edges(self) -> Any:
         ends = next(iter(self.beside.values()))
         if isinstance(ends, dict):
-            return {key: torch.arange(of.shape[1]) for key, of in ends.items()}
+            return {key: torch.arange(index.shape[1]) for key, index in ends.items()}
         return torch.arange(ends.shape[1])
 
     def forward(self, x: Any = None, samples: bool = False, edges: Any = None, **given: Any) -> Any:
@@ -188,28 +190,33 @@ class Alone(nn.Module):
         if isinstance(x, dict):
             x = self.x | x
         beside = dict(self.beside)
-        for name, of in given.items():
-            beside |= {f"{name}_dict": beside[f"{name}_dict"] | of} if isinstance(of, dict) else {name: of}
+        for name, tensor in given.items():
+            beside |= (
+                {f"{name}_dict": beside[f"{name}_dict"] | tensor}
+                if isinstance(tensor, dict)
+                else {name: tensor}
+            )
         if isinstance(edges, dict):
-            for name, of in beside.items():
+            for name, tensor in beside.items():
                 along = int(name == "edge_index_dict")
-                beside[name] = of | {
-                    key: of[key].index_select(along, mask.nonzero()[:, 0]) for key, mask in edges.items()
+                beside[name] = tensor | {
+                    key: tensor[key].index_select(along, mask.nonzero()[:, 0]) for key, mask in edges.items()
                 }
         elif edges is not None:
             beside = {
-                name: of[..., edges] if name == "edge_index" else of[edges] for name, of in beside.items()
+                name: tensor[..., edges] if name == "edge_index" else tensor[edges]
+                for name, tensor in beside.items()
             }
         return self.module(self.x if x is None else x, **beside)
 
-    def sum(self, of: Tensor, group: bool = False) -> Tensor:
-        return of
+    def sum(self, values: Tensor, group: bool = False) -> Tensor:
+        return values
 
-    def rows(self, of: Tensor, vertices: Tensor) -> Tensor:
-        return of[vertices]
+    def rows(self, values: Tensor, vertices: Tensor) -> Tensor:
+        return values[vertices]
 
-    def gather(self, of: Tensor, type: str | None = None) -> Tensor:
-        return of
+    def gather(self, values: Tensor, type: str | None = None) -> Tensor:
+        return values
 
     def sum_gradients(self, parameters: list[Tensor]) -> None:
         pass

@@ -44,21 +44,23 @@ def apart(ours: list[float], theirs: list[float]) -> float:
 def graph_of(given: Mapping[str, Any], module: nn.Module) -> weft.Graph:
     """The graph with what the module takes."""
     taken = inspect.signature(module.forward).parameters
-    return weft.Graph(**{name.removesuffix("_dict"): of for name, of in given.items() if name in taken})
+    return weft.Graph(
+        **{name.removesuffix("_dict"): tensor for name, tensor in given.items() if name in taken}
+    )
 
 
-def in_groups(of: Loop, module: nn.Module, groups: int) -> list[float]:
+def in_groups(one: Loop, module: nn.Module, groups: int) -> list[float]:
     """What a loop yields in PyTorch, in float64, with a module that it changes."""
     together = Together(groups)
     modules = [module, *(copy.deepcopy(module) for _ in range(groups - 1))]
 
     def group(number: int) -> list[float]:
         def net(module: nn.Module) -> Any:
-            alone = Alone(module.double(), of.given)
+            alone = Alone(module.double(), one.given)
             return alone if groups == 1 else OfGroup(alone, together, number)
 
-        x = in_double(next(iter(of.given.values())))
-        return [float(one) for one in of.run(net(modules[number]), sample_of(number, x), net)]
+        x = in_double(next(iter(one.given.values())))
+        return [float(one) for one in one.run(net(modules[number]), sample_of(number, x), net)]
 
     with set_checkpoint_early_stop(False):  # each group computes a pass again as far as the others
         made: list[list[float]] = together.run(group)
@@ -66,24 +68,26 @@ def in_groups(of: Loop, module: nn.Module, groups: int) -> list[float]:
 
 
 def run(name: str, mesh: str) -> None:
-    of = LOOPS[name]
+    loop = LOOPS[name]
     torch.manual_seed(3)
-    module = of.make()
+    module = loop.make()
     exact, begun = copy.deepcopy(module), copy.deepcopy(module.state_dict())
     groups = int(dict(axis.split("=") for axis in mesh.split(",")).get("samples", 1))
-    if of.by_net:
-        alone = Copies(weft.compile(exact, graph_of(of.given, exact)), groups)
-        theirs = [float(one) for one in of.run(alone, next(iter(of.given.values())), None)]
+    if loop.by_net:
+        alone = Copies(weft.compile(exact, graph_of(loop.given, exact)), groups)
+        theirs = [float(one) for one in loop.run(alone, next(iter(loop.given.values())), None)]
     else:
-        theirs = in_groups(of, exact.double(), groups)
-    graph, runs = graph_of(of.given, module), []
+        theirs = in_groups(loop, exact.double(), groups)
+    graph, runs = graph_of(loop.given, module), []
     for _ in range(2):
         module.load_state_dict(begun)
         net = weft.compile(module, graph, parallel=mesh)
-        x, rows = next(iter(of.given.values())), net.vertices
+        x, rows = next(iter(loop.given.values())), net.vertices
         mine = {kind: x[kind][ids] for kind, ids in rows.items()} if isinstance(rows, dict) else x[rows]
         mine = sample_of(net.group, mine)
-        made = of.run(net, mine, lambda other: weft.compile(other, graph_of(of.given, other), parallel=mesh))
+        made = loop.run(
+            net, mine, lambda other: weft.compile(other, graph_of(loop.given, other), parallel=mesh)
+        )
         ours = [float(one) for one in made]
         runs.append((ours, [one.detach().clone() for one in module.state_dict().values()]))
     (ours, state), (_, other) = runs
@@ -111,12 +115,12 @@ def net_of_rank(mesh: str, make: Callable[[], nn.Module]) -> Any:
     )
 
 
-def check_planned(net: Any, of: str = "x") -> None:
+def check_planned(net: Any, name: str = "x") -> None:
     """Raises if the memory of a loop of two passes that are given features differs from its plan."""
-    planned = weft.plan(graph_of(PLAIN, net.module), model=net, passes=2, gradients=of)
-    rows = net.vertices if of == "x" else net.edges
+    planned = weft.plan(graph_of(PLAIN, net.module), model=net, passes=2, gradients=name)
+    rows = net.vertices if name == "x" else net.edges
     for _ in range(3):
-        given = {of: PLAIN[of][rows].requires_grad_()}
+        given = {name: PLAIN[name][rows].requires_grad_()}
         a = net(**given)
         b = net(**given)  # one of the outputs of the step before is garbage now
         sum(
@@ -173,12 +177,12 @@ def main() -> None:
     what, mesh = sys.argv[1], "graph=2"
     if what == "--unlike":
         net = net_of_rank(sys.argv[2], two(GCNConv))
-        state = {name: of.detach().clone() for name, of in net.state_dict().items()}
+        state = {name: tensor.detach().clone() for name, tensor in net.state_dict().items()}
         check_planned(net)
         assert int(state["norm.num_batches_tracked"]) == 2**40 + 1
         assert not state["norm.running_mean"].any()
-        sums = [net.sum(of) for of in state.values()]
-        assert all(torch.equal(both, of * 2) for both, of in zip(sums, state.values()))
+        sums = [net.sum(tensor) for tensor in state.values()]
+        assert all(torch.equal(both, tensor * 2) for both, tensor in zip(sums, state.values()))
         process_calls.check(net, sys.argv[2])
         if net.rank == 0:
             for _ in range(2):

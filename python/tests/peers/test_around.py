@@ -163,12 +163,12 @@ def test_hooks() -> None:
     """Hooks on a net are called as those of a module; one on a layer is called when the module is traced."""
 
     def told(net: nn.Module) -> list[Any]:
-        of = list[Any]()
+        events = list[Any]()
         hooks = [
-            net.register_forward_pre_hook(lambda m, x: of.append(len(x))),
+            net.register_forward_pre_hook(lambda m, x: events.append(len(x))),
             net.register_forward_hook(lambda m, x, out: 2 * out),
             net.register_full_backward_hook(
-                lambda m, gx, gout: of.append((gx[0].sum().item(), gout[0].sum().item()))
+                lambda m, gx, gout: events.append((gx[0].sum().item(), gout[0].sum().item()))
             ),
         ]
         try:
@@ -176,7 +176,7 @@ def test_hooks() -> None:
         finally:
             for hook in hooks:
                 hook.remove()
-        return of
+        return events
 
     ours, theirs = told(NET), told(Plain(copy.deepcopy(TWO)))
     assert (

@@ -102,6 +102,6 @@ def test_nothing_on_cpu(name, graph, tmp_path, monkeypatch):
     )
     assert "device" not in here.summary
     assert there.summary["device"]["on_cpu"] == []
-    for of in ("loss", "val_loss"):
-        assert there.history[of] == pytest.approx(here.history[of], rel=1e-6), of
+    for measure in ("loss", "val_loss"):
+        assert there.history[measure] == pytest.approx(here.history[measure], rel=1e-6), measure
     np.testing.assert_allclose(there.logits, here.logits, rtol=0, atol=1e-5)

@@ -193,7 +193,7 @@ def pytorch(module):
         with torch.no_grad(), Drawn(0, 0):
             valid.append(float(F.cross_entropy(module.eval()(X.double(), EDGES)[~TRAIN], Y[~TRAIN])))
         losses.append(float(loss.detach()))
-        buffers.append({name: of.clone() for name, of in module.named_buffers()})
+        buffers.append({name: buffer.clone() for name, buffer in module.named_buffers()})
     return losses, valid, buffers[valid.index(min(valid))]
 
 
@@ -217,8 +217,8 @@ def test_trains_as_pytorch(name, graph):
         )
         assert list(run.history["loss"]) == pytest.approx(losses, rel=1e-5), mesh
         assert list(run.history["val_loss"]) == pytest.approx(valid, rel=1e-5), mesh
-        for key, of in run.module().named_buffers():
-            assert torch.allclose(of.double(), buffers[key].double(), rtol=1e-6), (mesh, key)
+        for key, buffer in run.module().named_buffers():
+            assert torch.allclose(buffer.double(), buffers[key].double(), rtol=1e-6), (mesh, key)
 
 
 def infinite(h):
@@ -342,8 +342,8 @@ def test_compiled_draws_as_torch(graph):
         state = torch.get_rng_state()
         with torch.no_grad():
             assert torch.equal(net.eval()(), net()) and torch.equal(torch.get_rng_state(), state)
-    for k, of in enumerate(found):
-        assert torch.allclose(of, found[k % 3], atol=1e-5)
+    for k, output in enumerate(found):
+        assert torch.allclose(output, found[k % 3], atol=1e-5)
     net = weft.compile(MODULES["random features"](), graph).eval()
     with torch.no_grad():
         assert not torch.equal(net(), net())

@@ -68,9 +68,9 @@ def test_progress(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(_calls.Program, "_ask", slow)
     monkeypatch.setattr(sys, "stderr", Shown())
 
-    def shown_by(call: Any, says: str, **of: list[str]) -> Any:
+    def shown_by(call: Any, says: str, **figures: list[str]) -> Any:
         late.clear()
-        late.update(of)
+        late.update(figures)
         lines.clear()
         came.clear()
         made = call()
@@ -105,7 +105,7 @@ def test_progress_of_a_training(monkeypatch: pytest.MonkeyPatch, capsys: pytest.
     monkeypatch.setattr(_progress, "SILENT", 0)
     monkeypatch.setattr(_module, "_traced", slowly)
     for terminal, progress in ((True, False), (False, True), (True, True)):
-        monkeypatch.setattr(_progress, "is_watched", lambda of=terminal: of)
+        monkeypatch.setattr(_progress, "is_watched", lambda stream=terminal: stream)
         asked += ["a line"] * (terminal and progress)
         for call in (weft.train, functools.partial(weft.sweep, grid={"lr": [0.1]})):
             begun.clear()
@@ -155,12 +155,12 @@ def test_refusals() -> None:
 
 
 class Returns(nn.Module):  # type: ignore[misc]
-    def __init__(self, of: Any) -> None:
+    def __init__(self, function: Any) -> None:
         super().__init__()
-        self.lin, self.of = nn.Linear(WIDTH, WIDTH), of
+        self.lin, self.function = nn.Linear(WIDTH, WIDTH), function
 
     def forward(self, x: Tensor, edge_index: Tensor) -> Any:
-        return self.of(self.lin(x), edge_index)
+        return self.function(self.lin(x), edge_index)
 
 
 class Light(nn.Module):  # type: ignore[misc]

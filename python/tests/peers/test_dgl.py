@@ -272,7 +272,7 @@ def test_what_is_left_out(tmp_path):
         repr(weft.Graph.of(g, edge_weight=g.edata["w"], x=numbers(V, 9)))
         == "Graph(30 vertices, 80 edges, 9 features)"
     )
-    runs = [weft.train(of, out=tmp_path / str(k), **given) for k, of in enumerate((weighted, arrays))]
+    runs = [weft.train(source, out=tmp_path / str(k), **given) for k, source in enumerate((weighted, arrays))]
     assert runs[0].summary["losses"] == runs[1].summary["losses"] != plain.summary["losses"]
 
 

@@ -22,20 +22,20 @@ MASKS = {"train_mask": PART < 3, "val_mask": PART == 3, "test_mask": PART == 4}
 RATES, BACK = ("user", "rates", "item"), ("item", "rev_rates", "user")
 
 
-def logits(of, **settings):
-    return weft.train(of, task="edge", hidden=8, epochs=4, progress=False, **settings).logits
+def logits(source, **settings):
+    return weft.train(source, task="edge", hidden=8, epochs=4, progress=False, **settings).logits
 
 
 @pytest.fixture
 def arrays():
     """The logits of the same as arrays."""
     return logits(
-        weft.Graph(edge_index=EDGES, x=X, edge_y=Y, **{"edge_" + name: of for name, of in MASKS.items()})
+        weft.Graph(edge_index=EDGES, x=X, edge_y=Y, **{"edge_" + name: mask for name, mask in MASKS.items()})
     )
 
 
-def tensors(of):
-    return {name: torch.tensor(value) for name, value in of.items()}
+def tensors(named):
+    return {name: torch.tensor(value) for name, value in named.items()}
 
 
 def homogeneous(**fields):
@@ -45,14 +45,14 @@ def homogeneous(**fields):
 @pytest.mark.parametrize("label", ["edge_label", "edge_y"])
 @pytest.mark.parametrize("mask", ["edge_", ""])
 def test_data(arrays, label, mask):
-    masks = {mask + name: of for name, of in MASKS.items()}
+    masks = {mask + name: mask_values for name, mask_values in MASKS.items()}
     assert (logits(homogeneous(**{label: Y}, **masks)) == arrays).all()
 
 
 def test_edge_label_index(arrays):
     """Labels are of the edges that it names, in their order, and the other edges have none."""
     order = random.permutation(COUNT)
-    masks = {name: of[order] for name, of in MASKS.items()}
+    masks = {name: mask[order] for name, mask in MASKS.items()}
     named = homogeneous(edge_label=Y[order].astype(float), edge_label_index=EDGES[:, order], **masks)
     assert (logits(named) == arrays).all()
     some = order[:200]
@@ -98,7 +98,7 @@ def test_ratings():
     kinds = [homogeneous(edge_label=stars.astype(kind), **MASKS) for kind in (np.float32, np.int64)]
     runs = [weft.train(data, hidden=8, epochs=2, progress=False) for data in kinds]
     assert [run.summary["metric"] for run in runs] == ["rmse", "accuracy"]
-    masks = {"edge_" + name: of for name, of in MASKS.items()}
+    masks = {"edge_" + name: mask for name, mask in MASKS.items()}
     want = logits(weft.Graph(edge_index=EDGES, x=X, edge_y=stars.astype(np.float32), **masks))
     assert (logits(kinds[0]) == want).all()
 
@@ -125,24 +125,24 @@ def test_hetero(label):
             x=x,
             edge_index=edges,
             edge_y={RATES: Y},
-            **{"edge_" + name: {RATES: of} for name, of in MASKS.items()},
+            **{"edge_" + name: {RATES: column} for name, column in MASKS.items()},
         )
     )
-    of = data.HeteroData()
+    graph = data.HeteroData()
     for name, rows in x.items():
-        of[name].x = torch.tensor(rows)
+        graph[name].x = torch.tensor(rows)
     for name, ends in edges.items():
-        of[name].edge_index = torch.tensor(ends)
-    of[RATES][label] = torch.tensor(Y)
+        graph[name].edge_index = torch.tensor(ends)
+    graph[RATES][label] = torch.tensor(Y)
     for name, mask in MASKS.items():
-        of[RATES][name] = torch.tensor(mask)
-    assert (logits(of) == want).all()
-    of[BACK][label] = torch.tensor(Y)
+        graph[RATES][name] = torch.tensor(mask)
+    assert (logits(graph) == want).all()
+    graph[BACK][label] = torch.tensor(Y)
     with pytest.raises(weft.Refused, match="have labels of edges: choose one by weft.Graph.of"):
-        logits(of)
-    assert (logits(weft.Graph.of(of, target=RATES)) == want).all()
+        logits(graph)
+    assert (logits(weft.Graph.of(graph, target=RATES)) == want).all()
     with pytest.raises(weft.Refused, match="its relations "):
-        weft.Graph.of(of, target=("user", "rates", "user"))
+        weft.Graph.of(graph, target=("user", "rates", "user"))
 
 
 # -- modules whose forward returns rows of edges
@@ -173,7 +173,7 @@ class Net(torch.nn.Module):
 
 
 def own(y=Y):
-    masks = {"edge_" + name: of for name, of in MASKS.items()}
+    masks = {"edge_" + name: mask for name, mask in MASKS.items()}
     return weft.Graph(edge_index=EDGES, x=X, edge_attr=ATTR, edge_y=y, **masks)
 
 
@@ -266,7 +266,7 @@ def test_own_module_of_several_types(tmp_path):
     net, x = Bipartite(), {"user": X, "item": X[:, :3] + 1}
     edges = {RATES: EDGES, BACK: EDGES[::-1].copy()}
     stars = X[EDGES[0], 1] * X[EDGES[1], 2]
-    masks = {"edge_" + name: {RATES: of} for name, of in MASKS.items()}
+    masks = {"edge_" + name: {RATES: mask} for name, mask in MASKS.items()}
     graph = weft.Graph(x=x, edge_index=edges, edge_y={RATES: stars}, **masks)
     both = torch.tensor(X).double(), torch.tensor(x["item"]).double()
 
@@ -276,7 +276,7 @@ def test_own_module_of_several_types(tmp_path):
             self.net = copy.deepcopy(net)
 
         def forward(self, _x, _edges, _attr):
-            return self.net(dict(zip(x, both)), {name: torch.tensor(of) for name, of in edges.items()})
+            return self.net(dict(zip(x, both)), {name: torch.tensor(ends) for name, ends in edges.items()})
 
     want = losses_of(Called(), scored(stars), torch.nn.functional.mse_loss, 5)
     for mesh in MESHES:
@@ -316,7 +316,7 @@ def test_edges_of_own_modules_alone(tmp_path):
         "source,target,w,a,b\n" + "".join(f"{u},{v},2,{a},{b}\n" for (u, v), (a, b) in zip(EDGES.T, ATTR))
     )
     settings = {"task": "edge", "epochs": 2, "progress": False}
-    masks = {"edge_" + name: of for name, of in MASKS.items()}
+    masks = {"edge_" + name: mask for name, mask in MASKS.items()}
     weights = np.full(COUNT, 2, np.float32)
     graph = weft.Graph(edge_index=EDGES, x=X, edge_attr=ATTR, edge_weight=weights, edge_y=Y, **masks)
     run = weft.train(graph, model=Weighted(), **settings)

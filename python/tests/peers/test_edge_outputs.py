@@ -137,16 +137,18 @@ def flat(made: Any) -> list[Tensor]:
 
 def loss_of(made: Any) -> Tensor:
     """A loss in which each number has another weight."""
-    return sum((of * torch.cos(torch.arange(of.numel()).view(of.shape))).sum() for of in flat(made))
+    return sum(
+        (tensor * torch.cos(torch.arange(tensor.numel()).view(tensor.shape))).sum() for tensor in flat(made)
+    )
 
 
 def assert_near(ours: Any, theirs: Any) -> None:
     """Each is to 1e-5 of its norm, or of a tenth of the largest: a bias before a batch norm has a gradient of
     0."""
-    least = max(float(of.norm()) for of in flat(theirs)) / 10
-    for of, exact in zip(flat(ours), flat(theirs), strict=True):
-        assert of.shape == exact.shape and of.dtype == torch.float32
-        assert float((of.double() - exact).norm()) <= 1e-5 * max(least, float(exact.norm()))
+    least = max(float(tensor.norm()) for tensor in flat(theirs)) / 10
+    for tensor, exact in zip(flat(ours), flat(theirs), strict=True):
+        assert tensor.shape == exact.shape and tensor.dtype == torch.float32
+        assert float((tensor.double() - exact).norm()) <= 1e-5 * max(least, float(exact.norm()))
 
 
 def takes_attr(module: nn.Module) -> bool:
@@ -168,23 +170,23 @@ def test_as_pytorch(name: str, mesh: str) -> None:
     net = weft.compile(module, GRAPH, **settings(mesh))
     for kept in (None, torch.rand(E) > 0.3):
         kinds = (torch.float32, torch.float64)
-        ours, theirs = ({"x": X.clone().to(of), "edge_attr": ATTR.clone().to(of)} for of in kinds)
+        ours, theirs = ({"x": X.clone().to(dtype), "edge_attr": ATTR.clone().to(dtype)} for dtype in kinds)
         for given in (ours, theirs):
             if not takes_attr(module):
                 del given["edge_attr"]
-            for of in given.values():
-                of.requires_grad_()
+            for tensor in given.values():
+                tensor.requires_grad_()
         if kept is None:
             want = exact(edge_index=ENDS, **theirs)
             made = net(**ours)
         else:
-            some = {key: of[kept] if key == "edge_attr" else of for key, of in theirs.items()}
+            some = {key: tensor[kept] if key == "edge_attr" else tensor for key, tensor in theirs.items()}
             want = exact(edge_index=ENDS[:, kept], **some)
             made = net(edges=kept, **ours)
         assert_near(made, want)
         for loss in (loss_of(made), loss_of(want)):
             loss.backward()
-        assert_near([of.grad for of in ours.values()], [of.grad for of in theirs.values()])
+        assert_near([tensor.grad for tensor in ours.values()], [tensor.grad for tensor in theirs.values()])
         assert_near([p.grad for p in module.parameters()], [p.grad for p in exact.parameters()])
         module.zero_grad()
         exact.zero_grad()
@@ -201,14 +203,14 @@ class Typed(nn.Module):  # type: ignore[misc]
 
     def forward(self, x_dict: Any, edge_index_dict: Any, edge_attr_dict: Any) -> Any:
         h = {kind: torch.tanh(self.lift[kind](x)) for kind, x in x_dict.items()}
-        e = {key: self.features(of) for key, of in edge_attr_dict.items()}
+        e = {key: self.features(features) for key, features in edge_attr_dict.items()}
         for _ in range(2):
-            into = {kind: torch.zeros_like(of) for kind, of in h.items()}
+            into = {kind: torch.zeros_like(rows) for kind, rows in h.items()}
             for (source, name, target), ends in edge_index_dict.items():
                 both = [e[source, name, target], h[source][ends[0]], h[target][ends[1]]]
                 e[source, name, target] = torch.tanh(self.edge[name](torch.cat(both, 1)))
                 into[target] = into[target].index_add(0, ends[1], e[source, name, target])
-            h = {kind: h[kind] + of for kind, of in into.items()}
+            h = {kind: h[kind] + rows for kind, rows in into.items()}
         return {"edges": e, "vertices": h["b"]}
 
 
@@ -228,20 +230,24 @@ def test_relations(mesh: str) -> None:
     net = weft.compile(module, TYPED, **settings(mesh))
     kept = torch.rand(300) > 0.5
 
-    def copied(given: dict[Any, Tensor], of: torch.dtype) -> dict[Any, Tensor]:
-        return {key: x.clone().to(of).requires_grad_() for key, x in given.items()}
+    def copied(given: dict[Any, Tensor], dtype: torch.dtype) -> dict[Any, Tensor]:
+        return {key: x.clone().to(dtype).requires_grad_() for key, x in given.items()}
 
     kinds = (torch.float32, torch.float64)
-    ours, theirs = ({"x": copied(X_OF, of), "e": copied(ATTR_OF, of)} for of in kinds)
+    ours, theirs = ({"x": copied(X_OF, dtype), "e": copied(ATTR_OF, dtype)} for dtype in kinds)
     made = net(ours["x"], edges={TO: kept}, edge_attr=ours["e"])
-    attr = {key: of[kept] if key == TO else of for key, of in theirs["e"].items()}
-    want = exact(theirs["x"], {key: of[:, kept] if key == TO else of for key, of in ENDS_OF.items()}, attr)
+    attr = {key: tensor[kept] if key == TO else tensor for key, tensor in theirs["e"].items()}
+    want = exact(
+        theirs["x"], {key: ends[:, kept] if key == TO else ends for key, ends in ENDS_OF.items()}, attr
+    )
     assert set(made["edges"]) == {TO, BACK}
     assert_near(made, want)
     for loss in (loss_of(made), loss_of(want)):
         loss.backward()
     for name in ("x", "e"):
-        assert_near([of.grad for of in ours[name].values()], [of.grad for of in theirs[name].values()])
+        assert_near(
+            [tensor.grad for tensor in ours[name].values()], [tensor.grad for tensor in theirs[name].values()]
+        )
     assert_near([p.grad for p in module.parameters()], [p.grad for p in exact.parameters()])
 
 

@@ -97,7 +97,7 @@ class Typed(torch.nn.Module):
             source, _, target = relation
             made = self.convs["__".join(relation)]((x_dict[source], x_dict[target]), edges)
             rows[target] = rows[target] + made if target in rows else made
-        return {kind: of.relu() for kind, of in rows.items()}
+        return {kind: features.relu() for kind, features in rows.items()}
 
     def score(self, rows, ends):
         return self.decoder(rows["user"][ends[0]], rows["item"][ends[1]], None)
@@ -128,8 +128,8 @@ def sets(kind):
         edges[1] %= 60
         known = random.integers(0, 150, (2, 600))
         label = x[edges[0], 1] + items[edges[1], 1] + 0.5 * noise > 0
-        of = {BUYS: edges, BACK: edges[::-1].copy(), KNOWS: known}
-        return {"x": {"user": x, "item": items}, "edge_index": of}, label.astype(int), train
+        edge_index = {BUYS: edges, BACK: edges[::-1].copy(), KNOWS: known}
+        return {"x": {"user": x, "item": items}, "edge_index": edge_index}, label.astype(int), train
     score = x[edges[0], 0] - x[edges[1], 1] + attr[:, 0] + 0.5 * noise
     if kind == "multi-edges":  # each pair five times, with labels of their own
         edges = np.repeat(edges[:, :300], 5, 1)
@@ -153,8 +153,8 @@ def test_beside_pytorch(kind):
     if typed:
         net = model = Typed({"user": 5, "item": 3}, list(arrays["edge_index"]), 1 if values else 2)
         graph = weft.Graph(**arrays, edge_y={BUYS: y}, edge_split={BUYS: split})
-        given = {name: torch.tensor(of).double() for name, of in arrays["x"].items()}
-        given = given, {name: torch.tensor(of) for name, of in arrays["edge_index"].items()}
+        given = {name: torch.tensor(features).double() for name, features in arrays["x"].items()}
+        given = given, {name: torch.tensor(ends) for name, ends in arrays["edge_index"].items()}
         more = {}
     else:
         model, net = "sage", Named(5, 2)
@@ -179,10 +179,10 @@ def test_beside_pytorch(kind):
     with torch.no_grad():
         logits = exact(*given).numpy()
 
-    def measured(of):
+    def measured(output):
         if values:
-            return float(np.sqrt(((of[:, 0] - y)[~train] ** 2).mean()))
-        return float(metrics.roc_auc_score(y[~train], (of[:, 1] - of[:, 0])[~train]))
+            return float(np.sqrt(((output[:, 0] - y)[~train] ** 2).mean()))
+        return float(metrics.roc_auc_score(y[~train], (output[:, 1] - output[:, 0])[~train]))
 
     want = measured(logits * deviation + mean if values else logits)
     assert 0.15 < want < 0.9 if values else 0.75 < want < 1, want  # something is learned, and not all
@@ -337,14 +337,14 @@ def test_types_divided_by_time():
     torch.manual_seed(5)
     net = Typed({"user": 5, "item": 3}, list(edges), 2)
     graph = weft.Graph(**arrays, edge_y={BUYS: y}, edge_time={BUYS: time})
-    x = {name: torch.tensor(of).double() for name, of in arrays["x"].items()}
+    x = {name: torch.tensor(features).double() for name, features in arrays["x"].items()}
 
     def over(net):
         made = []
         for until in (5, 7):
             passing = {
-                of: torch.tensor(ends if of == KNOWS else ends[:, time < until].copy())
-                for of, ends in edges.items()
+                relation: torch.tensor(ends if relation == KNOWS else ends[:, time < until].copy())
+                for relation, ends in edges.items()
             }
             made.append(net.score(net.embed(x, passing), torch.tensor(edges[BUYS])))
         return torch.where(torch.tensor(time >= 7)[:, None], made[1], made[0])
@@ -366,21 +366,21 @@ def test_types_divided_by_time():
             assert run.logits == pytest.approx(over(mine).numpy(), abs=1e-5), mesh
 
 
-@pytest.mark.parametrize("of", ["edges", "vertices"])
-def test_metrics_with_an_argument(of):
+@pytest.mark.parametrize("labelled", ["edges", "vertices"])
+def test_metrics_with_an_argument(labelled):
     """precision@K, recall@fpr=RATE and f1:CLASS of training and of evaluate are scikit-learn's."""
     rng = np.random.default_rng(4)
     ends, x = rng.integers(0, 60, (2, 400)), rng.normal(size=(60, 5)).astype(np.float32)
-    score = x[ends[0], 0] + x[ends[1], 1] if of == "edges" else x[:, 0]
+    score = x[ends[0], 0] + x[ends[1], 1] if labelled == "edges" else x[:, 0]
     is_yes = score + rng.normal(size=len(score)) > 0.5
     split = rng.permutation(len(score)) % 3
     y = np.where(is_yes, "yes", "no")
     labels = (
         {"edge_y": y, "edge_split": split}
-        if of == "edges"
+        if labelled == "edges"
         else {"y": y, "train_mask": split == 0, "val_mask": split == 1, "test_mask": split == 2}
     )
-    task = {"task": "edge"} if of == "edges" else {}
+    task = {"task": "edge"} if labelled == "edges" else {}
     for name in ("precision@5", "recall@fpr=0.1", "f1:yes"):
         run = weft.train(
             weft.Graph(edge_index=ends, x=x, **labels),

@@ -42,14 +42,14 @@ def test_gradients_of_named_models(name):
     why = run.explain(VERTEX)
     assert why.validate()
     assert torch.equal(why.edge_index, data.edge_index)
-    of = int(why.of)
-    assert of == run.logits[VERTEX].argmax()
-    nodes, edges = gradients(run.to_pyg(), data, of)
+    label = int(why.of)
+    assert label == run.logits[VERTEX].argmax()
+    nodes, edges = gradients(run.to_pyg(), data, label)
     close(why.node_mask, nodes)
     close(why.edge_mask, edges)
     assert edges.abs().max() > 0 and nodes.abs().max() > 0
     integrated = run.explain(VERTEX, steps=8)
-    nodes, edges = gradients(run.to_pyg(), data, of, steps=8)
+    nodes, edges = gradients(run.to_pyg(), data, label, steps=8)
     close(integrated.node_mask, nodes)
     close(integrated.edge_mask, edges)
 
@@ -227,12 +227,13 @@ def test_removal_is_a_second_graph(model, tmp_path):
     assert (why.edge_mask[gone] > 0).all() and why.without["edges"] == 4
     less = Data(x=data.x, edge_index=data.edge_index[:, ~torch.isin(torch.arange(data.num_edges), gone)])
     z = run.predict(less, output="logits", vertices=[VERTEX])[0]
-    of = int(why.of)
-    others = np.exp(z[[k for k in range(C) if k != of]].astype(float) - float(z[of]))
+    label = int(why.of)
+    others = np.exp(z[[k for k in range(C) if k != label]].astype(float) - float(z[label]))
     assert why.without["logit"] == pytest.approx(-np.log(others[0] + others[1]), abs=1e-12)  # of float64 sums
     whole = run.predict(output="logits", vertices=[VERTEX])[0]
     assert (
-        abs(log_odds(torch.tensor(whole), of).item() - why.logit) < 1e-5 and why.logit != why.without["logit"]
+        abs(log_odds(torch.tensor(whole), label).item() - why.logit) < 1e-5
+        and why.logit != why.without["logit"]
     )
 
 

@@ -23,8 +23,8 @@ def test_vertex_of_edges():
     ends = draw.integers(0, 30, (2, 200))
     made = weft.Graph(ends, draw.normal(size=(30, 4)), edge_y=(ends[0] + ends[1]) % 2)
     run = weft.train(made, task="edge", epochs=5, split="random:60/20/20")
-    of = np.flatnonzero((ends == 7).any(0))
-    best = of[run.probabilities[of, 1].argmax()]
+    incident = np.flatnonzero((ends == 7).any(0))
+    best = incident[run.probabilities[incident, 1].argmax()]
     why, same = run.explain(7), run.explain(edge=best, **{"class": "1"})
     assert int(why.index) == best == int(same.index) and why.of == "1"
     assert torch.equal(why.edge_mask, same.edge_mask) and torch.equal(why.node_mask, same.node_mask)
@@ -182,10 +182,10 @@ def test_an_edge_of_an_own_module(net, tmp_path):
         want = [torch.zeros_like(x), torch.zeros_like(own)]
         points = [1.0] if not steps else [(k + 0.5) / steps for k in range(steps)]
         for at in points:
-            given = [(at * of).clone().requires_grad_() for of in (x, own)]
+            given = [(at * tensor).clone().requires_grad_() for tensor in (x, own)]
             z = module.score(module.embed(given[0], ends, attr), ends[:, [e]], given[1])[0]
-            for into, of, grad in zip(want, (x, own), torch.autograd.grad(log_odds(z, 1), given)):
-                into += of * grad / len(points)
+            for into, tensor, grad in zip(want, (x, own), torch.autograd.grad(log_odds(z, 1), given)):
+                into += tensor * grad / len(points)
         close(why.node_mask, want[0])
         close(why.own_mask, want[1][0])
         if net is OwnEdges:  # PyG masks the messages of its convolutions

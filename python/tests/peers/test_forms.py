@@ -39,9 +39,9 @@ def test_forms(tmp_path, program):
             tmp_path / f"{name}.safetensors",
         ]
         losses = json.loads(program("train", store, *flags, "--json", "--out", tmp_path / name))["losses"]
-        of = {row["form"]: row for row in rows if row["model"] == name and row["precision"] == "f32"}
-        assert list(of) == [form for form in FORMS if (form, name) != ("csr", "gat")]
-        for form, row in of.items():
+        by_form = {row["form"]: row for row in rows if row["model"] == name and row["precision"] == "f32"}
+        assert list(by_form) == [form for form in FORMS if (form, name) != ("csr", "gat")]
+        for form, row in by_form.items():
             assert row["losses"] == pytest.approx(losses, rel=1e-4), (name, form)
         for precision, close in (("tf32", 1e-4), ("bf16", 0.2)):
             others = [
@@ -49,5 +49,5 @@ def test_forms(tmp_path, program):
                 for row in rows
                 if row["model"] == name and row["precision"] == precision and "failed" not in row
             ]
-            assert len(others) == 1 and others[0]["form"] in of
+            assert len(others) == 1 and others[0]["form"] in by_form
             assert others[0]["losses"] == pytest.approx(losses, rel=close)

@@ -26,8 +26,8 @@ def split(data, **settings):
     return T.RandomLinkSplit(**settings)(data)
 
 
-def stored(of, relation=""):
-    graph = weft.Graph.of(of)
+def stored(data, relation=""):
+    graph = weft.Graph.of(data)
     folder = graph.store / relation
     return {path.stem: np.load(path) for path in folder.glob("*_*s.npy")}
 
@@ -96,13 +96,13 @@ def test_types():
 def test_one_part():
     """One of the three has no split of its own. As a graph to predict in, or with lists, it is one."""
     train, val, test = split(graph())
-    for of in (train, weft.Graph.of(train)):
+    for data in (train, weft.Graph.of(train)):
         with pytest.raises(
             weft.Refused,
             match="^edge_label_index: is that of one part of a split: give the three, as "
             r'weft.train\(\[train, val, test\], task="link"\)$',
         ):
-            weft.train(of, model="gcn", task="link")
+            weft.train(data, model="gcn", task="link")
     lists = {"train_edges": edges(train, 1), "val_edges": edges(val, 1), "test_edges": edges(test, 1)}
     given = weft.Graph.of(train, **lists)
     assert {name: array.tolist() for name, array in stored(given).items()} == {

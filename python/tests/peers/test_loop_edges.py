@@ -110,9 +110,11 @@ class Whole(nn.Module):  # type: ignore[misc]
         edge_weight: Tensor | None = None,
         edge_attr: Tensor | None = None,
     ) -> Tensor:
-        of = edge_weight if edge_weight is not None else edge_attr if edge_attr is not None else self.own
+        edge_input = (
+            edge_weight if edge_weight is not None else edge_attr if edge_attr is not None else self.own
+        )
         kept = torch.ones(E, dtype=torch.bool) if edges is None else edges
-        more = [] if of is None else [of.double()[kept]]
+        more = [] if edge_input is None else [edge_input.double()[kept]]
         x = X.double() if x is None else x
         return self.module(x, ENDS[:, kept], *more)  # type: ignore[no-any-return]
 
@@ -215,11 +217,11 @@ def operator(net: nn.Module, x: Tensor) -> Iterator[Tensor]:
     optimizer = torch.optim.Adam(net.parameters(), 0.001, weight_decay=5e-4, eps=1e-3)
     scheduler = torch.optim.lr_scheduler.StepLR(optimizer, step_size=1, gamma=0.8)
     for _ in range(2):
-        for of in samples:
+        for sample in samples:
             optimizer.zero_grad()
-            solution = (at.sum(1, keepdim=True) * of).sin()
-            kernel = torch.cat([at[ENDS[0]], at[ENDS[1]], of[ENDS[0]], of[ENDS[1]]], 1)
-            out = net(torch.cat([at, of, x[:, 3:]], 1), edge_attr=kernel)
+            solution = (at.sum(1, keepdim=True) * sample).sin()
+            kernel = torch.cat([at[ENDS[0]], at[ENDS[1]], sample[ENDS[0]], sample[ENDS[1]]], 1)
+            out = net(torch.cat([at, sample, x[:, 3:]], 1), edge_attr=kernel)
             loss = (out - solution).norm() / solution.norm()
             loss.backward()
             optimizer.step()
@@ -237,7 +239,7 @@ ALL = [
 ]
 
 
-@pytest.mark.parametrize("loop, name, mesh", ALL, ids=lambda of: getattr(of, "__name__", of))
+@pytest.mark.parametrize("loop, name, mesh", ALL, ids=lambda value: getattr(value, "__name__", value))
 def test_as_pytorch(loop: Any, name: str, mesh: str) -> None:
     module = made(name, MODULES)
     exact = copy.deepcopy(module).double()
@@ -357,10 +359,10 @@ def test_rows(mesh: str) -> None:
             net.train(mode), exact.train(mode)
             for rows in (index, torch.arange(V) % 5 == 0, torch.tensor([], dtype=torch.long)):
                 net.zero_grad(), exact.zero_grad()
-                of = ((net(rows=rows), net), ([made[rows] for made in exact(X.double(), ENDS)], exact))
-                for (logits, hidden), _ in of:
+                pairs = ((net(rows=rows), net), ([made[rows] for made in exact(X.double(), ENDS)], exact))
+                for (logits, hidden), _ in pairs:
                     (logits.pow(2).sum() + hidden.sin().sum()).backward()
-                for ours, theirs in zip(of[0][0], of[1][0]):
+                for ours, theirs in zip(pairs[0][0], pairs[1][0]):
                     assert torch.allclose(ours.double(), theirs, atol=1e-5)
                 for p, q in zip(net.parameters(), exact.parameters()):
                     assert torch.allclose(p.grad.double(), q.grad, rtol=1e-4, atol=1e-5)
@@ -384,23 +386,23 @@ def test_rows(mesh: str) -> None:
 def test_planned(name: str, graph: str) -> None:
     """The memory of passes with edges of their own, and with what is given of edges, is planned to the byte;
     the limit that a plan needs is room for them, and less is none."""
-    of = "edge_weight" if name == "weighted" else "edge_attr"
+    argument = "edge_weight" if name == "weighted" else "edge_attr"
     rows = WEIGHT if name == "weighted" else ATTR
 
     def step(net: Any) -> None:
-        given = {of: rows.clone().requires_grad_(), "edges": torch.ones(E, dtype=torch.bool)}
+        given = {argument: rows.clone().requires_grad_(), "edges": torch.ones(E, dtype=torch.bool)}
         a, b = (net(X, **given) for _ in range(2))
         (a.sum() + b.pow(2).sum()).backward()
 
     module, mesh = made(name, MODULES), {"parallel": "graph=2", "recompute": "none"}
     net = weft.compile(module, GRAPHS[graph], **mesh)
     step(net)  # which says how many features the edges have
-    planned = weft.plan(GRAPHS[graph], model=net, passes=2, inputs=["x", "edges"], gradients=of)
+    planned = weft.plan(GRAPHS[graph], model=net, passes=2, inputs=["x", "edges"], gradients=argument)
     step(net)
     took = net.memory()
     for key in ("peak_tensor_bytes", "graph_bytes"):
         assert planned[key] == took[key], key
-    one = weft.plan(GRAPHS[graph], model=net, inputs=["x", "edges"], gradients=of)
+    one = weft.plan(GRAPHS[graph], model=net, inputs=["x", "edges"], gradients=argument)
     assert one["shared_bytes"] < planned["shared_bytes"]
     needs = max(map(sum, zip(planned["peak_tensor_bytes"], planned["graph_bytes"])))
     step(weft.compile(module, GRAPHS[graph], memory_limit=f"{needs}B", **mesh))

@@ -37,12 +37,12 @@ def test_memory_messages_and_trace(tmp_path: Path) -> None:
     graph = weft.Graph(edge_index=ENDS, x=X, y=Y, split="random:60/20/20")
     run = weft.train(graph, model=module, epochs=2, out=tmp_path / "run", progress=False, **mesh).summary
 
-    of, sent = net.memory(), net.messages()
-    assert of["graph_bytes"] == run["graph_bytes"]
-    for peak, peaks, most in zip(of["peak_tensor_bytes"], of["peaks"], run["peak_tensor_bytes"]):
+    memory, sent = net.memory(), net.messages()
+    assert memory["graph_bytes"] == run["graph_bytes"]
+    for peak, peaks, most in zip(memory["peak_tensor_bytes"], memory["peaks"], run["peak_tensor_bytes"]):
         assert sum(peaks[:-1]) == peak <= most, "without the graph's structure, and no loss and optimizer"
-    assert of["kinds"][:2] == ["features", "parameters"]
-    assert of["peaks"][0][2] == 0, "there is no optimizer"
+    assert memory["kinds"][:2] == ["features", "parameters"]
+    assert memory["peaks"][0][2] == 0, "there is no optimizer"
     assert sent["edge_columns"] == run["edge_columns"]
     for kind in ("halo", "layout", "gradient"):
         assert sent["communication"][kind] == run["communication"][kind] != {"bytes": 0, "messages": 0}
@@ -145,7 +145,7 @@ def test_trace_of_all_variants(tmp_path: Path) -> None:
     """Passes with other layers in evaluation, or with gradients of edges, are of other models, and in one
     trace."""
     net = weft.compile(made("batch"), GRAPHS["plain"], parallel="graph=2")
-    norm = next(of for of in net.modules() if isinstance(of, nn.BatchNorm1d))
+    norm = next(layer for layer in net.modules() if isinstance(layer, nn.BatchNorm1d))
     with net.trace(tmp_path / "trace.json"):
         net().sum().backward()
         norm.eval()
@@ -163,7 +163,7 @@ def test_trace_of_all_variants(tmp_path: Path) -> None:
 def test_trace_after_a_failure(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A model whose pass has failed is in no trace; the others are."""
     net = weft.compile(made("batch"), GRAPHS["plain"])
-    norm = next(of for of in net.modules() if isinstance(of, nn.BatchNorm1d))
+    norm = next(layer for layer in net.modules() if isinstance(layer, nn.BatchNorm1d))
     asked = _model.Model.ask
 
     def fail(model: Any, ask: str, *args: Any, **fields: Any) -> Any:
@@ -267,9 +267,9 @@ def test_frozen_layers_divide_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(_calls.Program, "_ask", noted)
     net = weft.compile(module, GRAPHS["plain"], parallel="graph=2")
     for frozen in (False, True, False, True):
-        for of in (net, copy.deepcopy(net)):
-            of.module.norm.train(not frozen)
-            assert of().shape == (V, 8)
+        for copy_of_net in (net, copy.deepcopy(net)):
+            copy_of_net.module.norm.train(not frozen)
+            assert copy_of_net().shape == (V, 8)
     weft.compile(module, GRAPHS["plain"], parallel="graph=2")
     shared, other = numbers[0], numbers[-1]
     assert numbers.count(shared) == 2 and other not in (0, shared), "for both sets of layers"

@@ -157,15 +157,15 @@ def cotrained(net: nn.Module, x: Tensor) -> Iterator[Tensor]:
     with torch.no_grad():
         for p in other.parameters():
             p.mul_(0.5)
-    optimizers = [torch.optim.SGD(of.parameters(), 0.1) for of in (net, other)]
+    optimizers = [torch.optim.SGD(model.parameters(), 0.1) for model in (net, other)]
     for _ in range(3):
-        losses = [F.cross_entropy(of(), Y, reduction="none") for of in (net, other)]
+        losses = [F.cross_entropy(model(), Y, reduction="none") for model in (net, other)]
         chosen = [loss.detach().argsort()[:60] for loss in losses]
-        for optimizer, loss, of in zip(optimizers, losses, reversed(chosen)):
+        for optimizer, loss, rows in zip(optimizers, losses, reversed(chosen)):
             optimizer.zero_grad()
-            loss[of].mean().backward()
+            loss[rows].mean().backward()
             optimizer.step()
-            yield loss[of].sum()
+            yield loss[rows].sum()
 
 
 def rollout(net: nn.Module, x: Tensor) -> Iterator[Tensor]:
@@ -239,7 +239,7 @@ def frozen(net: nn.Module, _: Tensor) -> Iterator[Tensor]:
         optimizer.step()
         yield loss
         if step == 1:
-            net.load_state_dict({name: 0.9 * of for name, of in net.state_dict().items()})
+            net.load_state_dict({name: 0.9 * tensor for name, tensor in net.state_dict().items()})
 
 
 def kept_statistics(net: nn.Module, x: Tensor) -> Iterator[Tensor]:
@@ -256,8 +256,8 @@ def kept_statistics(net: nn.Module, x: Tensor) -> Iterator[Tensor]:
 def kept(net: nn.Module, _: Tensor) -> Iterator[Tensor]:
     """Two backward passes through one graph, and a net whose values torch.func gives."""
     out = net()
-    for of in (out.pow(2).mean(), out.sigmoid().sum()):
-        of.backward(retain_graph=True)
+    for loss in (out.pow(2).mean(), out.sigmoid().sum()):
+        loss.backward(retain_graph=True)
         yield sum(p.grad.norm() for p in net.parameters())  # type: ignore[misc]
     given = {name: (2 * p.detach()).requires_grad_() for name, p in net.named_parameters()}
     torch.func.functional_call(net, given, ()).sum().backward()
@@ -297,7 +297,7 @@ def averaged(net: nn.Module, _: Tensor) -> Iterator[Tensor]:
 
 def stays(net: nn.Module, x: Tensor) -> Iterator[Tensor]:
     """A batch norm stays in evaluation for some of the steps: its running statistics are read, and stay."""
-    norm = next(of for of in net.modules() if isinstance(of, nn.BatchNorm1d))
+    norm = next(layer for layer in net.modules() if isinstance(layer, nn.BatchNorm1d))
     optimizer = torch.optim.SGD(net.parameters(), 0.05)
     for step in range(4):
         net.train()
@@ -389,7 +389,7 @@ ALL = [
 ALL += [(plain, "batch", "offload"), (views, "gcn", "offload"), (rollout, "mesh", "offload")]
 
 
-@pytest.mark.parametrize("loop, name, mesh", ALL, ids=lambda of: getattr(of, "__name__", of))
+@pytest.mark.parametrize("loop, name, mesh", ALL, ids=lambda value: getattr(value, "__name__", value))
 def test_as_pytorch(loop: Any, name: str, mesh: str) -> None:
     as_pytorch(loop, name, **settings(mesh))
 

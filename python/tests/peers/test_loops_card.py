@@ -36,13 +36,13 @@ IN_BFLOAT16 = [
 ]
 
 
-@pytest.mark.parametrize("loop, name, mesh", IN_BFLOAT16, ids=lambda of: getattr(of, "__name__", of))
+@pytest.mark.parametrize("loop, name, mesh", IN_BFLOAT16, ids=lambda value: getattr(value, "__name__", value))
 def test_in_bfloat16(loop: Any, name: str, mesh: str) -> None:
     """Numbers of vertices have 8 bits: losses, and by how much weights and statistics move, are those of
     float64 to that."""
     module = made(name)
     exact = copy.deepcopy(module).double()
-    before = [of.clone() for of in exact.state_dict().values()]
+    before = [tensor.clone() for tensor in exact.state_dict().values()]
     theirs = [float(value.detach()) for value in loop(Whole(exact, name == "mesh"), X.double())]
     graph = GRAPHS["attributes" if name == "mesh" else "plain"]
     ours = [
@@ -50,9 +50,9 @@ def test_in_bfloat16(loop: Any, name: str, mesh: str) -> None:
         for value in loop(weft.compile(module, graph, precision="bf16", **settings(mesh)), X)
     ]
     assert ours == pytest.approx(theirs, rel=0.01)
-    for (path, of), was, becomes in zip(module.state_dict().items(), before, exact.state_dict().values()):
+    for (path, tensor), was, becomes in zip(module.state_dict().items(), before, exact.state_dict().values()):
         moved = float((becomes - was).double().norm())
-        assert float((of.double() - becomes).norm()) <= 0.05 * moved + 1e-5, path
+        assert float((tensor.double() - becomes).norm()) <= 0.05 * moved + 1e-5, path
 
 
 CARD = Path(__file__).parents[3] / "bin" / "libcuda-on-cpu.so"
@@ -80,7 +80,7 @@ ON_CARD = [
 
 
 @pytest.mark.usefixtures("card")
-@pytest.mark.parametrize("loop, name, mesh", ON_CARD, ids=lambda of: getattr(of, "__name__", of))
+@pytest.mark.parametrize("loop, name, mesh", ON_CARD, ids=lambda value: getattr(value, "__name__", value))
 def test_on_card(loop: Any, name: str, mesh: str) -> None:
     as_pytorch(loop, name, device="cuda", **settings(mesh))
 

@@ -26,7 +26,7 @@ torch.manual_seed(1)
 X = {"grid": torch.randn(60, 5), "mesh": torch.randn(20, 3)}
 Y = torch.randint(0, CLASSES, (60,))
 ENDS = {
-    key: torch.stack([torch.randint(0, COUNTS[of] - 1, (n,)) for of in (key[0], key[2])])
+    key: torch.stack([torch.randint(0, COUNTS[vertex_type] - 1, (n,)) for vertex_type in (key[0], key[2])])
     for key, n in RELATIONS.items()
 }
 ATTR = {key: torch.randn(n, 2) for key, n in RELATIONS.items()}
@@ -39,7 +39,7 @@ for key, ends in ENDS.items():
 
 
 def in_double(given: dict[Any, Tensor]) -> dict[Any, Tensor]:
-    return {key: of.double() for key, of in given.items()}
+    return {key: tensor.double() for key, tensor in given.items()}
 
 
 class Convs(nn.Module):  # type: ignore[misc]
@@ -47,7 +47,7 @@ class Convs(nn.Module):  # type: ignore[misc]
 
     def __init__(self) -> None:
         super().__init__()
-        widths = {name: of.shape[1] for name, of in X.items()}
+        widths = {name: tensor.shape[1] for name, tensor in X.items()}
         self.first = HeteroConv({key: SAGEConv((widths[key[0]], widths[key[2]]), 8) for key in RELATIONS})
         self.norms = nn.ModuleDict({name: nn.BatchNorm1d(8) for name in widths})
         self.last = HeteroConv({key: SAGEConv((8, 8), CLASSES) for key in RELATIONS}, aggr="mean")
@@ -55,7 +55,7 @@ class Convs(nn.Module):  # type: ignore[misc]
 
     def forward(self, x_dict: dict[str, Tensor], edge_index_dict: dict[Any, Tensor]) -> Any:
         h = self.first(x_dict, edge_index_dict)
-        h = {name: self.norms[name](of).tanh() for name, of in h.items()}
+        h = {name: self.norms[name](rows).tanh() for name, rows in h.items()}
         return self.last(h, edge_index_dict) | {"mean": h["mesh"].mean(0)}
 
 
@@ -149,13 +149,13 @@ def rollout(net: nn.Module, x: dict[str, Tensor]) -> Iterator[Tensor]:
 
 def saliency(net: nn.Module, x: dict[str, Tensor]) -> Iterator[Tensor]:
     """Gradients in the features of each type, which are leaves and which a layer of the loop has made."""
-    given = {name: of.clone().requires_grad_() for name, of in x.items()}
+    given = {name: tensor.clone().requires_grad_() for name, tensor in x.items()}
     scale = torch.full((3,), 0.5).to(x["mesh"]).requires_grad_()
     made = net({"grid": given["grid"], "mesh": given["mesh"] * scale})
     made["grid"][:7].logsumexp(1).sum().backward()
-    for of in (given["grid"].grad, given["mesh"].grad, scale.grad):
-        yield of.norm()
-        yield of.reshape(-1)[2]
+    for tensor in (given["grid"].grad, given["mesh"].grad, scale.grad):
+        yield tensor.norm()
+        yield tensor.reshape(-1)[2]
 
 
 def taught(net: nn.Module, x: dict[str, Tensor]) -> Iterator[Tensor]:
@@ -185,7 +185,7 @@ ALL = [
 ]
 
 
-@pytest.mark.parametrize("loop, name, mesh", ALL, ids=lambda of: getattr(of, "__name__", of))
+@pytest.mark.parametrize("loop, name, mesh", ALL, ids=lambda value: getattr(value, "__name__", value))
 def test_as_pytorch(loop: Any, name: str, mesh: str) -> None:
     module = made(name, MODULES)
     exact = copy.deepcopy(module).double()
@@ -202,8 +202,8 @@ def test_samples() -> None:
     grids = torch.stack([X["grid"], X["grid"] * 2]).requires_grad_()
     batch = net({"grid": grids}, samples=True)
     for s in range(2):
-        for name, of in net({"grid": grids[s].detach(), "mesh": X["mesh"]}).items():
-            assert torch.equal(batch[name][s], of)
+        for name, output in net({"grid": grids[s].detach(), "mesh": X["mesh"]}).items():
+            assert torch.equal(batch[name][s], output)
     (grad,) = torch.autograd.grad(batch["mesh"][1].sum(), grids)
     assert float(grad[1].abs().sum()) > 0 and float(grad[0].abs().sum()) == 0
     refused(
@@ -232,11 +232,13 @@ def test_what_takes_no_part() -> None:
 
     module = Apart()
     net = weft.compile(module, DATA, parallel="graph=2")
-    x = {name: of.clone().requires_grad_() for name, of in X.items()}
-    first, of, same = net(x)
-    for ours, theirs in zip((first, *of["grid"], same), ((t := module(x, ENDS))[0], *t[1]["grid"], t[2])):
+    x = {name: tensor.clone().requires_grad_() for name, tensor in X.items()}
+    first, outputs, same = net(x)
+    for ours, theirs in zip(
+        (first, *outputs["grid"], same), ((t := module(x, ENDS))[0], *t[1]["grid"], t[2])
+    ):
         assert torch.allclose(ours, theirs, atol=1e-6)
-    for loss in (of["grid"][0].sum(), of["grid"][1].pow(2).sum()):
+    for loss in (outputs["grid"][0].sum(), outputs["grid"][1].pow(2).sum()):
         grid, mesh = torch.autograd.grad(loss, [x["grid"], x["mesh"]], allow_unused=True, retain_graph=True)
         assert mesh is None and grid is not None
     (mesh,) = torch.autograd.grad(same.pow(2).sum(), x["mesh"])

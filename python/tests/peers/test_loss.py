@@ -167,12 +167,12 @@ def pytorch(module, arrays, y, loss, make=lambda m: torch.optim.SGD(m.parameters
 
 LOSSES = [
     (kind, name)
-    for kind, of in (("classes", CLASSIFY), ("several", SEVERAL), ("values", VALUES))
-    for name in of
+    for kind, names in (("classes", CLASSIFY), ("several", SEVERAL), ("values", VALUES))
+    for name in names
 ]
 
 
-@pytest.mark.parametrize(("number", "kind", "name"), [(k, *of) for k, of in enumerate(LOSSES)])
+@pytest.mark.parametrize(("number", "kind", "name"), [(k, *case) for k, case in enumerate(LOSSES)])
 def test_losses(arrays, tmp_path, number, kind, name):
     """A loss of one's own, or of torch.nn, trains as in PyTorch; one of values is of standard scores."""
     graph, y = arrays[0], arrays[1][kind]
@@ -182,8 +182,8 @@ def test_losses(arrays, tmp_path, number, kind, name):
     )
     scores = y if y.dtype == torch.long else y.double()
     if kind == "values":
-        of = scores[graph["train_mask"]]
-        scores = (scores - of.mean(0)) / of.std(0, correction=0)
+        labelled = scores[graph["train_mask"]]
+        scores = (scores - labelled.mean(0)) / labelled.std(0, correction=0)
     wanted = pytorch(module, graph, scores, loss)
     meshes = [*MESHES, {"partitions": 3, "offload": tmp_path}]
     run = weft.train(
@@ -281,7 +281,7 @@ def test_everywhere(arrays):
     runs = weft.sweep(
         graph, grid={"lr": [0.1, 0.2]}, loss=nn.CrossEntropyLoss(label_smoothing=0.1), out="sweep", **settings
     )
-    assert {of.settings["label_smoothing"] for of in runs} == {"0.1"}
+    assert {entry.settings["label_smoothing"] for entry in runs} == {"0.1"}
     models = [made(), lambda features, classes: made()]
     wanted = pytorch(made(), arrays[0], arrays[1]["classes"], focal, epochs=4)
     for one in weft.sweep(
@@ -322,7 +322,7 @@ class Annealed:
         self.calls += 1
         return F.cross_entropy(z, y) * (2 if self.calls > 9 else 1)
 
-    def of(self, z, y):
+    def annealed(self, z, y):
         return self(z, y)
 
 
@@ -365,7 +365,7 @@ def by_coin(z, y):
         ),
         (annealed, "loss: changes CALLS in each call: a loss is the same in each epoch"),
         (Annealed(), "loss: changes Annealed in each call"),
-        (Annealed().of, r"loss: changes Annealed.of in each call"),
+        (Annealed().annealed, r"loss: changes Annealed.annealed in each call"),
         (functools.partial(of_list, calls=[]), "loss: changes partial in each call"),
         (moving, "loss: changes MEAN in each call"),
         (by_coin, "loss: draws random numbers of Python or NumPy"),

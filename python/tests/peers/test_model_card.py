@@ -141,13 +141,13 @@ def test_of_vertices_over_seeds(folder):
     test = parts[2]
 
     assert [row[1] for row in card["Split"][1:]] == [f"{len(part):,}" for part in parts]
-    of = {
+    expected = {
         "accuracy": lambda y, z: metrics.accuracy_score(y, z.argmax(1)),
         "roc-auc": lambda y, z: metrics.roc_auc_score(y, probabilities(z)[:, 1]),
         "average-precision": lambda y, z: metrics.average_precision_score(y, probabilities(z)[:, 1]),
         "macro-f1": lambda y, z: metrics.f1_score(y, z.argmax(1), average="macro"),
     }
-    for name, measure in of.items():
+    for name, measure in expected.items():
         got = card.row("Metrics", name)
         by_part = [[measure(truth[part], z[part]) for z in logits] for part in parts]
         assert got == [spread(by_part[0])[0], spread(by_part[1])[0], *spread(by_part[2])], name
@@ -207,10 +207,10 @@ def test_of_edges_calibrated(folder):
     p = probabilities(logits / np.float64(run["calibration"]["temperature"]))
     assert card.row("Metrics", "roc-auc")[2] == share(metrics.roc_auc_score(truth[test], p[test, 1]))
 
-    of = {"(missing)": [], **{name: [] for name in CITIES[:4]}}
+    by_city = {"(missing)": [], **{name: [] for name in CITIES[:4]}}
     for r in test:
-        of[city[rows[r]["payer"]]].append(r)
-    for name, edges in of.items():
+        by_city[city[rows[r]["payer"]]].append(r)
+    for name, edges in by_city.items():
         right = np.mean(logits[edges].argmax(1) == truth[edges])
         assert card.row("Groups: payer.city", name)[1:] == [
             f"{len(edges):,}",

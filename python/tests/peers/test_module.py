@@ -221,8 +221,8 @@ def test_adj_t(arrays, kind, weighted):
         optimizer.step()
         wanted.append(float(loss.detach()))
     held = Data(adj_t=SparseTensor(data.adj_t), **named)
-    for number, of in enumerate((listed, data, held)):
-        run = weft.train(of, model=module, out=f"run-{number}", **BRIEF)
+    for number, data_form in enumerate((listed, data, held)):
+        run = weft.train(data_form, model=module, out=f"run-{number}", **BRIEF)
         np.testing.assert_allclose(run.history["loss"], wanted, rtol=1e-5)
     net = weft.compile(module, held)
     logits = exact(*([x, adj] if kind is OfMatrix else [Data(x=x, adj_t=adj)]))
@@ -241,8 +241,8 @@ def test_adj_is_not_given(arrays, graph):
     torch.manual_seed(4)
     module = MayTakeMatrix()
     run, own = (
-        weft.train(graph, model=of, out=out, **BRIEF)
-        for of, out in ((module, "run"), (of_edges(module), "own"))
+        weft.train(graph, model=model, out=out, **BRIEF)
+        for model, out in ((module, "run"), (of_edges(module), "own"))
     )
     assert (run.logits == own.logits).all()
 
@@ -273,7 +273,7 @@ def test_embeddings(arrays, graph):
 
 
 @pytest.mark.parametrize(
-    "of",
+    "changes",
     [
         {"normalize_features": "row"},
         {"normalize_features": "standard"},
@@ -281,10 +281,10 @@ def test_embeddings(arrays, graph):
         {"parallel": "pipeline=2", "chunks": 1},
     ],
 )
-def test_embeddings_of_the_run(arrays, graph, of):
+def test_embeddings_of_the_run(arrays, graph, changes):
     """A part of a module is computed as the run computes the whole, and on a mesh that suits the whole
     alone."""
-    run = weft.train(graph, model=made(), **BRIEF, **of)
+    run = weft.train(graph, model=made(), **BRIEF, **changes)
     np.testing.assert_allclose(run.embeddings(of="out"), run.logits, atol=1e-6)
     assert run.embeddings(of="into").shape == (V, 8)
 
@@ -450,8 +450,8 @@ def test_made_of_counts(arrays, graph):
     assert names == ["", "", "OfCounts-1", "OfCounts-1", "OfCounts-2", "OfCounts-2"]
     for one in found:
         if weft._module.class_of(one.directory):
-            of = torch.from_numpy(one.state_dict()["conv.lin.weight"])
-            assert torch.equal(one.module().conv.lin.weight, of)
+            weight = torch.from_numpy(one.state_dict()["conv.lin.weight"])
+            assert torch.equal(one.module().conv.lin.weight, weight)
     assert weft.sweep(graph, grid={"lr": [0.1]}, model=OfCounts, epochs=1, progress=False)[
         0
     ].module().conv.lin.weight.shape == (3, 6)

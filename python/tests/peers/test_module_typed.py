@@ -53,7 +53,9 @@ def data():
     part = torch.rand(60)
     made["paper"].train_mask, made["paper"].val_mask = part < 0.6, part >= 0.6
     for key, n in RELATIONS.items():
-        edges = torch.stack([torch.randint(COUNTS[of] - 1, (n,)) for of in (key[0], key[2])])
+        edges = torch.stack(
+            [torch.randint(COUNTS[vertex_type] - 1, (n,)) for vertex_type in (key[0], key[2])]
+        )
         edges[:, :5] = edges[:, 5:10]
         made[key].edge_index = edges
     made[CITES].edge_index[1, :9] = made[CITES].edge_index[0, :9]
@@ -106,7 +108,7 @@ class OfData(nn.Module):
 
     def forward(self, data):
         into = self.into(data.x_dict)
-        x = {name: of(data[name].n_id) + into.get(name, 0) for name, of in self.embed.items()}
+        x = {name: embedding(data[name].n_id) + into.get(name, 0) for name, embedding in self.embed.items()}
         h = x["paper"]
         for key in (WRITES, CITES, PRINTS):
             h = h + self.conv((x[key[0]], x["paper"]), data[key].edge_index).relu()
@@ -231,14 +233,14 @@ def test_trains_as_pytorch(name, optimizer, data):
 
 def test_relations_of_one_type(data):
     """Relations between vertices of one type are divided by a pipeline, too."""
-    of, keys = data["paper"], [("paper", name, "paper") for name in ("cites", "likes")]
+    papers, keys = data["paper"], [("paper", name, "paper") for name in ("cites", "likes")]
     edges = dict(zip(keys, (data[CITES].edge_index, data[CITES].edge_index[:, :70].flip(0))))
-    masks = {name: {"paper": of[name]} for name in ("train_mask", "val_mask")}
-    graph = weft.Graph(edges, {"paper": of.x}, {"paper": of.y}, **masks)
+    masks = {name: {"paper": papers[name]} for name in ("train_mask", "val_mask")}
+    graph = weft.Graph(edges, {"paper": papers.x}, {"paper": papers.y}, **masks)
     torch.manual_seed(2)
     module = to_hetero(Plain(), (["paper"], keys))
     with torch.no_grad():
-        module({"paper": of.x}, edges)
+        module({"paper": papers.x}, edges)
     one, two = (
         weft.train(graph, model=module, out=f"{mesh}", optimizer="sgd", **BRIEF | MESHES[mesh])
         for mesh in ("one worker", "pipeline=2")
@@ -261,16 +263,20 @@ class OfTypes(nn.Module):
 
 def test_types_of_edges_are_numbers(data):
     """A module over edge_type, as RGCN's are, on relations whose names are numbers."""
-    of, edges = data["paper"], data[CITES].edge_index
+    papers, edges = data["paper"], data[CITES].edge_index
     kinds = torch.tensor([0, 1, 3])[torch.arange(edges.shape[1]) % 3]  # none is 2 or 4
-    graph = Data(of.x, edges, y=of.y, edge_type=kinds, train_mask=of.train_mask, val_mask=of.val_mask)
+    graph = Data(
+        papers.x, edges, y=papers.y, edge_type=kinds, train_mask=papers.train_mask, val_mask=papers.val_mask
+    )
     torch.manual_seed(2)
     module = OfTypes()
     own, wanted = copy.deepcopy(module).double(), []
     steps = torch.optim.SGD(own.parameters(), lr=0.05)
     for _ in range(3):
         steps.zero_grad()
-        loss = F.cross_entropy(own(of.x.double(), edges, kinds)[of.train_mask], of.y[of.train_mask])
+        loss = F.cross_entropy(
+            own(papers.x.double(), edges, kinds)[papers.train_mask], papers.y[papers.train_mask]
+        )
         loss.backward()
         steps.step()
         wanted.append(float(loss.detach()))

@@ -49,8 +49,8 @@ def test_draws_as_torch() -> None:
         with torch.no_grad():
             assert torch.equal(net.eval()(), net()) and torch.equal(torch.get_rng_state(), before)
         net.train()
-    for mesh, of in found.items():
-        assert torch.allclose(torch.stack(of), torch.stack(found["graph=1"]), atol=1e-5), mesh
+    for mesh, outputs in found.items():
+        assert torch.allclose(torch.stack(outputs), torch.stack(found["graph=1"]), atol=1e-5), mesh
     state = torch.get_rng_state()
     expected = net().detach()
     torch.set_rng_state(state)
@@ -145,7 +145,7 @@ def test_momenta_of_batch_norms() -> None:
     net = weft.compile(made("batch"), GRAPHS["plain"], parallel="graph=2")
     exact = Called(copy.deepcopy(net.module).double())
     for module in (net, exact):
-        norm = next(of for of in module.modules() if isinstance(of, nn.BatchNorm1d))
+        norm = next(layer for layer in module.modules() if isinstance(layer, nn.BatchNorm1d))
         torch.optim.swa_utils.update_bn([X, 2 * X, X - 1], module)
         assert (norm.momentum, int(norm.num_batches_tracked)) == (0.1, 3)
         with torch.no_grad():
@@ -220,9 +220,9 @@ def test_forks_and_threads() -> None:
             found.append(torch.allclose(out, expected, atol=1e-6))
 
     threads = [threading.Thread(target=calls) for _ in range(3)]
-    for of in (*threads, None):
-        if of is not None:
-            of.start()
-    for of in threads:
-        of.join()
+    for thread in (*threads, None):
+        if thread is not None:
+            thread.start()
+    for thread in threads:
+        thread.join()
     assert found == [True] * 30

@@ -90,9 +90,9 @@ def test_checkpoint(tmp_path):
     assert [status for status, _, _ in made] == [0] * len(made), made[-1]
     first, again, *others = (out.splitlines() for _, out, _ in made)
     assert len(first) == 2 and first == again
-    right = [float.fromhex(of) for of in " ".join(first).split()]
+    right = [float.fromhex(word) for word in " ".join(first).split()]
     for other in others:
-        assert [float.fromhex(of) for of in " ".join(other).split()] == pytest.approx(right, rel=1e-5)
+        assert [float.fromhex(word) for word in " ".join(other).split()] == pytest.approx(right, rel=1e-5)
 
 
 def test_exception():
@@ -119,7 +119,7 @@ def test_bytes(tmp_path):
         status, out, err = started(2, "--sends", count, WEFT_MPI=str(library), WEFT_SENT=str(file))
         assert status == 0, err
         each = [list(map(int, Path(f"{file}.{rank}").read_text().split())) for rank in range(2)]
-        sent.append([sum(of) for of in zip(*each)])
+        sent.append([sum(counts) for counts in zip(*each)])
     halo, gradient, fetched = map(int, out.split())
     _, *kinds = [(after - before) // (steps[1] - steps[0]) for before, after in zip(*sent)]
     print(sent, kinds, halo, gradient, fetched)

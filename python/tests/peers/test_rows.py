@@ -115,7 +115,7 @@ MODULES: dict[str, Any] = {
 
 def gradients(net: nn.Module, made: Any, x: Tensor) -> list[Tensor]:
     made = made if isinstance(made, tuple) else (made,)
-    loss = sum((of * torch.linspace(1, 2, of.numel()).view_as(of)).sin().sum() for of in made)
+    loss = sum((tensor * torch.linspace(1, 2, tensor.numel()).view_as(tensor)).sin().sum() for tensor in made)
     return list(torch.autograd.grad(loss, [x, *net.parameters()], allow_unused=True))
 
 
@@ -139,10 +139,12 @@ def test_rows(name: str, mesh: str) -> None:
             torch.manual_seed(3)
             made = net(x, rows=rows) if rows is not None else net(x)
             if rows is None:
-                made = tuple(of[INDEX] for of in made) if isinstance(made, tuple) else made[INDEX]
+                made = tuple(tensor[INDEX] for tensor in made) if isinstance(made, tuple) else made[INDEX]
             found.append((made, gradients(net, made, x), edge_columns(net)))
         (made, grads, work), (theirs, all_grads, all_work) = found
-        for ours, other in zip(*((of if isinstance(of, tuple) else (of,)) for of in (made, theirs))):
+        for ours, other in zip(
+            *((outputs if isinstance(outputs, tuple) else (outputs,)) for outputs in (made, theirs))
+        ):
             assert torch.isfinite(other).all() and torch.allclose(ours, other, atol=1e-6)
         for ours, other in zip(grads, all_grads):
             assert torch.isfinite(other).all() and torch.allclose(ours, other, rtol=1e-5, atol=2e-6)
@@ -164,8 +166,8 @@ def test_usual_passes_between() -> None:
     passes = [net(rows=INDEX), net(), net(rows=INDEX[:2]), net(rows=INDEX)]
     parameter.data += 1  # each pass keeps its own
     net(rows=INDEX)
-    for of, theirs, keep in ((0, want[0], True), (2, want[1], False), (0, want[0], False)):
-        grad = torch.autograd.grad(passes[of].pow(2).sum(), parameter, retain_graph=keep)[0]
+    for output, theirs, keep in ((0, want[0], True), (2, want[1], False), (0, want[0], False)):
+        grad = torch.autograd.grad(passes[output].pow(2).sum(), parameter, retain_graph=keep)[0]
         assert torch.allclose(grad, theirs, rtol=1e-5, atol=1e-6)
     torch.autograd.grad(passes[1].sum(), parameter)
     del passes
@@ -197,10 +199,13 @@ class Kinds(nn.Module):  # type: ignore[misc]
 
     def forward(self, x_dict: dict[str, Tensor], edge_index_dict: dict[Any, Tensor]) -> dict[str, Tensor]:
         h = {
-            name: F.dropout(of.relu(), 0.4, self.training)
-            for name, of in self.first(x_dict, edge_index_dict).items()
+            name: F.dropout(rows_of_type.relu(), 0.4, self.training)
+            for name, rows_of_type in self.first(x_dict, edge_index_dict).items()
         }
-        return {name: of + self.own[name](x_dict[name]) for name, of in self.last(h, edge_index_dict).items()}
+        return {
+            name: rows_of_type + self.own[name](x_dict[name])
+            for name, rows_of_type in self.last(h, edge_index_dict).items()
+        }
 
 
 @pytest.mark.parametrize("mesh", ["graph=1", "graph=3", "tensor=2"])
@@ -213,16 +218,17 @@ def test_types(mesh: str) -> None:
         ("reader", "reads", "of"): ENDS.flip(0),
     }
     net = weft.compile(Kinds(), weft.Graph(ends, {"reader": X, "of": X.flip(0)}), parallel=mesh, threads=1)
-    x = {name: of.clone().requires_grad_() for name, of in (("reader", X), ("of", X + 1))}
+    x = {name: features.clone().requires_grad_() for name, features in (("reader", X), ("of", X + 1))}
     for rows in ({"reader": INDEX, "of": INDEX[:2]}, {"of": INDEX}):
         found = []
         for some in (rows, None):
             torch.manual_seed(3)
             made = net(x, rows=some)
             if some is None:
-                made = {name: of[rows[name]] if name in rows else of for name, of in made.items()}
+                made = {name: tensor[rows[name]] if name in rows else tensor for name, tensor in made.items()}
             loss = sum(
-                (of * torch.linspace(1, 2, of.numel()).view_as(of)).sin().sum() for of in made.values()
+                (tensor * torch.linspace(1, 2, tensor.numel()).view_as(tensor)).sin().sum()
+                for tensor in made.values()
             )
             grads = torch.autograd.grad(loss, [*x.values(), *net.parameters()], allow_unused=True)
             found.append(([*made.values()], grads, edge_columns(net)))

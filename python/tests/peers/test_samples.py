@@ -66,7 +66,7 @@ def loop(net: nn.Module, xs: Tensor) -> tuple[list[float], dict[str, Tensor]]:
         loss.backward()
         optimizer.step()
         found.append(float(loss.detach()))
-    state = {name.removeprefix("module."): of.clone() for name, of in net.state_dict().items()}
+    state = {name.removeprefix("module."): tensor.clone() for name, tensor in net.state_dict().items()}
     return found, state | {"weight": weight.detach()}
 
 
@@ -78,10 +78,10 @@ def test_beside_pytorch(mesh: str) -> None:
     losses, state = loop(Alone(copy.deepcopy(module).double()), XS.double())
     runs = [loop(weft.compile(copy.deepcopy(module), GRAPH, parallel=mesh, threads=1), XS) for _ in range(2)]
     assert runs[0][0] == pytest.approx(losses, rel=1e-5)
-    for name, of in state.items():
+    for name, tensor in state.items():
         now = runs[0][1][name]
         assert torch.equal(now, runs[1][1][name]), name
-        assert float((now - of).double().norm() / of.double().norm().clamp(min=1e-3)) < 1e-5, name
+        assert float((now - tensor).double().norm() / tensor.double().norm().clamp(min=1e-3)) < 1e-5, name
 
 
 def test_dropout() -> None:
@@ -99,8 +99,8 @@ def test_dropout() -> None:
         torch.manual_seed(7)
         outputs.append(net(XS, samples=True)[0].detach())
         outputs.append(net.eval()(XS, rows=torch.tensor([3, 1]), samples=True)[0].detach())
-    for k, of in enumerate(outputs):
-        assert torch.allclose(of, outputs[k % 2], atol=1e-6)
+    for k, output in enumerate(outputs):
+        assert torch.allclose(output, outputs[k % 2], atol=1e-6)
     assert outputs[3].shape == (4, 2, WIDTH) and not torch.allclose(outputs[0][0], outputs[0][1], atol=0.1)
 
 

@@ -74,9 +74,9 @@ def duckdb(table):
     return pytest.importorskip("duckdb").from_df(table)
 
 
-@pytest.mark.parametrize("of", [as_they_are, polars, arrow, reader, duckdb])
-def test_trains_as_files(of, tables, of_files, tmp_path):
-    payments, customers = map(of, tables)
+@pytest.mark.parametrize("frame_of", [as_they_are, polars, arrow, reader, duckdb])
+def test_trains_as_files(frame_of, tables, of_files, tmp_path):
+    payments, customers = map(frame_of, tables)
     run = weft.train(payments, vertices_from=customers, out=tmp_path / "run", **SETTINGS)
     assert run.history["loss"].tolist() == of_files[0].history["loss"].tolist()
     assert run.logits.tolist() == of_files[0].logits.tolist()
@@ -126,7 +126,8 @@ def test_other_tables(tables, of_files):
     added = pandas.DataFrame({"payer": ["c1"], "payee": ["c2"], "amount": [1.0]})
     added.to_csv(folder / "added.csv", index=False)
     changed = [
-        run.predict(columns=["class"], add_edges=of, changed=True) for of in (added, folder / "added.csv")
+        run.predict(columns=["class"], add_edges=edges, changed=True)
+        for edges in (added, folder / "added.csv")
     ]
     assert changed[0]["name"].tolist() == changed[1]["name"].tolist() != []
 
@@ -229,8 +230,8 @@ def test_files_go_with_the_run(tables, tmp_path):
     assert not folder.exists()
 
 
-@pytest.mark.parametrize("of", [as_they_are, polars, arrow, duckdb])
-def test_relations(of, tmp_path):
+@pytest.mark.parametrize("frame_of", [as_they_are, polars, arrow, duckdb])
+def test_relations(frame_of, tmp_path):
     """A dict of lists is a graph of their relations, and has the losses of one of arrays with the same
     edges."""
     draw = np.random.default_rng(3)
@@ -263,8 +264,8 @@ def test_relations(of, tmp_path):
         "source": ["buys:who", "follows:who"],
         "target": ["buys:where", "follows:whom"],
     }
-    made = {name: of(table) for name, table in tables.items()}
-    nodes = {name: of(table) for name, table in vertices.items()}
+    made = {name: frame_of(table) for name, table in tables.items()}
+    nodes = {name: frame_of(table) for name, table in vertices.items()}
     run = weft.train(
         made, vertices_from=nodes, reverse_relations=True, out=tmp_path / "run", **columns, **settings
     )

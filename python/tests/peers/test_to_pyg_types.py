@@ -263,10 +263,10 @@ def test_weights_back(trained, tmp_path, flags):
     assert named.keys() == run.state_dict().keys()
     assert all(np.array_equal(named[name].numpy(), value) for name, value in run.state_dict().items())
 
-    def z(of):
+    def z(module):
         if isinstance(data, HeteroData):
-            return of(data.collect("x", allow_empty=True), data.edge_index_dict)
-        return of(data.x, data.edge_index, data.edge_weight)
+            return module(data.collect("x", allow_empty=True), data.edge_index_dict)
+        return module(data.x, data.edge_index, data.edge_weight)
 
     optimizer = torch.optim.SGD(model.parameters(), 0.5)
     (z(model) ** 2).sum().sqrt().backward()

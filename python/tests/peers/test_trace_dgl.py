@@ -237,7 +237,7 @@ def test_without_messages():
 
 
 def test_types_of_edges():
-    compare(Typed(), lambda module, x, e, attr: call(module, x, e, attr[:, 0].long()), True, of=typed(12))
+    compare(Typed(), lambda module, x, e, attr: call(module, x, e, attr[:, 0].long()), True, data=typed(12))
 
 
 def pulled(part, graph, x):
@@ -288,7 +288,7 @@ def test_refuses(name):
 def test_lines_of_layers():
     """Operations of a layer of DGL are said to come from its file, and not from where it is traced."""
     program = json.loads(weft._trace.trace(d.GraphConv(WIDTH, OUT), features=WIDTH).text)
-    lines = [of["line"] for of in program["operations"] if "line" in of]
+    lines = [operation["line"] for operation in program["operations"] if "line" in operation]
     assert lines and all(line.startswith("graphconv.py:") for line in lines), lines
 
 

@@ -33,7 +33,8 @@ def graph():
     """Papers have features, the others none; the last vertices are isolated, and edges stand twice."""
     torch.manual_seed(1)
     ends = {
-        key: tuple(torch.randint(COUNTS[of] - 1, (n,)) for of in key[::2]) for key, n in RELATIONS.items()
+        key: tuple(torch.randint(COUNTS[vertex_type] - 1, (n,)) for vertex_type in key[::2])
+        for key, n in RELATIONS.items()
     }
     for source, target in ends.values():
         source[:5], target[:5] = source[5:10], target[5:10]
@@ -55,19 +56,21 @@ class Relational(nn.Module):
             {name: d.GraphConv(width, out, norm="right", weight=False, bias=False) for name in NAMES}
         )
         self.bases = d.WeightBasis((width, out), 2, len(NAMES)) if bases else None
-        self.of = nn.ModuleDict({} if bases else {name: nn.Linear(width, out, bias=False) for name in NAMES})
+        self.linears = nn.ModuleDict(
+            {} if bases else {name: nn.Linear(width, out, bias=False) for name in NAMES}
+        )
         self.loops, self.act = nn.ModuleDict({name: nn.Linear(width, out) for name in COUNTS}), act
 
     def forward(self, g, inputs):
         with g.local_var().local_scope():
-            of = {name: {"weight": lin.weight.T} for name, lin in self.of.items()}
+            kwargs_by_relation = {name: {"weight": lin.weight.T} for name, lin in self.linears.items()}
             if self.bases:
-                of = {
+                kwargs_by_relation = {
                     name: {"weight": w.squeeze(0)}
                     for name, w in zip(NAMES, torch.split(self.bases(), 1, dim=0))
                 }
             own = {name: h[: g.number_of_dst_nodes(name)] for name, h in inputs.items()}
-            made = self.conv(g, inputs, mod_kwargs=of)
+            made = self.conv(g, inputs, mod_kwargs=kwargs_by_relation)
         return {name: self.act(h + self.loops[name](own[name])) for name, h in made.items()}
 
 

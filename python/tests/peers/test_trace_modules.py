@@ -390,7 +390,7 @@ def test_module(name):
 
 
 def test_types_of_edges():
-    compare(Typed(), lambda module, x, e, attr: module(e, attr[:, 0].long(), x), True, of=typed())
+    compare(Typed(), lambda module, x, e, attr: module(e, attr[:, 0].long(), x), True, data=typed())
 
 
 def operations(module, **graph):
@@ -435,15 +435,15 @@ def test_what_rows_are_written_into(name, to, with_start):
 
     def forward(s, x, e):
         h, start = s.lin(x), torch.linspace(-3, 3, OUT)
-        rows, of, count = {
+        rows, index, count = {
             "one group": (h, torch.zeros(x.size(0), dtype=torch.long), 1),
             "targets": (h[e[0]], e[1], x.size(0)),
             "vertices": (h, torch.arange(x.size(0)), x.size(0)),
         }[to]
         into = start.expand(count, OUT) if with_start or to != "targets" else torch.zeros(count, OUT)
         if name == "index_add":
-            return h + into.index_add(0, of, rows, alpha=1 + with_start)
-        return h + into.scatter_reduce(0, of[:, None].expand_as(rows), rows, name, include_self=with_start)
+            return h + into.index_add(0, index, rows, alpha=1 + with_start)
+        return h + into.scatter_reduce(0, index[:, None].expand_as(rows), rows, name, include_self=with_start)
 
     if name == "mean" and with_start:
         with pytest.raises(

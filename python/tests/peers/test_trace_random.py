@@ -22,4 +22,4 @@ def test_random(seed):
         drawn.e,
         *(drawn.more.get(name, torch.zeros(0)).double() for name in ("edge_attr", "edge_weight")),
     )
-    compare(module, lambda m, *xs: m(*xs), attr, weight, of=given)
+    compare(module, lambda m, *xs: m(*xs), attr, weight, data=given)

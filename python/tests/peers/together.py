@@ -43,7 +43,7 @@ class Together:
         """What work returns for each group."""
         made: list[Any] = [None] * self.count
 
-        def of(group: int) -> None:
+        def worker(group: int) -> None:
             self.turns[group].acquire()
             try:
                 made[group] = work(group)
@@ -52,7 +52,7 @@ class Together:
             finally:
                 self._next(group)
 
-        threads = [threading.Thread(target=of, args=(group,)) for group in range(self.count)]
+        threads = [threading.Thread(target=worker, args=(group,)) for group in range(self.count)]
         for thread in threads:
             thread.start()
         for thread in threads:
@@ -66,13 +66,13 @@ class _Sum(torch.autograd.Function):  # type: ignore[misc]
     """The sum of a tensor of each group. The gradient of each is the sum of those of the results."""
 
     @staticmethod
-    def forward(ctx: Any, together: Together, group: int, of: Tensor) -> Tensor:
-        ctx.of = together, group
-        return torch.stack(together.exchange(group, of.detach().clone())).sum(0)
+    def forward(ctx: Any, together: Together, group: int, tensor: Tensor) -> Tensor:
+        ctx.saved = together, group
+        return torch.stack(together.exchange(group, tensor.detach().clone())).sum(0)
 
     @staticmethod
     def backward(ctx: Any, grad: Tensor) -> tuple[None, None, Tensor]:
-        together, group = ctx.of
+        together, group = ctx.saved
         return None, None, torch.stack(together.exchange(group, grad.clone())).sum(0)
 
 
@@ -80,13 +80,13 @@ class _Shared(torch.autograd.Function):  # type: ignore[misc]
     """A parameter that all groups have. Its gradient is the sum of theirs."""
 
     @staticmethod
-    def forward(ctx: Any, together: Together, group: int, of: Tensor) -> Tensor:
-        ctx.of = together, group
-        return of.view_as(of)
+    def forward(ctx: Any, together: Together, group: int, tensor: Tensor) -> Tensor:
+        ctx.saved = together, group
+        return tensor.view_as(tensor)
 
     @staticmethod
     def backward(ctx: Any, grad: Tensor) -> tuple[None, None, Tensor]:
-        together, group = ctx.of
+        together, group = ctx.saved
         return None, None, torch.stack(together.exchange(group, grad.clone())).sum(0)
 
 
@@ -121,30 +121,30 @@ class OfGroup(nn.Module):
         if samples:
             return torch.stack([self(one) for one in x])
         shared = {
-            name: _Shared.apply(self.together, self.group, of) if of.requires_grad else of
-            for name, of in self.alone.named_parameters()
+            name: _Shared.apply(self.together, self.group, tensor) if tensor.requires_grad else tensor
+            for name, tensor in self.alone.named_parameters()
         }
         made = None
         for group in range(self.together.count):
             if group == self.group:
                 made = torch.func.functional_call(self.alone, shared, (x,), given)
-            buffers = self.together.exchange(self.group, [of.clone() for of in self.buffers()])[group]
-            for of, now in zip(self.buffers(), buffers):
-                of.data.copy_(now)  # behind autograd, which has noted them for the pass
+            buffers = self.together.exchange(self.group, [buffer.clone() for buffer in self.buffers()])[group]
+            for buffer, now in zip(self.buffers(), buffers):
+                buffer.data.copy_(now)  # behind autograd, which has noted them for the pass
         return made
 
-    def sum(self, of: Tensor, group: bool = False) -> Tensor:
+    def sum(self, values: Tensor, group: bool = False) -> Tensor:
         if group:
-            return of
-        made: Tensor = _Sum.apply(self.together, self.group, of)
+            return values
+        made: Tensor = _Sum.apply(self.together, self.group, values)
         return made
 
-    def rows(self, of: Tensor, vertices: Tensor) -> Tensor:
-        return of[vertices]
+    def rows(self, values: Tensor, vertices: Tensor) -> Tensor:
+        return values[vertices]
 
-    def gather(self, of: Tensor, type: str | None = None) -> Tensor:  # noqa: A002
-        return of
+    def gather(self, values: Tensor, type: str | None = None) -> Tensor:  # noqa: A002
+        return values
 
     def sum_gradients(self, parameters: Iterable[Tensor]) -> None:
-        for of in parameters:
-            of.grad = self.sum(of.grad)
+        for parameter in parameters:
+            parameter.grad = self.sum(parameter.grad)

@@ -37,11 +37,11 @@ def perceptron(width, out):
     return nn.Sequential(nn.Linear(width, 8), nn.ReLU(), nn.Linear(8, out))
 
 
-def compare(module, call, attr=False, weight=False, loops=0, tolerance=1e-9, of=None):
+def compare(module, call, attr=False, weight=False, loops=0, tolerance=1e-9, data=None):
     """Outputs and gradients of the module's program are the module's, on the graph `of`. Returns the
     program."""
     module = module.double().train()
-    x, edge_index, edge_attr, edge_weight = of or graph(loops)
+    x, edge_index, edge_attr, edge_weight = data or graph(loops)
     program = trace(
         module, features=x.shape[1], edge_features=edge_attr.shape[1] if attr else None, edge_weight=weight
     )

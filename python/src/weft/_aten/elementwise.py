@@ -117,7 +117,8 @@ _FORMULAS: dict[str, Callable[..., Any]] = {
     "fmax": lambda do, x, y: _known(do, x, y, "maximum", "ge"),
     "fmin": lambda do, x, y: _known(do, x, y, "minimum", "le"),
     **dict.fromkeys(
-        ("logical_xor", "bitwise_xor", "__xor__"), lambda do, *of: do("ne", *(do("ne", x, 0) for x in of))
+        ("logical_xor", "bitwise_xor", "__xor__"),
+        lambda do, *operands: do("ne", *(do("ne", x, 0) for x in operands)),
     ),
     "log2": lambda do, x: do("mul", do("log", x), 1 / math.log(2)),
     "log10": lambda do, x: do("mul", do("log", x), 1 / math.log(10)),

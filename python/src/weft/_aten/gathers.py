@@ -123,9 +123,9 @@ def _chosen(to: Lowering, x: Any, mask: Any) -> Any:
     x = to.value(x)
     if x.rows != mask.rows or x.axis:
         raise Unlowerable(f"a mask of {in_words(mask.rows)} chooses among {in_words(x.rows)}")
-    of = to.of(x)
+    operation = to.operation_of(x)
     if kind_of(rows) == "vertices":  # each vertex has one loop
-        if of["op"] == "gather":
+        if operation["op"] == "gather":
             return to.inputs(x)[0]
         loops = to.reshape(to.value(mask), (1,) * len(x.shape))
         return to.scatter(to.pointwise("mul", loops, x), "target", "sum")
@@ -133,7 +133,7 @@ def _chosen(to: Lowering, x: Any, mask: Any) -> Any:
         return replace(x, rows=rows)  # only loop_values reads stored loops
     if mask.rows.kind == "stored":
         return to.emit("without_loops", [x], rows, x.shape)
-    if of["op"] != "with_loops":
+    if operation["op"] != "with_loops":
         raise Unlowerable(
             "self loops are removed from values of edges that had them added: remove them first"
         )

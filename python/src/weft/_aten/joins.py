@@ -33,8 +33,8 @@ def with_vertices(to: Lowering, parts: list[Any]) -> Any:
     return replace(parts[0], rows=to.counted(to.node.meta["val"].shape[-1]))
 
 
-def _shifted(of: Edges | Ends) -> bool:
-    return any(of.first) if isinstance(of, Edges) else bool(of.first)
+def _shifted(ends: Edges | Ends) -> bool:
+    return any(ends.first) if isinstance(ends, Edges) else bool(ends.first)
 
 
 def with_loops(to: Lowering, tensors: list[Any]) -> Any:
@@ -62,7 +62,7 @@ def joined(to: Lowering, parts: list[Any]) -> Parts:
     sizes = free_sizes(to.node)
     flat: list[Any] = []
     for p in parts:
-        flat += p.of if isinstance(p, Parts) else [p]
+        flat += p.parts if isinstance(p, Parts) else [p]
     ends = [isinstance(p, (Edges, Ends, Vertices)) for p in flat]
     if len(sizes) != 1 or not (
         all(ends) or all(isinstance(p, (Value, Fill)) and p.rows is not None for p in flat)

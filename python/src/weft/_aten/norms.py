@@ -32,7 +32,7 @@ def _batch_norm(
 ) -> Any:
     x = to.value(input)
     names = [
-        to.of(v)["name"] if isinstance(v, Value) and to.is_a(v, "parameter") else None
+        to.operation_of(v)["name"] if isinstance(v, Value) and to.is_a(v, "parameter") else None
         for v in (weight, bias, running_mean, running_var)
     ]
     stored = running_mean is not None

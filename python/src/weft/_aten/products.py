@@ -28,7 +28,12 @@ def _matmul(to: Lowering, **named: Any) -> Any:
 @lowers("addmm", "baddbmm", "addmv")
 def _addmm(to: Lowering, self: Any, beta: Any = 1, alpha: Any = 1, **factors: Any) -> Any:
     out, b = _product(to, *map(to.value, factors.values())), to.value(self)
-    if to.of(out)["op"] == "linear" and (alpha, beta, b.rows, b.shape) == (1, 1, None, out.shape[-1:]):
+    if to.operation_of(out)["op"] == "linear" and (alpha, beta, b.rows, b.shape) == (
+        1,
+        1,
+        None,
+        out.shape[-1:],
+    ):
         return to.emit("linear", [*to.inputs(out), b], out.rows, out.shape, out.axis)
     out = out if alpha == 1 else to.pointwise("mul", out, to.constant(alpha))
     return out if beta == 0 else to.pointwise("add", out, to.pointwise("mul", b, to.constant(beta)))
@@ -90,7 +95,7 @@ def _rowwise(to: Lowering, x: Value, y: Value, rows: Rows, right: int) -> Value:
 
 def _by_weight(to: Lowering, x: Value, w: Value) -> Value:
     """A product with one matrix. It is the operation linear if the matrix is transposed."""
-    transposed = to.of(w)["op"] == "permute" and to.of(w)["dims"] == [1, 0]
+    transposed = to.operation_of(w)["op"] == "permute" and to.operation_of(w)["dims"] == [1, 0]
     op, w_of = ("linear", to.inputs(w)[0]) if transposed else ("matmul", w)
     return to.emit(op, [x, w_of], x.rows, (*x.shape[:-1], w.shape[1]), x.axis)
 

@@ -39,7 +39,7 @@ def _normal(to: Lowering) -> Any:
 
 
 @lowers(*DRAWS)
-def _draw(to: Lowering, /, self: Any = None, generator: Any = None, **of: Any) -> Any:
+def _draw(to: Lowering, /, self: Any = None, generator: Any = None, **operands: Any) -> Any:
     do = to.elementwise
     if generator is not None:
         raise Unlowerable(
@@ -47,15 +47,15 @@ def _draw(to: Lowering, /, self: Any = None, generator: Any = None, **of: Any) -
             "torch.manual_seed"
         )
     if to.name == "bernoulli":
-        p = of.get("p")
+        p = operands.get("p")
         return do("lt", _uniform(to), self if p is None else p)
     if to.name.startswith("normal"):
-        mean, std = (of.get("mean", self), of.get("std", 1.0))
+        mean, std = (operands.get("mean", self), operands.get("std", 1.0))
         return do("add", do("mul", _normal(to), std), mean)
     if to.name.startswith("randn"):
         return _normal(to)
     if to.name == "exponential":
-        return do("div", do("neg", do("log1p", do("neg", _uniform(to)))), of.get("lambd", 1.0))
-    low, high = of.get("from", of.get("low", 0.0)), of.get("to", of.get("high", 1.0))
+        return do("div", do("neg", do("log1p", do("neg", _uniform(to)))), operands.get("lambd", 1.0))
+    low, high = operands.get("from", operands.get("low", 0.0)), operands.get("to", operands.get("high", 1.0))
     made = _uniform(to) if (low, high) == (0.0, 1.0) else do("add", do("mul", _uniform(to), high - low), low)
     return do("floor", made) if to.name.startswith("randint") else made

@@ -23,8 +23,8 @@ def graph_of(whole: Mapping[str, Any], own: bool, graphs: int = 1) -> Iterator[A
 
     ends: Mapping[Key, Tensor] = whole["edge_index"]
     if own:
-        counts = {name: len(of) for name, of in whole["n_id"].items()}
-        graph = dgl.heterograph({key: tuple(of) for key, of in ends.items()}, counts)
+        counts = {name: len(ids) for name, ids in whole["n_id"].items()}
+        graph = dgl.heterograph({key: tuple(pair) for key, pair in ends.items()}, counts)
         graph = graph if graph.canonical_etypes == list(ends) else dgl.edge_type_subgraph(graph, list(ends))
     else:
         graph = Graph(ends, whole["n_id"], graphs)
@@ -43,8 +43,8 @@ def _stood_in() -> Iterator[None]:
     softmax: Any = sys.modules["dgl.ops.edge_softmax"]
 
     def normalised(graph: Any, values: Tensor, eids: Any = None, norm_by: str = "dst") -> Tensor:
-        of: Graph = graph.of
-        return of.softmax(values, int(norm_by == "dst"))
+        weft_graph: Graph = graph.graph
+        return weft_graph.softmax(values, int(norm_by == "dst"))
 
     def reduced(graph: Graph, operator: str, reduce: str, ends: Any, edges: Any) -> Tensor:
         return graph.reduced(paired(operator, graph.along(ends, "u"), edges), reduce)
@@ -65,13 +65,15 @@ def _stood_in() -> Iterator[None]:
 
     replaced: list[tuple[Any, str, Any]] = [(softmax, "edge_softmax_internal", normalised)]
     replaced += [
-        (softmax, "edge_softmax_hetero_internal", lambda graph, *_: graph.of.edge_index)
+        (softmax, "edge_softmax_hetero_internal", lambda graph, *_: graph.graph.edge_index)
     ]  # refuses several
     of_graphs = ("add_self_loop", "remove_self_loop", "reverse", "edge_type_subgraph")
     replaced += [(dgl, name, getattr(Graph, name)) for name in of_graphs]
     for module, name, function in (("spmm", "gspmm", reduced), ("sddmm", "gsddmm", pairs)):
-        replaced += [(of, name, function) for of in (sys.modules[f"dgl.ops.{module}"], dgl.ops)]
-    replaced += [(of, "gather_mm", typed) for of in (sys.modules["dgl.nn.pytorch.linear"], dgl.ops)]
+        replaced += [(namespace, name, function) for namespace in (sys.modules[f"dgl.ops.{module}"], dgl.ops)]
+    replaced += [
+        (namespace, "gather_mm", typed) for namespace in (sys.modules["dgl.nn.pytorch.linear"], dgl.ops)
+    ]
     replaced += [
         (sys.modules["dgl.nn.pytorch.conv.chebconv"], "broadcast_nodes", spread),
         (dgl, "broadcast_nodes", spread),

@@ -33,7 +33,7 @@ def exported(called: Any, given: dict[str, Tensor]) -> tuple[Any, dict[Any, str]
 
     def run(*tensors: Tensor) -> Any:
         values = dict(zip([*state, *given], tensors))
-        own, tensors_of = ({name: values[name] for name in of} for of in (state, given))
+        own, tensors_of = ({name: values[name] for name in names} for names in (state, given))
         return torch.func.functional_call(called, own, (tensors_of,))
 
     inputs = [faked(name, t) for name, t in (*state.items(), *given.items())]

@@ -9,7 +9,7 @@ from typing import Any
 
 
 def copies(frames: Mapping[Any, Fields]) -> dict[Any, Fields]:
-    return {key: type(of)(of) for key, of in frames.items()}
+    return {key: type(frame)(frame) for key, frame in frames.items()}
 
 
 def fields_of(frames: Mapping[Any, Fields], types: list[Any]) -> Any:
@@ -23,7 +23,7 @@ class _ByType(MutableMapping[str, Any]):
         self.frames = frames
 
     def __getitem__(self, field: str) -> Any:
-        found = {name: of[field] for name, of in self.frames.items() if field in of}
+        found = {name: frame[field] for name, frame in self.frames.items() if field in frame}
         return found or next(iter(self.frames.values()))[field]
 
     def __setitem__(self, field: str, values: Mapping[Any, Any]) -> None:
@@ -31,14 +31,14 @@ class _ByType(MutableMapping[str, Any]):
             self.frames[name][field] = value
 
     def __delitem__(self, field: str) -> None:
-        for of in self.frames.values():
-            of.pop(field, None)
+        for frame in self.frames.values():
+            frame.pop(field, None)
 
     def __contains__(self, field: object) -> bool:
-        return any(field in of for of in self.frames.values())
+        return any(field in frame for frame in self.frames.values())
 
     def __iter__(self) -> Iterator[str]:
-        return iter(dict.fromkeys(field for of in self.frames.values() for field in of))
+        return iter(dict.fromkeys(field for frame in self.frames.values() for field in frame))
 
     def __len__(self) -> int:
         return sum(1 for _ in self)
@@ -54,8 +54,8 @@ class View:
     def __getitem__(self, name: Any) -> Any:
         return SimpleNamespace(data=self.fields(name))
 
-    def __call__(self, *of: Any, **named: Any) -> Any:
-        return self.called(*of, **named)
+    def __call__(self, *args: Any, **named: Any) -> Any:
+        return self.called(*args, **named)
 
 
 class Fields(dict[str, Any]):

@@ -45,7 +45,7 @@ class Graph:
         self.of_edges: dict[Any, Fields] = {key: OfEdges() for key in self.ends}
         self.device = next(iter(self.numbers.values())).device
         # What edge_softmax gives the functions that _stood_in replaces
-        self._graph = SimpleNamespace(number_of_etypes=lambda: len(self.ends), of=self)
+        self._graph = SimpleNamespace(number_of_etypes=lambda: len(self.ends), graph=self)
         self.ntypes, self.canonical_etypes = list(self.numbers), list(self.ends)
         self.etypes = [name for _, name, _ in self.ends]
         self.is_homogeneous = len(self.ntypes) == len(self.etypes) == 1
@@ -97,12 +97,12 @@ class Graph:
     def to_canonical_etype(self, etype: Any = None) -> Key:
         every = slice(None)
         asked = etype if isinstance(etype, tuple) else (every, every if etype is None else etype, every)
-        found = [key for key in self.ends if all(a in (of, every) for a, of in zip(asked, key))]
+        found = [key for key in self.ends if all(a in (part, every) for a, part in zip(asked, key))]
         if len(found) != 1:
-            of = "" if etype is None else f" {etype!r}"
+            suffix = "" if etype is None else f" {etype!r}"
             raise NotImplementedError(
-                f"the graph has {len(found)} relations{of}, and this takes one: name it, by etype=(source "
-                "type, name, target type) or graph[etype]"
+                f"the graph has {len(found)} relations{suffix}, and this takes one: name it, by "
+                "etype=(source type, name, target type) or graph[etype]"
             )
         return found[0]
 
@@ -113,10 +113,10 @@ class Graph:
         """Some relations with their types, which share the fields."""
         keys = [self.to_canonical_etype(etype) for etype in etypes]
         numbers = {name: self.numbers[name] for key in keys for name in key[::2]}
-        of = Graph({key: self.ends[key] for key in keys}, numbers, self.graphs)
-        of.of_vertices = {name: self.of_vertices[name] for name in of.ntypes}
-        of.of_edges = {key: self.of_edges[key] for key in keys}
-        return of
+        subgraph = Graph({key: self.ends[key] for key in keys}, numbers, self.graphs)
+        subgraph.of_vertices = {name: self.of_vertices[name] for name in subgraph.ntypes}
+        subgraph.of_edges = {key: self.of_edges[key] for key in keys}
+        return subgraph
 
     def __getitem__(self, etype: Any) -> Graph:
         return self.edge_type_subgraph([etype])
@@ -139,8 +139,8 @@ class Graph:
         return functools.reduce(operator.add, counts)
 
     def num_edges(self, etype: Any = None) -> Any:
-        of = self if etype is None else self[etype]
-        return functools.reduce(operator.add, (ends.shape[1] for ends in of.ends.values()))
+        graph = self if etype is None else self[etype]
+        return functools.reduce(operator.add, (ends.shape[1] for ends in graph.ends.values()))
 
     number_of_edges = num_edges
 
@@ -283,8 +283,8 @@ class Graph:
         functions = message_func, reduce_func, apply_node_func
         if etype is None and len(self.ends) > 1 and getattr(reduce_func, "name", "") in ("sum", "max", "min"):
             return self.multi_update_all(dict.fromkeys(self.ends, functions), reduce_func.name)
-        of = self[etype]
-        of.frame("v").update(of.received(*functions))
+        subgraph = self[etype]
+        subgraph.frame("v").update(subgraph.received(*functions))
 
     def multi_update_all(
         self, etype_dict: Mapping[Any, Any], cross_reducer: Any, apply_node_func: Any = None
@@ -293,11 +293,14 @@ class Graph:
         stacks, limited = cross_reducer == "stack", False
         into = [self.to_canonical_etype(etype)[2] for etype in etype_dict]
         for etype in sorted(etype_dict, key=self.get_etype_id) if stacks else etype_dict:
-            of, (message, reduce, *apply) = self[etype], etype_dict[etype]
-            made, target = of.received(message, reduce, *apply), of.canonical_etypes[0][2]
+            subgraph, (message, reduce, *apply) = self[etype], etype_dict[etype]
+            made, target = subgraph.received(message, reduce, *apply), subgraph.canonical_etypes[0][2]
             none = {"max": -_INFINITE, "min": _INFINITE}.get(getattr(reduce, "name", ""))
             if none and into.count(target) > 1 and not stacks:
-                limited, made = True, {field: of.where_any(value, none) for field, value in made.items()}
+                limited, made = (
+                    True,
+                    {field: subgraph.where_any(value, none) for field, value in made.items()},
+                )
             for field, value in made.items():
                 got.setdefault(target, {}).setdefault(field, []).append(value)
         for target, fields in got.items():

@@ -69,23 +69,23 @@ class Mailbox:
             raise NotImplementedError("some of a mailbox's messages: they have no order")
         return Mailbox(self.graph, self.values[at[:1] if at[0] is Ellipsis else (slice(None), *at[2:])])
 
-    def along(self, of: Any) -> Any:
+    def along(self, value: Any) -> Any:
         """An operand for each edge. What a reduction with keepdim gave a vertex meets each of its
         messages."""
-        if isinstance(of, Mailbox):
-            return of.values
-        if not isinstance(of, Tensor) or of.dim() <= self.values.dim():
-            return of
-        if of.shape[1] != 1:
+        if isinstance(value, Mailbox):
+            return value.values
+        if not isinstance(value, Tensor) or value.dim() <= self.values.dim():
+            return value
+        if value.shape[1] != 1:
             raise NotImplementedError(
                 "rows of vertices meet their messages: reduce these with keepdim=True, or unsqueeze(1)"
             )
-        return self.graph.along(of.squeeze(1), "v")
+        return self.graph.along(value.squeeze(1), "v")
 
     @classmethod
     def __torch_function__(cls, function: Any, _: Any, args: Any = (), kwargs: Any = None) -> Any:
         name = getattr(function, "__name__", "").strip("_")
-        box = next(of for of in torch.utils._pytree.tree_leaves((args, kwargs)) if isinstance(of, cls))
+        box = next(leaf for leaf in torch.utils._pytree.tree_leaves((args, kwargs)) if isinstance(leaf, cls))
         if name in _ELEMENTWISE:
             args, kwargs = torch.utils._pytree.tree_map(box.along, (args, kwargs or {}))
             return cls(box.graph, function(*args, **kwargs))
@@ -115,10 +115,12 @@ class _Count:
 
     @classmethod
     def __torch_function__(cls, function: Any, _: Any, args: Any = (), kwargs: Any = None) -> Any:
-        rows = [of.dim() for of in torch.utils._pytree.tree_leaves(args) if isinstance(of, Tensor)]
+        rows = [leaf.dim() for leaf in torch.utils._pytree.tree_leaves(args) if isinstance(leaf, Tensor)]
 
-        def beside(of: Any) -> Any:
-            return of.count.view(-1, *(1,) * (max(rows, default=1) - 1)) if isinstance(of, cls) else of
+        def beside(value: Any) -> Any:
+            return (
+                value.count.view(-1, *(1,) * (max(rows, default=1) - 1)) if isinstance(value, cls) else value
+            )
 
         made = function(*torch.utils._pytree.tree_map(beside, args), **(kwargs or {}))
         return made if rows else cls(made)

@@ -192,8 +192,8 @@ class Lowering(Sets):
         except (NotImplementedError, RuntimeError, TypeError, IndexError, AttributeError):
             raise Unlowerable(f"{name} is not among a program's operations: write it by those") from None
         where = self.where
-        for inner, of in zip(graph.nodes, nodes):
-            self.env[inner] = self.env[of]
+        for inner, outer in zip(graph.nodes, nodes):
+            self.env[inner] = self.env[outer]
         for inner in graph.nodes:
             inner.meta |= {k: node.meta.get(k) for k in ("stack_trace", "nn_module_stack")}
         result = self.run(graph)
@@ -206,11 +206,11 @@ class Lowering(Sets):
         if not expression.free_symbols:
             return {torch.SymInt: int, torch.SymFloat: float, torch.SymBool: bool}[type(meta)](expression)
         if isinstance(node.target, torch._ops.OpOverload) and self.name in ("item", "_local_scalar_dense"):
-            of = self.env[node.args[0]]
-            if isinstance(of, Ends):  # max of all numbers of vertices, by PyG's maybe_num_nodes
-                self.rows[expression + 1] = self.at(of.rows, of.end)
-            elif isinstance(of, Value):
-                self.numbers[expression] = self.emit("detach", [of], of.rows, of.shape)
+            ends = self.env[node.args[0]]
+            if isinstance(ends, Ends):  # max of all numbers of vertices, by PyG's maybe_num_nodes
+                self.rows[expression + 1] = self.at(ends.rows, ends.end)
+            elif isinstance(ends, Value):
+                self.numbers[expression] = self.emit("detach", [ends], ends.rows, ends.shape)
         return Number(expression)
 
     def checked(self, result: Any) -> Any:
@@ -220,8 +220,8 @@ class Lowering(Sets):
         if isinstance(result, (Value, Fill)) and isinstance(meta, Tensor):
             rows, shape, axis = self.layout()
             result = result if result.rows is not None else replace(result, axis=0)
-            of, wanted = (r if isinstance(r, Flat) else base_of(r) for r in (result.rows, rows))
-            if (of, result.shape, result.axis) != (wanted, shape, axis):
+            actual, wanted = (r if isinstance(r, Flat) else base_of(r) for r in (result.rows, rows))
+            if (actual, result.shape, result.axis) != (wanted, shape, axis):
                 raise Unlowerable(
                     f"{self.node.target} became {result.rows} × {result.shape} instead of {rows} × {shape}: "
                     "this is a fault of weft"

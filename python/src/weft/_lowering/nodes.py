@@ -15,8 +15,8 @@ from .._library import is_library_file
 
 def writes_first(target: Any) -> bool:
     """Whether an operation writes in its first operand. Batch norms write in others: their statistics."""
-    of = target._schema.arguments[0].alias_info if target._schema.arguments else None
-    return bool(of and of.is_write)
+    alias = target._schema.arguments[0].alias_info if target._schema.arguments else None
+    return bool(alias and alias.is_write)
 
 
 def free_sizes(node: Any) -> list[sympy.Expr]:
@@ -49,7 +49,9 @@ def operands(schema: Any, args: Sequence[Any], kwargs: dict[str, Any]) -> dict[s
 
 def path_of(node: Any) -> str:
     stack = node.meta.get("nn_module_stack") or {}
-    return next((str(path) for path, _ in reversed(stack.values())), "").removeprefix("of").removeprefix(".")
+    return (
+        next((str(path) for path, _ in reversed(stack.values())), "").removeprefix("module").removeprefix(".")
+    )
 
 
 # How often a step computes what these files call: their backward passes compute it again, and that of a

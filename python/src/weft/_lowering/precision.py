@@ -15,7 +15,7 @@ _ROUNDED = {torch.float16, torch.bfloat16}
 _WRAPS = {torch.uint8, torch.int8, torch.int16}
 _WRAPPING = set("add sub rsub mul multiply neg pow square abs div divide floor_divide addcmul".split())
 _CASTS = set("to _to_copy type_as copy".split())
-_BITS = {f"bitwise_{of}" for of in ("not", "and", "or", "xor")} | set(
+_BITS = {f"bitwise_{operation}" for operation in ("not", "and", "or", "xor")} | set(
     "__and__ __or__ __xor__ __lshift__ __rshift__".split()
 )
 _BITS |= {"lshift", "rshift", "bitwise_left_shift", "bitwise_right_shift"}

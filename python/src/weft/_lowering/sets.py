@@ -40,7 +40,7 @@ class Sets(Views):
         """Lowers an operation on rows of several sets, set by set. An aggregation of a set begins with the
         result of the set before it."""
         if self.name in _MAKES:  # of what has their type
-            args = torch.utils._pytree.tree_map_only(Parts, lambda p: p.of[0], args)
+            args = torch.utils._pytree.tree_map_only(Parts, lambda p: p.parts[0], args)
         every_part = [a for a in every(args, kwargs) if isinstance(a, Parts)]
         several = every_part[0].rows if every_part else self.joined[size]
         if self.name.endswith(("batch_norm", "instance_norm")):
@@ -55,7 +55,7 @@ class Sets(Views):
         if any(a.size != size or a.rows != several for a in every_part):
             raise Unlowerable("edges of several sets meet others: join both in the same order")
         if self.name == "index" and (
-            masks := [a for a in every_part if all(isinstance(m, Fill) for m in a.of)][-1:]
+            masks := [a for a in every_part if all(isinstance(m, Fill) for m in a.parts)][-1:]
         ):
             if self.is_mask(masks[0], args[1]):
                 return self.of_some_sets(masks[0], node, args)
@@ -65,10 +65,10 @@ class Sets(Views):
         made: list[Any] = []
         for k, rows in enumerate(several):
             self.rows[size] = rows
-            of = torch.utils._pytree.tree_map_only(Parts, lambda p, k=k: p.of[k], (args, kwargs))
+            call = torch.utils._pytree.tree_map_only(Parts, lambda p, k=k: p.parts[k], (args, kwargs))
             if aggregates and k:
-                of = ((made[-1], *of[0][1:]), of[1])
-            made.append(self.lowered(node, *of))
+                call = ((made[-1], *call[0][1:]), call[1])
+            made.append(self.lowered(node, *call))
         self.rows = known
         if finished:
             return finished(made[-1])
@@ -94,12 +94,12 @@ class Sets(Views):
     def between_types(self, node: Any, args: Any, kwargs: Any) -> Parts:
         """Reads rows of vertices of several types, or aggregates to them, by the ends of edges of several
         sets."""
-        of, ends = args[0], next((a for a in every(args[1:], kwargs) if isinstance(a, Parts)), args[0])
-        if not isinstance(of, Parts) or not all(isinstance(e, Ends) for e in ends.of):
+        rows, ends = args[0], next((a for a in every(args[1:], kwargs) if isinstance(a, Parts)), args[0])
+        if not isinstance(rows, Parts) or not all(isinstance(e, Ends) for e in ends.parts):
             raise Unlowerable("rows of several sets meet those of others: join both in the same order")
-        sizes = [self.size_of(rows) for rows in of.rows]
+        sizes = [self.size_of(rows) for rows in rows.rows]
         starts = [sympy.expand(sympy.Add(*sizes[:k])) for k in range(len(sizes))]
-        if not {e.first for e in ends.of} <= set(starts):
+        if not {e.first for e in ends.parts} <= set(starts):
             raise Unlowerable(SHIFTED)
         known, made = dict(self.rows), []
 
@@ -107,9 +107,9 @@ class Sets(Views):
             """With one of the types, and some of the edge sets in the place of all."""
 
             def chosen(p: Parts) -> Any:
-                if p is of:
+                if p is rows:
                     return part
-                those = (p.of[k] for k in sets)
+                those = (p.parts[k] for k in sets)
                 return Parts(
                     tuple(replace(e, first=sympy.S.Zero) if isinstance(e, Ends) else e for e in those), p.size
                 )
@@ -119,21 +119,21 @@ class Sets(Views):
             )
 
         if self.name in AGGREGATES:
-            for start, part in zip(starts, of.of):
-                self.rows[of.size] = part.rows
-                sets = [k for k, e in enumerate(ends.of) if e.first == start]
+            for start, part in zip(starts, rows.parts):
+                self.rows[rows.size] = part.rows
+                sets = [k for k, e in enumerate(ends.parts) if e.first == start]
                 made.append(call(part, sets) if sets else part)
         else:
-            for k, e in enumerate(ends.of):
-                made += call(of.of[starts.index(e.first)], [k]).of
+            for k, e in enumerate(ends.parts):
+                made += call(rows.parts[starts.index(e.first)], [k]).parts
         self.rows = known
-        return Parts(tuple(made), of.size if self.name in AGGREGATES else ends.size)
+        return Parts(tuple(made), rows.size if self.name in AGGREGATES else ends.size)
 
     def of_rows(self, args: Any) -> bool:
         """Whether an operation on rows of several sets is along these."""
         dim = operands(self.node.target._schema, args, {})["dim"]
-        of = self.node.args[0].meta["val"].shape
-        return isinstance(args[0], Parts) and not isinstance(of[dim], int)
+        shape = self.node.args[0].meta["val"].shape
+        return isinstance(args[0], Parts) and not isinstance(shape[dim], int)
 
     def split(self, node: Any, x: Parts) -> list[Any]:
         """The rows of each of several sets, where an operation splits them as they were joined."""
@@ -147,7 +147,7 @@ class Sets(Views):
             raise Unlowerable(
                 "rows of several sets are split otherwise than between these: split them as they were joined"
             )
-        return list(x.of)
+        return list(x.parts)
 
     def of_some_sets(self, mask: Parts, node: Any, args: Any) -> Any:
         """Rows of those sets in which a mask is true everywhere. In the others it is true nowhere, as a mask
@@ -155,9 +155,11 @@ class Sets(Views):
         if not isinstance(args[0], Parts):
             raise Unlowerable("a mask of edges of several sets chooses among others")
         (size,) = free_sizes(node)
-        kept = tuple(of for of, m in zip(args[0].of, mask.of) if m.number)
+        kept = tuple(part for part, m in zip(args[0].parts, mask.parts) if m.number)
         if not kept:  # those of the first set, of which none counts
-            return self.lowered(node, (args[0].of[0], [i and self.value(mask.of[0]) for i in args[1]]), {})
+            return self.lowered(
+                node, (args[0].parts[0], [i and self.value(mask.parts[0]) for i in args[1]]), {}
+            )
         if len(kept) > 1:
             made = Parts(kept, size)
             self.joined.setdefault(size, made.rows)

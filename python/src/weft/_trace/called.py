@@ -31,9 +31,9 @@ class Called(nn.Module):  # type: ignore[misc]
         self, module: nn.Module, schema: Schema, given: dict[Given, Tensor], outputs: Outputs | None = None
     ) -> None:
         super().__init__()
-        self.of, self.schema, self.outputs = module, schema, outputs
+        self.module, self.schema, self.outputs = module, schema, outputs
         self.typed = "" not in schema.features
-        there = {of.what for of in given}
+        there = {spec.what for spec in given}
         inner: Any = module
         while type(inner).__name__ in _AROUND:
             inner = inner._orig_mod if hasattr(inner, "_orig_mod") else inner.module
@@ -52,7 +52,10 @@ class Called(nn.Module):  # type: ignore[misc]
             []
             if takes_graph
             else [
-                (m, name) for m in module.modules() for name, of in vars(m).items() if isinstance(of, graphs)
+                (m, name)
+                for m in module.modules()
+                for name, value in vars(m).items()
+                if isinstance(value, graphs)
             ]
         )
         self.held, self.dgl, self.compared = held, takes_graph or bool(held), False
@@ -72,7 +75,7 @@ class Called(nn.Module):  # type: ignore[misc]
                 what: [r.features if what == "edge_attr" else r.weighted for r in schema.relations.values()]
                 for what in ("edge_attr", "edge_weight")
             }
-            there -= {what for what, of in widths.items() if len(set(of)) > 1}
+            there -= {what for what, columns in widths.items() if len(set(columns)) > 1}
         named = {p.name: p.name.removesuffix(dicts).replace("node_id", "n_id") for p in free}
         self.names = {name: what for name, what in named.items() if what in there}
         kinds = given.get(Given("edge_attr"))
@@ -90,11 +93,11 @@ class Called(nn.Module):  # type: ignore[misc]
         ):
             raise Refused(SEVERAL.format("forward takes batch"))
         self.given = {
-            " ".join(filter(None, (of.what, of.of, of.name))): of
-            for of in given
-            if of.what != "n_id" or self.data or self.dgl or "n_id" in self.names.values()
+            " ".join(filter(None, (spec.what, spec.type_name, spec.name))): spec
+            for spec in given
+            if spec.what != "n_id" or self.data or self.dgl or "n_id" in self.names.values()
         }
-        self.tensors = {name: given[of] for name, of in self.given.items()}
+        self.tensors = {name: given[spec] for name, spec in self.given.items()}
         if self.dgl:
             self.names |= {
                 p.name: weft
@@ -127,38 +130,42 @@ class Called(nn.Module):  # type: ignore[misc]
     def train(self, mode: bool = True) -> Called:
         super().train(mode)
         for path in self.outputs.frozen if self.outputs is not None else ():
-            self.of.get_submodule(path).training = False
+            self.module.get_submodule(path).training = False
         return self
 
     def forward(self, tensors: Mapping[str, Tensor]) -> Any:
         given = {self.given[name]: tensor for name, tensor in tensors.items()}
-        tables = {of.name: tensor for of, tensor in given.items() if of.what == "table"}
-        whole = self.by_type({of: tensor for of, tensor in given.items() if of.what != "table"})
+        tables = {spec.name: tensor for spec, tensor in given.items() if spec.what == "table"}
+        whole = self.by_type({spec: tensor for spec, tensor in given.items() if spec.what != "table"})
         whole = self.of_one_type(whole) if self.joined else whole
         if "edge_type" in self.names.values() and not self.joined:
             whole["edge_type"] = whole["edge_attr"][:, 0].long()
         lazy = any(
-            map(nn.parameter.is_lazy, self.of.parameters())
+            map(nn.parameter.is_lazy, self.module.parameters())
         )  # which take their sizes from a first call
-        buffers = {} if lazy else dict(self.of.named_buffers())
+        buffers = {} if lazy else dict(self.module.named_buffers())
         with self.graph_of(whole) as graph, contextlib.ExitStack() as hooks:
             data = self.data_of(whole) if self.data else None
             whole |= {"graph": graph, "blocks": _Blocks(graph), "data": data}
             for module, name in self.held:
                 setattr(module, name, graph)
-            named = {name: whole.get(of, {} if self.by_types else None) for name, of in self.names.items()}
+            named = {
+                name: whole.get(field, {} if self.by_types else None) for name, field in self.names.items()
+            }
             weighted = self.weighted(
                 [data] if self.data else [named[name] for name in self.adjacency if name in named], whole
             )
             hooks.enter_context(weighted)
-            made = torch.func.functional_call(self.of, tables, (), named) if tables else self.of(**named)
+            made = (
+                torch.func.functional_call(self.module, tables, (), named) if tables else self.module(**named)
+            )
         if self.outputs is None:
             made = self.output(made)
         else:
-            edges = {of.of: t.shape[1] for of, t in given.items() if of.what == "edge_index"}
+            edges = {spec.type_name: t.shape[1] for spec, t in given.items() if spec.what == "edge_index"}
             made = tuple(self.outputs.joined(made, self.counts(given), edges))
             made = made[0] if len(made) == 1 else made
-        _put_back(self.of, buffers)
+        _put_back(self.module, buffers)
         if not isinstance(made, Tensor) and self.outputs is None:
             raise Refused(
                 f"model: forward returns a {type(made).__name__}, instead of one tensor of vertices × "
@@ -171,32 +178,39 @@ class Called(nn.Module):  # type: ignore[misc]
         """The numbers of vertices, by type, of the types that something with a row for each vertex is given
         of."""
         rows = {
-            of.of: t.shape[0] for what in ("n_id", "table", "x") for of, t in given.items() if of.what == what
+            spec.type_name: t.shape[0]
+            for what in ("n_id", "table", "x")
+            for spec, t in given.items()
+            if spec.what == what
         }
         return {name: rows[name] for name in self.schema.features if name in rows}
 
     def by_type(self, given: Mapping[Given, Any]) -> dict[str, Any]:
         """What is given by its name, in a graph of several types as a dict of these."""
         made: dict[str, Any] = {}
-        for of, value in given.items():
+        for spec, value in given.items():
             if self.typed:
-                key = self.schema.relations[of.of].key if of.rows.kind == "stored" else of.of
-                made.setdefault(of.what, {})[key] = value
+                key = (
+                    self.schema.relations[spec.type_name].key
+                    if spec.rows.kind == "stored"
+                    else spec.type_name
+                )
+                made.setdefault(spec.what, {})[key] = value
             else:
-                made[of.what] = value
+                made[spec.what] = value
         return made
 
     def of_one_type(self, whole: Mapping[str, Any]) -> dict[str, Any]:
         """The edges of all relations one after another, and their relations' numbers: the names, if these are
         numbers."""
-        names = [of.key[1] for of in self.schema.relations.values()]
+        names = [relation.key[1] for relation in self.schema.relations.values()]
         numbers = map(int, names) if all(name.isdecimal() for name in names) else range(len(names))
         read = {*self.names.values(), *(("x", "edge_index", "n_id") if self.dgl else ())}
-        whole = {what: list(of.values()) for what, of in whole.items() if what in read}
+        whole = {what: list(by_relation.values()) for what, by_relation in whole.items() if what in read}
         whole["edge_type"] = [torch.full_like(ends[0], k) for k, ends in zip(numbers, whole["edge_index"])]
         return {
-            what: torch.cat(of, int(what == "edge_index")) if len(of) > 1 else of[0]
-            for what, of in whole.items()
+            what: torch.cat(tensors, int(what == "edge_index")) if len(tensors) > 1 else tensors[0]
+            for what, tensors in whole.items()
         }
 
     def graph_of(self, whole: Mapping[str, Any]) -> contextlib.AbstractContextManager[Any]:
@@ -215,16 +229,18 @@ class Called(nn.Module):  # type: ignore[misc]
         """Layers of PyG that are called with adj_t get edge_weight, as a sparse matrix has its values."""
         given = whole.get("edge_weight")
         weights: dict[Any, Tensor] = {} if given is None else given if self.by_types else {None: given}
-        of: dict[int, Tensor] = {}
+        weight_of: dict[int, Tensor] = {}
         for adj in adjacencies:
             for key, weight in weights.items():
                 ends = adj[key] if self.by_types else adj
                 ends = ends if isinstance(ends, Tensor) else ends.adj_t
-                of[id(ends)] = weight
+                weight_of[id(ends)] = weight
 
         def give(layer: nn.Module, args: Any, kwargs: Any) -> Any:
             call = inspect.signature(layer.forward).bind_partial(*args, **kwargs)
-            weight = next((of[id(ends)] for ends in call.arguments.values() if id(ends) in of), None)
+            weight = next(
+                (weight_of[id(ends)] for ends in call.arguments.values() if id(ends) in weight_of), None
+            )
             if weight is None or call.arguments.get("edge_weight") is not None:
                 return None
             call.arguments["edge_weight"] = weight
@@ -232,8 +248,8 @@ class Called(nn.Module):  # type: ignore[misc]
 
         hooks = [
             layer.register_forward_pre_hook(give, with_kwargs=True)
-            for layer in self.of.modules()
-            if of
+            for layer in self.module.modules()
+            if weight_of
             and hasattr(layer, "propagate")
             and "edge_weight" in inspect.signature(layer.forward).parameters
         ]

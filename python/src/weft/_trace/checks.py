@@ -45,16 +45,20 @@ def check_sizes(graph: Any, rows: Mapping[Any, Any], schema: Schema) -> None:
     """Refuses a forward that takes another course on a graph of another size. The trace has noted the
     conditions on sizes under which it holds."""
     values = [node.meta.get("val") for node in graph.nodes if node.op == "placeholder"]
-    conditions = next((of.fake_mode.shape_env for of in values if hasattr(of, "fake_mode")), None)
+    conditions = next((value.fake_mode.shape_env for value in values if hasattr(value, "fake_mode")), None)
     counts = {Set("vertices", name): n for name, n in schema.vertices.items()}
-    counts |= {Set("stored", name): of.edges for name, of in schema.relations.items()}
-    symbols = {e: of for e, of in rows.items() if e.is_Symbol and of in counts}
+    counts |= {Set("stored", name): relation.edges for name, relation in schema.relations.items()}
+    symbols = {e: row_set for e, row_set in rows.items() if e.is_Symbol and row_set in counts}
     small = [
-        {of: pair[of.kind == "stored"] + 4 * k for k, of in enumerate(counts)} for pair in (*SMALL, _LARGE)
+        {row_set: pair[row_set.kind == "stored"] + 4 * k for k, row_set in enumerate(counts)}
+        for pair in (*SMALL, _LARGE)
     ]
     for guard in getattr(conditions, "guards", ()):
-        for sizes in ({of: n or small[0][of] for of, n in counts.items()}, *small):
-            if guard.expr.subs({symbol: sizes[of] for symbol, of in symbols.items()}) == sympy.false:
+        for sizes in ({row_set: n or small[0][row_set] for row_set, n in counts.items()}, *small):
+            if (
+                guard.expr.subs({symbol: sizes[row_set] for symbol, row_set in symbols.items()})
+                == sympy.false
+            ):
                 raise Refused(
                     f"model: {_place_of(guard)}forward takes another course at other numbers of vertices or "
                     "edges: write it for all of them, as by torch.where, or decide it before training, as an "

@@ -42,7 +42,7 @@ def exported(called: Called) -> tuple[Any, dict[Any, Any]]:
                     "model: by PyTorch 2.5 or earlier weft reads modules over DGL alone: call forward's "
                     "first parameter graph, or install PyTorch 2.6 to 2.15"
                 )
-            varies = {name: {of.varies: torch.export.Dim.AUTO} for name, of in called.given.items()}
+            varies = {name: {spec.varies: torch.export.Dim.AUTO} for name, spec in called.given.items()}
             # One dict as an argument: names of **keywords stand in dynamic_shapes otherwise from version to
             # version.
             shapes = (varies,) if varies else None
@@ -60,7 +60,7 @@ def exported(called: Called) -> tuple[Any, dict[Any, Any]]:
     }
     lifted = {k: exported.constants[name] for k, name in signature.inputs_to_lifted_tensor_constants.items()}
     for node in exported.graph.nodes:
-        if any(isinstance(lifted.get(of.name), FakeTensor) for of in node.all_input_nodes):
+        if any(isinstance(lifted.get(node_input.name), FakeTensor) for node_input in node.all_input_nodes):
             raise Refused(f"model: {said_of(node)}{OF_DATA}")
     kinds |= {k: constant.clone() for k, constant in lifted.items()}
     return exported.graph, {
@@ -71,8 +71,8 @@ def exported(called: Called) -> tuple[Any, dict[Any, Any]]:
 @contextlib.contextmanager
 def _no_grad_for_inference() -> Iterator[None]:
     """torch.inference_mode becomes torch.no_grad, which torch.export writes down."""
-    of = torch.inference_mode
-    kept = of.__enter__, of.__exit__
+    mode = torch.inference_mode
+    kept = mode.__enter__, mode.__exit__
 
     def enter(self: Any) -> None:
         self.grad = torch.is_grad_enabled()
@@ -81,11 +81,11 @@ def _no_grad_for_inference() -> Iterator[None]:
     def leave(self: Any, *_: Any) -> None:
         torch.set_grad_enabled(self.grad)
 
-    of.__enter__, of.__exit__ = enter, leave
+    mode.__enter__, mode.__exit__ = enter, leave
     try:
         yield
     finally:
-        of.__enter__, of.__exit__ = kept
+        mode.__enter__, mode.__exit__ = kept
 
 
 def _from_forward(frames: traceback.StackSummary) -> traceback.StackSummary:

@@ -61,15 +61,15 @@ def hooked(module: nn.Module) -> Iterator[None]:
         for layer in module.modules()
         for name in ("propagate", "edge_updater")
     )
-    asked = [of for f in functions if "is_compiling" in (of := getattr(f, "__globals__", {}))]
-    kept = [of["is_compiling"] for of in asked]
-    for of in asked:
-        of["is_compiling"] = lambda: False
+    asked = [namespace for f in functions if "is_compiling" in (namespace := getattr(f, "__globals__", {}))]
+    kept = [namespace["is_compiling"] for namespace in asked]
+    for namespace in asked:
+        namespace["is_compiling"] = lambda: False
     try:
         yield
     finally:
-        for of, function in reversed(list(zip(asked, kept))):
-            of["is_compiling"] = function
+        for namespace, function in reversed(list(zip(asked, kept))):
+            namespace["is_compiling"] = function
 
 
 @contextlib.contextmanager
@@ -83,11 +83,11 @@ def as_traced() -> Iterator[None]:
 @contextlib.contextmanager
 def _looped() -> Iterator[None]:
     """EGConv adds loops to all vertices, as of a graph whose last vertex has an edge."""
-    of: Any = getattr(sys.modules.get("torch_geometric.nn.conv.eg_conv"), "EGConv", None)
-    if of is None:
+    conv_class: Any = getattr(sys.modules.get("torch_geometric.nn.conv.eg_conv"), "EGConv", None)
+    if conv_class is None:
         yield
         return
-    kept = of.forward
+    kept = conv_class.forward
 
     def forward(self: Any, x: Tensor, edge_index: Tensor) -> Any:
         if not counts_loops(self):
@@ -101,33 +101,33 @@ def _looped() -> Iterator[None]:
         finally:
             self.add_self_loops = True
 
-    of.forward = forward
+    conv_class.forward = forward
     try:
         yield
     finally:
-        of.forward = kept
+        conv_class.forward = kept
 
 
 @contextlib.contextmanager
 def _unsampled() -> Iterator[None]:
     """SuperGATConv samples no edges for its loss, which no output reads."""
-    of: Any = getattr(sys.modules.get("torch_geometric.nn.conv.supergat_conv"), "SuperGATConv", None)
-    if of is None:
+    conv_class: Any = getattr(sys.modules.get("torch_geometric.nn.conv.supergat_conv"), "SuperGATConv", None)
+    if conv_class is None:
         yield
         return
     names = "positive_sampling", "negative_sampling", "get_attention"
-    kept = {name: vars(of)[name] for name in names}
+    kept = {name: vars(conv_class)[name] for name in names}
 
     def attention(self: Any, *given: Any, return_logits: bool = False, **named: Any) -> Any:
         return _Unread() if return_logits else kept["get_attention"](self, *given, **named)
 
-    of.positive_sampling = of.negative_sampling = lambda self, edge_index, *_: edge_index
-    of.get_attention = attention
+    conv_class.positive_sampling = conv_class.negative_sampling = lambda self, edge_index, *_: edge_index
+    conv_class.get_attention = attention
     try:
         yield
     finally:
         for name, function in kept.items():
-            setattr(of, name, function)
+            setattr(conv_class, name, function)
 
 
 class _Unread:

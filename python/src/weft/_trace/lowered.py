@@ -43,20 +43,20 @@ def lower(called: Any, training: bool, trained: Lowering | None = None) -> tuple
     for to.node in graph.nodes:
         to.possible()
     for node, kind in inputs.items():
-        of = called.given.get(kind) if isinstance(kind, str) else None
-        if of is not None:
-            size = node.meta["val"].shape[of.varies]
+        spec = called.given.get(kind) if isinstance(kind, str) else None
+        if spec is not None:
+            size = node.meta["val"].shape[spec.varies]
             if isinstance(size, int) or size.node.expr.is_number:
                 raise fixed_count(graph, called) or Refused(
                     "model: forward works for one number of vertices or edges alone: take sizes from "
                     "x.size(0), and give a table with a row for each vertex, as an embedding is, as features"
                 )
-            to.rows[size.node.expr] = of.rows
+            to.rows[size.node.expr] = spec.rows
     to.ends = {name: (r.source, r.target) for name, r in called.schema.relations.items()}
     for name, relation in called.schema.relations.items():
         if relation.source == relation.target:
             v, e = (
-                [k for k, of in to.rows.items() if of == rows] or [sympy.Symbol(str(rows))]
+                [k for k, known in to.rows.items() if known == rows] or [sympy.Symbol(str(rows))]
                 for rows in (Set("vertices", relation.source), Set("stored", name))
             )
             to.rows |= {sympy.expand(a + b): Set("added", name) for a in v for b in e}
@@ -64,8 +64,8 @@ def lower(called: Any, training: bool, trained: Lowering | None = None) -> tuple
     to.training, to.frozen = training, set(trained.frozen if trained else ())
     to.draws = isinstance(called, Called)
     to.precisions = {t.dtype for t in (*called.parameters(), *called.tensors.values())}
-    names, buffers = canonical_names(called.of), dict(own.named_buffers())
-    saved = {k: names[k.removeprefix("of.")] for k in buffers if k.removeprefix("of.") in names}
+    names, buffers = canonical_names(called.module), dict(own.named_buffers())
+    saved = {k: names[k.removeprefix("module.")] for k in buffers if k.removeprefix("module.") in names}
     changed = {
         saved[k] for node, k in inputs.items() if isinstance(k, str) and k in saved and _is_written(node)
     }
@@ -74,17 +74,19 @@ def lower(called: Any, training: bool, trained: Lowering | None = None) -> tuple
     for node, kind in inputs.items():
         if isinstance(kind, Tensor):
             to.env[node] = kind
-        elif (of := called.given.get(kind)) is not None:
+        elif (spec := called.given.get(kind)) is not None:
             rows, shape, _ = to.layout(node)
-            if of.what == "edge_index":
-                to.env[node] = Edges(of.rows)
-            elif of.what == "n_id":
-                to.env[node] = Vertices(of.rows)
-            elif of.what == "table":
-                to.env[node] = to.emit("table", (), rows, shape, name=names[of.name], **rows.named)
+            if spec.what == "edge_index":
+                to.env[node] = Edges(spec.rows)
+            elif spec.what == "n_id":
+                to.env[node] = Vertices(spec.rows)
+            elif spec.what == "table":
+                to.env[node] = to.emit("table", (), rows, shape, name=names[spec.name], **rows.named)
             else:
-                shapes = {} if of.what == "edge_weight" else {"shape": list(shape)}
-                to.env[node] = to.emit(_READS.get(of.what, of.what), (), rows, shape, **shapes, **rows.named)
+                shapes = {} if spec.what == "edge_weight" else {"shape": list(shape)}
+                to.env[node] = to.emit(
+                    _READS.get(spec.what, spec.what), (), rows, shape, **shapes, **rows.named
+                )
         elif (
             kind in buffers
             and _is_index(buffers[kind])
@@ -92,12 +94,14 @@ def lower(called: Any, training: bool, trained: Lowering | None = None) -> tuple
             and not kind.endswith("num_batches_tracked")
         ):
             to.env[node] = buffers[kind].detach().clone()
-        elif (name := kind.removeprefix("of.")) in names:
+        elif (name := kind.removeprefix("module.")) in names:
             to.env[node] = to.emit("parameter", (), None, node.meta["val"].shape, name=names[name])
         else:  # a buffer that is not saved
             to.env[node] = buffers[kind].detach().clone()
     to.state = {
-        n: k.removeprefix("of.") for n, k in inputs.items() if isinstance(k, str) and k not in called.given
+        n: k.removeprefix("module.")
+        for n, k in inputs.items()
+        if isinstance(k, str) and k not in called.given
     }
     to.state = {n: names.get(name, name) for n, name in to.state.items()}
     to.given = {
@@ -110,7 +114,7 @@ def lower(called: Any, training: bool, trained: Lowering | None = None) -> tuple
     check_updates(to, {saved[k] for k in saved})
     output = list(output) if isinstance(output, (list, tuple)) else output
     output = output[0] if isinstance(output, list) and len(output) == 1 else output
-    fixed = any(isinstance(of, Value) and of.rows is None for of in each(output))
+    fixed = any(isinstance(value, Value) and value.rows is None for value in each(output))
     if fixed and (why_fixed := fixed_count(graph, called)):
         raise why_fixed
     return to, output
@@ -122,7 +126,11 @@ def _is_written(node: Any) -> bool:
     for user in node.users:
         target, blocks = (
             user.target,
-            [of for of in user.args if isinstance(of, torch.fx.Node) and of.op == "get_attr"],
+            [
+                argument
+                for argument in user.args
+                if isinstance(argument, torch.fx.Node) and argument.op == "get_attr"
+            ],
         )
         if isinstance(target, torch._ops.OpOverload):
             is_view = target._schema.name.split("::")[1] in ALIASES

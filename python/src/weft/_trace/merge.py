@@ -28,7 +28,7 @@ class _Merged:
         self.known: dict[tuple[int, int], Value | None] = {}
         self.added: dict[int, Value] = {}  # operations of evaluation in the program
 
-    def of(self, a: int, b: int) -> Value | None:
+    def merged_value(self, a: int, b: int) -> Value | None:
         """The value of both; None: they have other rows or shapes."""
         if (a, b) not in self.known:
             self.known[a, b] = self.made(a, b)
@@ -42,12 +42,12 @@ class _Merged:
                 "training=self.training)"
             )
         if one["op"] == "dropout":
-            inner = self.of(one["in"][0], b)
+            inner = self.merged_value(one["in"][0], b)
             return inner and self.again(a, [inner])
         read, other = one.get("in", ()), two.get("in", ())
         if _attributes(one) == _attributes(two) and len(read) == len(other):
-            inputs = [self.of(x, y) for x, y in zip(read, other)]
-            if all(of is not None for of in inputs):
+            inputs = [self.merged_value(x, y) for x, y in zip(read, other)]
+            if all(value is not None for value in inputs):
                 return self.again(a, inputs)
         x, y = self.to.shapes[a], self.evaluated.shapes[b]
         if (x.rows, x.shape) != (y.rows, y.shape):
@@ -61,7 +61,7 @@ class _Merged:
     def again(self, a: int, inputs: Sequence[Any]) -> Value:
         """An operation of the program on these values."""
         one, shape = self.to.operations[a], self.to.shapes[a]
-        if [of.op for of in inputs] == list(one.get("in", ())):
+        if [value.op for value in inputs] == list(one.get("in", ())):
             return shape
         self.to.where = {key: one[key] for key in ("path", "line") if key in one}
         return self.to.emit(
@@ -72,7 +72,7 @@ class _Merged:
         """An operation of evaluation."""
         if b not in self.added:
             two, shape = self.evaluated.operations[b], self.evaluated.shapes[b]
-            inputs = [self.add(of) for of in two.get("in", ())]
+            inputs = [self.add(op) for op in two.get("in", ())]
             self.to.where = {key: two[key] for key in ("path", "line") if key in two}
             self.added[b] = self.to.emit(
                 two["op"],
@@ -85,16 +85,18 @@ class _Merged:
         return self.added[b]
 
     @staticmethod
-    def has_norm(of: Lowering, op: int) -> set[str]:
+    def has_norm(lowering: Lowering, op: int) -> set[str]:
         """The batch norms that a value depends on."""
         left, seen, found = [op], set[int](), set[str]()
         while left:
             if (k := left.pop()) not in seen:
                 seen.add(k)
                 found |= (
-                    {of.operations[k].get("mean", "")} if of.operations[k]["op"] == "batch_norm" else set()
+                    {lowering.operations[k].get("mean", "")}
+                    if lowering.operations[k]["op"] == "batch_norm"
+                    else set()
                 )
-                left += of.operations[k].get("in", ())
+                left += lowering.operations[k].get("in", ())
         return found
 
 
@@ -112,9 +114,9 @@ def merged(trained: tuple[Lowering, list[Value]], evaluated: tuple[Lowering, lis
     both, limit = _Merged(trained[0], evaluated[0]), sys.getrecursionlimit()
     sys.setrecursionlimit(limit + 10 * max(len(to.operations) for to, _ in (trained, evaluated)))
     try:
-        made = [both.of(x.op, y.op) for x, y in zip(trained[1], evaluated[1])]
+        made = [both.merged_value(x.op, y.op) for x, y in zip(trained[1], evaluated[1])]
     finally:
         sys.setrecursionlimit(limit)
     if None in made:
         raise Refused(f"model: {_DIFFERS}")
-    return [replace(x, op=of.op) for x, of in zip(trained[1], made) if of is not None]
+    return [replace(x, op=value.op) for x, value in zip(trained[1], made) if value is not None]

@@ -41,8 +41,13 @@ class Outputs:
     def joined(self, made: Any, counts: Mapping[str, Any], edges: Mapping[str, Any]) -> list[Tensor]:
         """The tensors beside each other, by type. counts: of vertices, by type, and edges, by relation."""
         leaves, self.tree = tree_flatten(made)
-        if not leaves or not all(isinstance(of, Tensor) and of.is_floating_point() for of in leaves):
-            kinds = ", ".join(str(of.dtype) if isinstance(of, Tensor) else type(of).__name__ for of in leaves)
+        if not leaves or not all(
+            isinstance(tensor, Tensor) and tensor.is_floating_point() for tensor in leaves
+        ):
+            kinds = ", ".join(
+                str(tensor.dtype) if isinstance(tensor, Tensor) else type(tensor).__name__
+                for tensor in leaves
+            )
             raise Refused(
                 f"model: forward returns {kinds or 'nothing'}: return tensors of floats, or tuples or dicts "
                 "of them"
@@ -50,13 +55,17 @@ class Outputs:
         if any(
             isinstance(count, torch.SymInt) for count in counts.values()
         ):  # it is traced; a call with numbers returns the same
-            self.whole = [of.dim() == 0 or not isinstance(of.shape[0], torch.SymInt) for of in leaves]
+            self.whole = [
+                tensor.dim() == 0 or not isinstance(tensor.shape[0], torch.SymInt) for tensor in leaves
+            ]
             found = [
-                None if whole else _type_of(of.shape[0], counts, edges)
-                for of, whole in zip(leaves, self.whole)
+                None if whole else _type_of(tensor.shape[0], counts, edges)
+                for tensor, whole in zip(leaves, self.whole)
             ]
             first = next((kind for kind, edge in filter(None, found) if not edge), next(iter(counts)))
-            self.types, self.edges = map(list, zip(*((first, False) if of is None else of for of in found)))
+            self.types, self.edges = map(
+                list, zip(*((first, False) if row_type is None else row_type for row_type in found))
+            )
             self.kinds, self.relations = list(counts), list(edges)
             if all(self.edges):
                 self.whole, self.edges, self.types = (
@@ -66,24 +75,24 @@ class Outputs:
                 )
         if len(self.types) > len(leaves):
             leaves.append(leaves[0].new_ones(1))
-        shapes = [of.shape if whole else of.shape[1:] for of, whole in zip(leaves, self.whole)]
+        shapes = [tensor.shape if whole else tensor.shape[1:] for tensor, whole in zip(leaves, self.whole)]
         if any(not isinstance(n, int) for shape in shapes for n in shape):
             raise Refused(_SOME)
         self.shapes = [tuple(shape) for shape in shapes]
         if len(leaves) == 1 and not self.whole[0] and len(self.shapes[0]) == 1:
             return [leaves[0]]
-        parts: dict[tuple[str, bool], list[Tensor]] = {of: [] for of in self.joints()}
-        for of, kind, edge, whole, shape in zip(leaves, self.types, self.edges, self.whole, self.shapes):
+        parts: dict[tuple[str, bool], list[Tensor]] = {joint: [] for joint in self.joints()}
+        for tensor, kind, edge, whole, shape in zip(leaves, self.types, self.edges, self.whole, self.shapes):
             count = (edges if edge else counts)[kind]
-            of = of.reshape(1 if whole else count, math.prod(shape))
-            parts[kind, edge].append(of.expand(count, math.prod(shape)) if whole else of)
-        return [torch.cat(of, 1) if len(of) > 1 else of[0] for of in parts.values()]
+            tensor = tensor.reshape(1 if whole else count, math.prod(shape))
+            parts[kind, edge].append(tensor.expand(count, math.prod(shape)) if whole else tensor)
+        return [torch.cat(columns, 1) if len(columns) > 1 else columns[0] for columns in parts.values()]
 
     def joints(self) -> list[tuple[str, bool]]:
         """What joined tensors have rows of, in their order: types, and whether they are relations."""
         every = [*((kind, False) for kind in self.kinds), *((name, True) for name in self.relations)]
         there = set(zip(self.types, self.edges))
-        return [of for of in every if of in there]
+        return [joint for joint in every if joint in there]
 
 
 _SOME = (

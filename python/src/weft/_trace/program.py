@@ -44,8 +44,8 @@ def used(to: Lowering, outputs: list[int]) -> tuple[list[dict[str, Any]], list[i
 
 
 def program_of(module: nn.Module, schema: Schema, to: Lowering, outputs: list[Value]) -> Program:
-    operations, found = used(to, [of.op for of in (*outputs, *to.updates.values())])
-    of_edges = [k for k, of in zip(found, outputs) if kind_of(of.rows) == "stored"]
+    operations, found = used(to, [value.op for value in (*outputs, *to.updates.values())])
+    of_edges = [k for k, output in zip(found, outputs) if kind_of(output.rows) == "stored"]
     last, *others = found[: len(outputs) - len(of_edges)]
     updates = [{"name": name, "value": k} for name, k in zip(to.updates, found[len(outputs) :])]
     names = {o["name"] for o in operations if o["op"] in ("parameter", "table")} | to.updates.keys()

@@ -17,12 +17,12 @@ class Given:
     labels."""
 
     what: str
-    of: str = ""  # the vertex type, or the relation
+    type_name: str = ""  # the vertex type, or the relation
     name: str = ""  # of the parameter
 
     @property
     def rows(self) -> Set:
-        return Set("stored" if self.what.startswith("edge") else "vertices", self.of)
+        return Set("stored" if self.what.startswith("edge") else "vertices", self.type_name)
 
     @property
     def varies(self) -> int:
@@ -41,7 +41,7 @@ class Schema:
     isolated: int = 0  # vertices without edges
 
     @classmethod
-    def of(cls, counts: Mapping[str, Any]) -> Schema:
+    def from_counts(cls, counts: Mapping[str, Any]) -> Schema:
         """Of a graph as the program inspects it."""
         graphs, isolated = int(counts.get("graphs") or 1), int(counts.get("isolated_vertices") or 0)
         if "types" not in counts:
@@ -56,7 +56,9 @@ class Schema:
                 key[0], key[2], key, r["edge_features"], r["weighted"], int(r.get("edges") or 0)
             )
             relations["__".join(key)] = relation
-        features, vertices = ({t["type"]: t[of] for t in counts["types"]} for of in ("features", "vertices"))
+        features, vertices = (
+            {t["type"]: t[field] for t in counts["types"]} for field in ("features", "vertices")
+        )
         return cls(features, vertices, relations, graphs, isolated)
 
 

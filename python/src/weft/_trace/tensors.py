@@ -29,15 +29,17 @@ def tables_of(module: nn.Module, schema: Schema) -> dict[str, str]:
         own = type(part).__name__ in ("Embedding", "SparseLinear") or not is_library(type(part).__module__)
         for name, p in part.named_parameters(path, recurse=False):
             types = [
-                of
-                for of, count in schema.vertices.items()
+                vertex_type
+                for vertex_type, count in schema.vertices.items()
                 if not isinstance(p, nn.parameter.UninitializedParameter)
                 and p.dim() == 2
                 and p.shape[0] == count
-                and (own or not schema.features[of])
+                and (own or not schema.features[vertex_type])
             ]
             if types:
-                tables[name] = next((of for of in types if of in name.split(".")), types[0])
+                tables[name] = next(
+                    (vertex_type for vertex_type in types if vertex_type in name.split(".")), types[0]
+                )
     return tables
 
 
@@ -78,13 +80,13 @@ def tensors_of(
     for name, vertices in tables.items():
         table = parameters[name].detach()
         given[Given("table", vertices, name)] = table.new_zeros(sizes[vertices], table.shape[1])
-    for n, (name, of) in enumerate(schema.relations.items()):
+    for n, (name, relation) in enumerate(schema.relations.items()):
         e = next(e for e in itertools.count(edges + 10 * n) if e not in sizes.values())
         ends = torch.arange(2 * e).view(2, e)
-        most = torch.tensor([[sizes[of.source]], [sizes[of.target]]])
+        most = torch.tensor([[sizes[relation.source]], [sizes[relation.target]]])
         given[Given("edge_index", name)] = ends % most
-        if of.features:
-            given[Given("edge_attr", name)] = torch.zeros(e, of.features, dtype=dtype)
-        if of.weighted:
+        if relation.features:
+            given[Given("edge_attr", name)] = torch.zeros(e, relation.features, dtype=dtype)
+        if relation.weighted:
             given[Given("edge_weight", name)] = torch.ones(e, dtype=dtype)
     return given

@@ -51,7 +51,7 @@ def trace(
         "edge_features": edge_features,
         "weighted": edge_weight,
     }
-    schema = schema or Schema.of(counts)
+    schema = schema or Schema.from_counts(counts)
     kind = next((p.dtype for p in module.parameters() if p.dtype.is_floating_point), torch.float32)
     tables = tables_of(module, schema)
     try:

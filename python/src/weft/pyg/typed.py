@@ -116,7 +116,7 @@ class TypedRGCN(TypedLayers):
         return RelationWeights(s, weights, f"convs.{i}")
 
     def convolved(self, conv: RelationWeights, edge_index: Edges, given: None, x: Weights) -> Weights:
-        z = {t: conv.own(t, x.get(t)) for t in self.types if conv.of("root", t) is not None}
+        z = {t: conv.own(t, x.get(t)) for t in self.types if conv.parameter("root", t) is not None}
         before = dict.fromkeys(self.types, 0)  # relations so far, by source type
         for k, r in enumerate(_listed(self.relations, edge_index)):
             weight = conv.relation(r[0], k, before[r[0]])
@@ -138,23 +138,23 @@ class RelationWeights(nn.Module):
             if f"{path}.{name}" in weights:
                 self.register_parameter(name, nn.Parameter(weights[f"{path}.{name}"]))
             else:
-                of = {key_of(t): weights.get(f"{path}.{name}.{key_of(t)}") for t in s.types}
-                of = {t: nn.Parameter(weight) for t, weight in of.items() if weight is not None}
-                self.add_module(name, nn.ParameterDict(of))
+                by_type = {key_of(t): weights.get(f"{path}.{name}.{key_of(t)}") for t in s.types}
+                by_type = {t: nn.Parameter(weight) for t, weight in by_type.items() if weight is not None}
+                self.add_module(name, nn.ParameterDict(by_type))
 
-    def of(self, name: str, kind: str) -> Tensor | None:
+    def parameter(self, name: str, kind: str) -> Tensor | None:
         """The weight of a type of vertices; None if it has none."""
         weight = getattr(self, name)
         return weight.get(key_of(kind)) if isinstance(weight, nn.ParameterDict) else weight
 
     def own(self, kind: str, x: Tensor | None) -> Tensor:
         """What a type's vertices have of their own rows; None: one-hot rows."""
-        root = self.of("root", kind)
-        return (root if x is None else x @ root) + self.of("bias", kind)
+        root = self.parameter("root", kind)
+        return (root if x is None else x @ root) + self.parameter("bias", kind)
 
     def relation(self, source: str, k: int, of_source: int) -> Tensor | None:
         """The weight of relation k, rows × columns, which is the of_source-th relation from a type."""
-        weight = self.of("weight", source)
+        weight = self.parameter("weight", source)
         if weight is None:
             return None
         if isinstance(self.comp, nn.Parameter):
