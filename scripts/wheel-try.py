@@ -63,19 +63,20 @@ def losses(out):
 def main():
     start = time.monotonic()
     bin = environment("one", WHEEL)
-    said = run(bin / "python", "-c", ARRAYS + THREE_LINES).split()
+    printed = run(bin / "python", "-c", ARRAYS + THREE_LINES).split()
     took = time.monotonic() - start
-    need(float(said[0]) > 0.8 and said[1] == "2708", f"three lines of Python printed {said}")
+    need(float(printed[0]) > 0.8 and printed[1] == "2708", f"three lines of Python printed {printed}")
     print(
-        f"from pip install to a test accuracy of {float(said[0]):.3f} by three lines of Python: {took:.0f} s"
+        f"from pip install to a test accuracy of {float(printed[0]):.3f} by three lines of Python: "
+        f"{took:.0f} s"
     )
 
     lines = run(bin / "weft", "version").splitlines()
     need(lines == run(bin / "python", "-m", "weft", "version").splitlines(), "python -m weft is not weft")
     print(*(line for line in lines if line.split()[0] in ("weft", "kernels", "MPI")), sep="\n")
-    said = run(bin / "python", "-c", "import sys, weft; print(weft.__version__, sys.prefix)").split()
-    need(said[0] == WHEEL.name.split("-")[1], f"weft.__version__ is {said[0]}")
-    need(Path(said[1], "share/doc/weft/python.md").is_file(), "python.md is not in share/doc/weft")
+    printed = run(bin / "python", "-c", "import sys, weft; print(weft.__version__, sys.prefix)").split()
+    need(printed[0] == WHEEL.name.split("-")[1], f"weft.__version__ is {printed[0]}")
+    need(Path(printed[1], "share/doc/weft/python.md").is_file(), "python.md is not in share/doc/weft")
     refused = subprocess.run([bin / "weft", "train", "none"], cwd=FOLDER, capture_output=True, text=True)
     need(refused.returncode == 2 and refused.stderr.count("\n") == 1, f"weft train none: {refused}")
     run(bin / "weft", "generate", "sbm", "g", "--vertices", 2000, "--degree", 10, "--classes", 4)

@@ -47,19 +47,19 @@ OF_MODULES = pytest.mark.skipif(not OWN, reason="there is no torch_geometric wit
 def test_snippets(document, prints):
     """Snippets whose modules are missing are left out, and with them what they print."""
     blocks = re.findall(r"^```(\w*)\n(.*?)^```", (DOCUMENTS / document).read_text(), re.M | re.S)
-    names, said, compared, missing = {}, "", 0, 0
+    names, printed, compared, missing = {}, "", 0, 0
     for language, text in blocks:
         if language == "python":
             out = io.StringIO()
             try:
                 with contextlib.redirect_stdout(out):
                     exec(compile(text, document, "exec"), names)
-                said = out.getvalue()
+                printed = out.getvalue()
             except ModuleNotFoundError as error:
                 assert error.name in MODULES and error.name not in HERE
-                said = None
-        elif language == "" and said is not None:
-            assert words(said) == words(text)
+                printed = None
+        elif language == "" and printed is not None:
+            assert words(printed) == words(text)
             compared += 1
         elif language == "":
             missing += 1

@@ -51,8 +51,8 @@ def test_several_labels(arrays):
     """The score is micro-F1: of all pairs of a vertex and a class, 2 · hits / (2 · hits + misses)."""
     y = np.stack([arrays["y"] == 0, arrays["x"][:, 0] > 1], 1)
     model = weft.NodeClassifier("mlp", hidden=8, epochs=20).fit(weft.Graph(**arrays | {"y": y}))
-    said, right = model.predict()[arrays["test_mask"]], y[arrays["test_mask"]]
-    hits, misses = (said & right).sum(), (said != right).sum()
+    predicted, right = model.predict()[arrays["test_mask"]], y[arrays["test_mask"]]
+    hits, misses = (predicted & right).sum(), (predicted != right).sum()
     assert hits > 0 and model.score() == pytest.approx(2 * hits / (2 * hits + misses))
 
 
@@ -130,9 +130,9 @@ def test_weights_that_the_model_does_not_use(arrays):
     graph = weft.Graph(**arrays, edge_weight=np.linspace(1, 2, 300))
     with pytest.warns(
         UserWarning, match="^the graph has edge weights, which sage does not use; gcn, gcnii, appnp, sgc do$"
-    ) as said:
+    ) as warned:
         weft.train(graph, epochs=1, progress=False)
-    assert len(said) == 1 and said[0].filename == __file__
+    assert len(warned) == 1 and warned[0].filename == __file__
 
 
 def test_saved(arrays):

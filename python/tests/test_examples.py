@@ -27,8 +27,8 @@ def test_ppi():
         "splits"
     ]
 
-    said = weft("import", "npz", "ppi.npz", "ppi")
-    assert "ppi: 20 vertices of 5 graphs, 42 edges, 4 features, 3 classes, split 9/4/7, in " in said
+    stderr = weft("import", "npz", "ppi.npz", "ppi")
+    assert "ppi: 20 vertices of 5 graphs, 42 edges, 4 features, 3 classes, split 9/4/7, in " in stderr
     assert "micro-f1" in weft(
         "train", "ppi", "--model", "gat", "--epochs", "2", "--hidden", "8", "--out", "run"
     )

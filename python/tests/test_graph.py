@@ -262,10 +262,10 @@ def test_masked(arrays):
         ("edge_weight", m(np.ones(300), mask=ends), 1),
     ):
         are = "value is" if count == 1 else "values are"
-        with pytest.raises(weft.Refused) as said:
+        with pytest.raises(weft.Refused) as error:
             weft.Graph(**arrays | {name: value})
         way = "leave out what has none, or give one for each, as by .filled(0)"
-        assert str(said.value) == f"{name}: {count} {are} masked: {way}"
+        assert str(error.value) == f"{name}: {count} {are} masked: {way}"
 
 
 @pytest.mark.parametrize(
@@ -280,9 +280,9 @@ def test_masked(arrays):
     ],
 )
 def test_doubtful_labels(arrays, change, warning):
-    with pytest.warns(UserWarning, match=f"^{warning}") as said:
+    with pytest.warns(UserWarning, match=f"^{warning}") as warned:
         _ = weft.Graph(edge_index=arrays["edge_index"], y=change(arrays["y"])).store
-    assert len(said) == 1 and said[0].filename == __file__
+    assert len(warned) == 1 and warned[0].filename == __file__
 
 
 @pytest.mark.parametrize("splits", [1, 2])

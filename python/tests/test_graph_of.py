@@ -14,8 +14,8 @@ from weft import _convert
 
 
 def test_data(arrays):
-    held = _convert.fields(Data(**arrays, name="mine", ptr=[0], edge_attr=None))
-    assert held.keys() == arrays.keys() and all((held[name] == arrays[name]).all() for name in arrays)
+    fields = _convert.fields(Data(**arrays, name="mine", ptr=[0], edge_attr=None))
+    assert fields.keys() == arrays.keys() and all((fields[name] == arrays[name]).all() for name in arrays)
     entities = _convert.fields(
         Data(
             edge_index=arrays["edge_index"],

@@ -53,9 +53,9 @@ def test_order_of_the_document():
     top = {name for name in graph if name.count(".") == 1} - {"weft.__main__"}
     assert top == line_of.keys()
     for name, names in graph.items():
-        mine = line_of.get(".".join(name.split(".")[:2]))
-        for one in names if mine is not None else ():
-            assert line_of[".".join(one.split(".")[:2])] <= mine, f"{name} imports {one}"
+        line = line_of.get(".".join(name.split(".")[:2]))
+        for one in names if line is not None else ():
+            assert line_of[".".join(one.split(".")[:2])] <= line, f"{name} imports {one}"
 
 
 @pytest.mark.parametrize(

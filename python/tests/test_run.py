@@ -217,9 +217,9 @@ def test_damaged(graph, arrays):
                 read(weft.load("run"))
     with pytest.warns(
         UserWarning, match=r"^run/state\.json: damaged: .*; restore it, or begin a new run"
-    ) as said:
+    ) as warned:
         assert [run.directory.name for run in weft.runs(".")] == ["whole"]
-    assert said[-1].filename == __file__
+    assert warned[-1].filename == __file__
     shutil.copy("whole/state.json", "run")
     Path("run/metrics.jsonl").unlink()
     with pytest.raises(
@@ -227,9 +227,9 @@ def test_damaged(graph, arrays):
     ):
         print(weft.load("run").history)
     Path("run/run.json").write_text("[")
-    with pytest.warns(UserWarning, match=r"^left out: .*/run/run\.json: damaged: ") as said:
+    with pytest.warns(UserWarning, match=r"^left out: .*/run/run\.json: damaged: ") as warned:
         assert [run.directory.name for run in weft.runs(".")] == ["whole"]
-    assert said[-1].filename == __file__
+    assert warned[-1].filename == __file__
 
 
 def test_facts_of_users(graph, arrays):
@@ -579,9 +579,9 @@ def test_until_a_layer():
         assert until(program, layer) == {"version": 1, "operations": operations[: last + 1], "output": last}
     names = "conv1, conv1.act, conv1.pool, conv10, conv10.message, conv2"
     for layer in ("conv", "conv1.pool", "conv10.message", "conv3"):
-        with pytest.raises(weft.Refused) as said:
+        with pytest.raises(weft.Refused) as error:
             until(program, layer)
         assert (
-            str(said.value)
+            str(error.value)
             == f"of={layer!r}: the module has no such layer with rows of vertices: it has {names}"
         )

@@ -66,9 +66,9 @@ def test_without_room(monkeypatch, tmp_path, without_room, what, shared):
         monkeypatch.setattr(_scratch, "_SHARED", tmp_path)
     way = "make room" if shared else "make room, or name another folder by TMPDIR"
     for call in CALLS[what]:
-        with pytest.raises(weft.Failed) as said:
+        with pytest.raises(weft.Failed) as error:
             call()
-        assert str(said.value) == f"{tmp_path}: {what} cannot be written there: File too large; {way}"
+        assert str(error.value) == f"{tmp_path}: {what} cannot be written there: File too large; {way}"
         assert os.listdir(tmp_path) == []
 
 
@@ -78,13 +78,13 @@ def test_without_a_folder(monkeypatch, tmp_path):
 
     monkeypatch.setattr(_scratch, "_root", lambda size: tmp_path)
     monkeypatch.setattr(_scratch.fcntl, "flock", full)
-    with pytest.raises(weft.Failed) as said:
+    with pytest.raises(weft.Failed) as error:
         _scratch.Scratch()
     why = (
         "a temporary folder cannot be written there: No space left on device; make room, or name another "
         "folder by TMPDIR"
     )
-    assert str(said.value) == f"{tmp_path}: {why}"
+    assert str(error.value) == f"{tmp_path}: {why}"
     assert os.listdir(tmp_path) == []
     monkeypatch.undo()
     scratch = _scratch.Scratch()
@@ -156,11 +156,11 @@ def test_left_elsewhere(monkeypatch, tmp_path, memory):
     python(KILLED, gone)
     shutil.rmtree(gone)
     monkeypatch.setattr(_scratch, "_root", lambda size: used)
-    mine = _scratch.Scratch()
+    own = _scratch.Scratch()
     monkeypatch.setattr(_scratch, "_root", lambda size: other)
-    shutil.copytree(mine.path, left)  # as the sweep of that Python would have it
+    shutil.copytree(own.path, left)  # as the sweep of that Python would have it
     made = _scratch.Scratch()
-    assert os.listdir(used) == [mine.path.name] and os.listdir(other) == [made.path.name]
+    assert os.listdir(used) == [own.path.name] and os.listdir(other) == [made.path.name]
     assert {link.readlink() for link in memory.iterdir()} == {
         used,
         other,

@@ -57,10 +57,10 @@ def test_launcher(graph, monkeypatch, rank):
     """The first of several processes says that each trains by itself."""
     monkeypatch.setenv("OMPI_COMM_WORLD_SIZE", "4")
     monkeypatch.setenv("OMPI_COMM_WORLD_RANK", rank)
-    with warnings.catch_warnings(record=True) as said:
+    with warnings.catch_warnings(record=True) as warned:
         warnings.simplefilter("always")
         assert train(graph, epochs=1).summary["epochs_run"] == 1
-    ours = [str(w.message) for w in said if "launcher" in str(w.message)]
+    ours = [str(w.message) for w in warned if "launcher" in str(w.message)]
     assert [text.partition(":")[0] for text in ours] == (
         ["each of the 4 processes that the launcher started trains a run of its own"] if rank == "0" else []
     )

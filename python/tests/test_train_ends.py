@@ -178,11 +178,11 @@ def test_failed(graph):
     ):
         train(graph, epochs=100_000, callbacks=kill(signal.SIGKILL))
 
-    for number, says in (
+    for number, message in (
         (signal.SIGSEGV, "SIGSEGV: segmentation violation"),
         (signal.SIGABRT, "SIGABRT: abort"),
     ):
-        with pytest.raises(weft.Failed, match=f"^the program weft crashed: {says}$"):  # not the registers
+        with pytest.raises(weft.Failed, match=f"^the program weft crashed: {message}$"):  # not the registers
             train(graph, epochs=100_000, callbacks=kill(number))
 
     with pytest.raises(

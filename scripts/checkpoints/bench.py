@@ -29,12 +29,12 @@ def main() -> None:
         resumed = finish(resume(run, options.epochs + 1))
         # Epoch 3 is the first that a checkpoint is written beside; the last epoch's time has the end of the
         # run in it.
-        beside, without = seconds[3:-1:2], seconds[4:-1:2]
-        ratio = statistics.median(beside) / statistics.median(without)
+        writing, without = seconds[3:-1:2], seconds[4:-1:2]
+        ratio = statistics.median(writing) / statistics.median(without)
         print(f"epoch without a checkpoint {statistics.median(without):8.3f} s   (median of {len(without)})")
         print(
-            f"epoch with one beside it   {statistics.median(beside):8.3f} s   {100 * (ratio - 1):+.1f} % "
-            f"(median of {len(beside)})"
+            f"epoch with one beside it   {statistics.median(writing):8.3f} s   {100 * (ratio - 1):+.1f} % "
+            f"(median of {len(writing)})"
         )
         print(f"size of a checkpoint       {written['bytes'] / 1e6:8.2f} MB")
         print(f"seconds until it is on disk{written['write_seconds']:8.3f}")

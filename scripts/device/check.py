@@ -160,16 +160,16 @@ class Check:
             start_new_session=True,
         )
         try:
-            said, stopped = process.communicate(timeout=left)[0], ""
+            output, stopped = process.communicate(timeout=left)[0], ""
         except subprocess.TimeoutExpired:
             os.killpg(process.pid, signal.SIGKILL)
-            said, stopped = process.communicate()[0], "stopped at the step's limit"
-        said = said.decode(errors="replace")
+            output, stopped = process.communicate()[0], "stopped at the step's limit"
+        output = output.decode(errors="replace")
         if stopped or process.returncode not in status:
             errors.seek(0)
-            lines = (said + errors.read().decode(errors="replace")).strip().splitlines() or ["nothing"]
-            raise Failed(stopped or f"status {process.returncode}: {lines[-1][:300]}", said)
-        return said
+            lines = (output + errors.read().decode(errors="replace")).strip().splitlines() or ["nothing"]
+            raise Failed(stopped or f"status {process.returncode}: {lines[-1][:300]}", output)
+        return output
 
     def train(self, store: Path, *flags, device="cuda", **environment) -> dict:
         self.runs += 1
@@ -286,17 +286,17 @@ class Check:
         }
 
         def tests(pattern, *before, until=0):
-            said = self.call(
+            output = self.call(
                 [*before, program, "-test.v", "-test.run", pattern], (0, 1, 2, 9), until, **device
             )
-            failed = re.findall(r"^    --- FAIL: (\S+)", said, re.M) or re.findall(
-                r"^--- FAIL: (\S+)", said, re.M
+            failed = re.findall(r"^    --- FAIL: (\S+)", output, re.M) or re.findall(
+                r"^--- FAIL: (\S+)", output, re.M
             )
-            return said, len(re.findall(r"^ *--- PASS", said, re.M)), failed
+            return output, len(re.findall(r"^ *--- PASS", output, re.M)), failed
 
         def whole():
-            said, passed, failed = tests(FEW if self.quick else "^Test(Conformance|Hub|SameBitsOnACard)")
-            texts = {} if passed and ("\nPASS" in said or failed) else {"the end": said[-2000:]}
+            output, passed, failed = tests(FEW if self.quick else "^Test(Conformance|Hub|SameBitsOnACard)")
+            texts = {} if passed and ("\nPASS" in output or failed) else {"the end": output[-2000:]}
             for name in failed:  # a card that met an error fails all that follows: does it fail alone, too?
                 try:
                     text, _, bad = tests("/".join(f"^{re.escape(part)}$" for part in name.split("/")))
@@ -324,20 +324,20 @@ class Check:
                 start = time.monotonic()
                 if tried and start + 2 * longest > until:
                     break
-                said, good, failed = tests(
+                output, good, failed = tests(
                     f"^TestConformance$/^{kind}$", *sanitizer, "--tool", tool, until=until
                 )
                 found = [
                     line
-                    for line in said.splitlines()
+                    for line in output.splitlines()
                     if re.match(r"=+ .*(Invalid|Race|hazard|Error|error)", line)
                 ]
                 if failed or any(not re.search(r"\b0 (errors|hazards)", line) for line in found):
-                    self.figures["conformance"][tool + " says"] = said[:20000]
+                    self.figures["conformance"][tool + " says"] = output[:20000]
                     raise Failed("; ".join([*failed, *found])[:300])
-                if not good or "\nPASS" not in said:  # it ended otherwise than by itself
-                    self.figures["conformance"][tool + " says"] = said[-20000:]
-                    ends = said.strip().splitlines() or ["it says nothing"]
+                if not good or "\nPASS" not in output:  # it ended otherwise than by itself
+                    self.figures["conformance"][tool + " says"] = output[-20000:]
+                    ends = output.strip().splitlines() or ["it says nothing"]
                     raise Failed(f"it ended early: {ends[-1][:200]}")
                 longest, tried, passed = max(longest, time.monotonic() - start), tried + 1, passed + good
             return f"{passed} pass, of {tried} of {len(SANITIZED)} kinds of kernels", {
@@ -378,7 +378,7 @@ class Check:
             here, there = train(name, "cpu"), train(name)
             off, on_cpu = apart(here["losses"], there["losses"]), there["device"]["on_cpu"]
             line, figures = (
-                f"{off:.1e} from the CPU's{said(on_cpu)}",
+                f"{off:.1e} from the CPU's{on_cpu_note(on_cpu)}",
                 {"apart": off, "device": there["device"]},
             )
             if off > CLOSE:
@@ -499,9 +499,10 @@ class Check:
             report = self.train(self.store(graph), *flags)
             figures = {key: report[key] for key in ("losses", "epoch_seconds", "device", "graph")}
             median, peak = card.steady(report["epoch_seconds"]), report["device"]["peak_bytes"] / 1e6
-            return f"{1e3 * median:.1f} ms, {peak:.0f} MB{said(report['device']['on_cpu'])}", figures | {
-                "median": median
-            }
+            return (
+                f"{1e3 * median:.1f} ms, {peak:.0f} MB{on_cpu_note(report['device']['on_cpu'])}",
+                figures | {"median": median},
+            )
 
         every = [
             (graph, model, precision)
@@ -523,7 +524,7 @@ class Check:
                 "train", self.store(graph), self.work, epochs, "cuda", forms, models, until=until
             )
         except Failed as failed:
-            text = failed.said
+            text = failed.output
             lines.append(str(failed))
         rows = [json.loads(line) for line in text.splitlines()]
         for row in rows:
@@ -609,7 +610,7 @@ def apart(a: list[float], b: list[float]) -> float:
     return max(abs(x - y) / abs(y) if x == x and y == y else float("inf") for x, y in zip(a, b, strict=True))
 
 
-def said(on_cpu: list[dict[str, Any]]) -> str:
+def on_cpu_note(on_cpu: list[dict[str, Any]]) -> str:
     return f"; on the CPU: {', '.join(one['kernel'] for one in on_cpu)}" if on_cpu else ""
 
 

@@ -104,13 +104,13 @@ def test_calls(check, machine):
 
 
 @pytest.mark.parametrize(
-    "name, capability, memory, driver, said",
+    "name, capability, memory, driver, message",
     [
         ("Tesla T4", 75, 16 << 30, 13000, "is of sm_75: needs 8.0, as A100 and RTX 30 have, or later"),
         ("NVIDIA A100-PCIE-40GB", 80, 40 << 30, 11040, "the driver is too old: it is one of CUDA 11.4"),
     ],
 )
-def test_other_machines(check, machine, name, capability, memory, driver, said):
+def test_other_machines(check, machine, name, capability, memory, driver, message):
     """A card that weft refuses: every part says why in a line, and the calls end."""
     machine(name, capability, memory, driver)
     for call, steps in CALLS.items():
@@ -119,12 +119,12 @@ def test_other_machines(check, machine, name, capability, memory, driver, said):
         for step in steps:
             for part, found in figures[step].items():
                 if part == "texts":
-                    assert said in found["the end"]
+                    assert message in found["the end"]
                     continue
                 if part == "whole":
                     continue
                 why = found.get("failed", found.get("skipped", ""))
-                assert said in why or part in HAS_NO_CARD or step == "pyg" or part.startswith("github"), (
+                assert message in why or part in HAS_NO_CARD or step == "pyg" or part.startswith("github"), (
                     step,
                     part,
                     found,

@@ -88,35 +88,35 @@ class Append:
                 pass
             time.sleep(self.moment)
             process.send_signal(self.fault)
-        _, said = process.communicate(timeout=LONG)
+        _, stderr = process.communicate(timeout=LONG)
         now, left = contents(self.store), sorted(p.name for p in self.folder.iterdir())
         self.became = "new" if now == self.new else "old" if now == self.old else "neither"
         self.hold("the store is the old version or the new one", self.became != "neither")
-        self.hold("no trace of Go, no fault of memory", not re.search(f"{GO}|{MEMORY}", said))
+        self.hold("no trace of Go, no fault of memory", not re.search(f"{GO}|{MEMORY}", stderr))
         checked = self.setting.run("inspect", self.store)
         self.hold("weft inspect accepts the store", checked.returncode == 0 and "passed" in checked.stdout)
         if self.fault == "limit":
             self.hold(
-                f"status 1 and one line that says the store stays: {said!r}",
+                f"status 1 and one line that says the store stays: {stderr!r}",
                 process.returncode == 1
-                and said.count("\n") == 1
-                and "stays as it was" in said
+                and stderr.count("\n") == 1
+                and "stays as it was" in stderr
                 and self.became == "old",
             )
         elif process.returncode > 0:
             self.hold(
-                f"status 130 of a signal, and the old version: {said!r}",
+                f"status 130 of a signal, and the old version: {stderr!r}",
                 process.returncode == 130 and self.became == "old",
             )
         if process.returncode >= 0:
             self.hold(f"nothing is left beside the store: {left}", left == ["store"])
         again = self.start()
-        _, said = again.communicate(timeout=LONG)
+        _, stderr = again.communicate(timeout=LONG)
         self.hold(
-            f"the same command completes it, or says that it is done: {said!r}",
+            f"the same command completes it, or says that it is done: {stderr!r}",
             again.returncode == 0
             if self.became == "old"
-            else again.returncode == 2 and "the graph has a vertex" in said,
+            else again.returncode == 2 and "the graph has a vertex" in stderr,
         )
         left = [p.name for p in self.folder.iterdir()]
         self.hold(

@@ -140,7 +140,7 @@ class Attempt(Trial):
     def rules(self):
         if not self.launcher_says(*self.expected()) or not set(self.statuses.values()) <= self.expected():
             statuses = f"{self.launcher_status} and {self.statuses}, not of {self.expected()}"
-            yield f"status {statuses}: {self.said()}"
+            yield f"status {statuses}: {self.stderr()}"
 
     def expected(self):
         """The exit statuses that follow."""
@@ -182,7 +182,7 @@ class Kill(Attempt):
 
     def rules(self):
         if 2 in self.statuses.values():
-            yield f"a refusal: {self.said()}"
+            yield f"a refusal: {self.stderr()}"
 
 
 class Torn(Kill):
@@ -217,7 +217,7 @@ class Term(Attempt):
         statuses = set(self.statuses.values())
         # While the loader looks for libraries, a signal is the system's.
         if 2 in statuses or self.place == "one" and not statuses <= {0, 130, -signal.SIGTERM}:
-            yield f"status {self.launcher_status} and {self.statuses}: {self.said()}"
+            yield f"status {self.launcher_status} and {self.statuses}: {self.stderr()}"
         done = self.lines(self.out / "metrics.jsonl")
         if (
             statuses == {130}
@@ -248,7 +248,7 @@ class Full(Room):
 
     def expected(self):
         """A run whose results have no room is refused before it starts."""
-        refused = any("free some room there" in text for text in self.said().values())
+        refused = any("free some room there" in text for text in self.stderr().values())
         return {2} if refused else super().expected()
 
 
@@ -288,10 +288,10 @@ class Garbled(Attempt):
         yield from super().rules()
         told = any(
             f"--offload {REST}" in text and "not those that were written" in text
-            for text in self.said().values()
+            for text in self.stderr().values()
         )
         if self.launcher_status == 1 and not told:
-            yield f"nothing was said of the damage: {self.said()}"
+            yield f"nothing was said of the damage: {self.stderr()}"
 
 
 FAULTS = {"kill": Kill, "torn": Torn, "term": Term, "disk": Full, "limit": Limited, "garbled": Garbled}
@@ -360,9 +360,9 @@ class Resumed:
         if (
             self.faults[-1:] == ["torn"]
             and self.torn
-            and "trying the checkpoint before" not in last.said()[0]
+            and "trying the checkpoint before" not in last.stderr()[0]
         ):
-            yield f"nothing was said of {self.torn}: {last.said()}"
+            yield f"nothing was said of {self.torn}: {last.stderr()}"
 
     def differences(self):
         if os.path.exists(REST) and os.listdir(REST):

@@ -106,10 +106,10 @@ class Signal(Trial):
                 f"status 0 of mpirun, or of a rank without complete results: {self.launcher_status}, "
                 f"{self.statuses}"
             )
-        yield from getattr(self, "rules_of_" + self.name, self.rules_of_interrupts)(self.said())
+        yield from getattr(self, "rules_of_" + self.name, self.rules_of_interrupts)(self.stderr())
 
-    def rules_of_STOP(self, said):
-        others = {r: text for r, text in said.items() if r != self.victim}
+    def rules_of_STOP(self, stderr):
+        others = {r: text for r, text in stderr.items() if r != self.victim}
         errors = [m for text in others.values() for m in TIMEOUT.finditer(text)]
         if not any(int(m[3]) == self.victim for m in errors) and not any(
             START.search(t) for t in others.values()
@@ -122,22 +122,22 @@ class Signal(Trial):
             yield "an error without epoch and layer"
         yield from self.waits(others)
 
-    def rules_of_KILL(self, said):
+    def rules_of_KILL(self, stderr):
         if self.phase == "train":
-            yield from self.waits({r: text for r, text in said.items() if r != self.victim})
+            yield from self.waits({r: text for r, text in stderr.items() if r != self.victim})
 
-    def rules_of_interrupts(self, said):
+    def rules_of_interrupts(self, stderr):
         if self.phase != "train":
             return
         if any(s != 130 for s in self.statuses.values()) or len(self.statuses) < RANKS:
             yield f"ranks end with {self.statuses}, not all with 130"
         if not self.completed():
             yield "the results so far were not kept"
-        if "interrupted after epoch" not in said[0]:
-            yield f"rank 0 does not say that the results are kept: {said[0]!r}"
+        if "interrupted after epoch" not in stderr[0]:
+            yield f"rank 0 does not say that the results are kept: {stderr[0]!r}"
 
     @staticmethod
-    def waits(said):
-        for r, text in said.items():
+    def waits(stderr):
+        for r, text in stderr.items():
             if not SAID.search(text):
                 yield f"rank {r} says nothing of what it waited for: {text!r}"

@@ -105,7 +105,7 @@ class Trial:
             started = time.monotonic()
             self.launch()
             if not self.await_moment():
-                return [f"the phase was not reached: {self.said()}"]
+                return [f"the phase was not reached: {self.stderr()}"]
             time.sleep(self.wait)
             self.strike()
             struck = time.monotonic()
@@ -241,14 +241,14 @@ class Trial:
         if self.launcher:
             self.launcher.wait()
 
-    def said(self):
+    def stderr(self):
         """What each rank has printed on standard error."""
         files = {r: self.folder / f"stderr.{r}" for r in range(self.processes)}
         return {r: f.read_text(errors="replace") if f.exists() else "" for r, f in files.items()}
 
     def complaints(self):
-        said = "".join(self.said().values())
-        if found := re.search(f"{GO}|{MEMORY}", said) or re.search(
+        text = "".join(self.stderr().values())
+        if found := re.search(f"{GO}|{MEMORY}", text) or re.search(
             GO, (self.folder / "stderr").read_text(errors="replace")
         ):
             yield f"a fault: {found.group()}"
@@ -276,7 +276,7 @@ class Trial:
         these words."""
         if not self.launcher_says(1) or any(s != 1 for s in self.statuses.values()):
             yield f"status {self.launcher_status} and {self.statuses}, not 1"
-        lines = "".join(self.said().values()).splitlines()
+        lines = "".join(self.stderr().values()).splitlines()
         if (
             len(lines) != 1
             or not lines[0].startswith("weft: ")

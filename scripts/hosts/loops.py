@@ -84,12 +84,12 @@ def rank(way: str, store: str, hidden: int, epochs: int) -> None:
         seconds.append(time.perf_counter() - begun)
         losses.append(float(total(loss.detach())))
         sent.append(on_link() - link)
-    mine = status("VmHWM") - before
+    peak = status("VmHWM") - before
     if way == "weft":
         children = pathlib.Path(f"/proc/{os.getpid()}/task/{os.getpid()}/children").read_text().split()
-        mine += sum(status("VmHWM", int(child)) for child in children)
+        peak += sum(status("VmHWM", int(child)) for child in children)
     each = torch.zeros(count, 2, dtype=torch.float64)
-    each[number] = torch.tensor([mine, statistics.median(sent[1:])], dtype=torch.float64)
+    each[number] = torch.tensor([peak, statistics.median(sent[1:])], dtype=torch.float64)
     each = total(each)
     if number == 0:
         figures = {
@@ -124,8 +124,8 @@ def by_hand(net, store, number, count):
     indptr, sources = (np.load(f"{store}/{array}.npy", mmap_mode="r") for array in ("indptr", "indices"))
     rows = (part == number).nonzero()[:, 0]
     degrees = torch.from_numpy(np.diff(indptr))[rows]
-    mine = np.concatenate([sources[indptr[v] : indptr[v + 1]] for v in rows.tolist()]).astype(np.int64)
-    source, target = torch.from_numpy(mine), torch.repeat_interleave(torch.arange(len(rows)), degrees)
+    local = np.concatenate([sources[indptr[v] : indptr[v + 1]] for v in rows.tolist()]).astype(np.int64)
+    source, target = torch.from_numpy(local), torch.repeat_interleave(torch.arange(len(rows)), degrees)
     needed = torch.unique(source)
     halo = [needed[part[needed] == worker] if worker != number else needed[:0] for worker in range(count)]
     place = torch.full((len(part),), -1)

@@ -183,21 +183,21 @@ def connect(switch, hosts, rate):
         )
 
 
-def last_line(said):
-    return (said.strip() or "no reason given").splitlines()[-1]
+def last_line(stderr):
+    return (stderr.strip() or "no reason given").splitlines()[-1]
 
 
 def result(command):
     """The object that a command prints with --json. What else it says stays out of sight; where it fails the
     error has it."""
-    with tempfile.TemporaryFile("w+") as said:
+    with tempfile.TemporaryFile("w+") as stderr:
         # Apart from the terminal: of an interrupt this script learns first, and ends the run, as it does
         # however it ends.
         process = subprocess.Popen(
             ["setpriv", "--pdeathsig", "TERM", *command],
             stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE,
-            stderr=said,
+            stderr=stderr,
             text=True,
             start_new_session=True,
         )
@@ -212,8 +212,8 @@ def result(command):
                 process.communicate()
             raise
         if process.returncode != 0:
-            said.seek(0)
-            raise subprocess.CalledProcessError(process.returncode, command, stderr=said.read())
+            stderr.seek(0)
+            raise subprocess.CalledProcessError(process.returncode, command, stderr=stderr.read())
     return json.loads(printed)
 
 

@@ -177,12 +177,12 @@ def failures(cluster, run):
     cluster.kill_rank(job.nodes[-1])
     job.starts_again()
     run.gets_on()
-    beside = job.nodes[-1]
-    log(f"{beside} loses its power")
-    cluster.power_off(beside)
+    node = job.nodes[-1]
+    log(f"{node} loses its power")
+    cluster.power_off(node)
     job.starts_again()
-    log(f"{beside} is back")
-    cluster.power_on(beside)
+    log(f"{node} is back")
+    cluster.power_on(node)
     run.gets_on()
     log(f"{job.nodes[0]}, where the batch script runs, loses its power")
     cluster.power_off(job.nodes[0])
@@ -321,12 +321,12 @@ class Cluster(contextlib.ExitStack):
         )
 
     def start(self, name, *arguments):
-        with open(self.folder / f"{name}.said", "ab") as said:
+        with open(self.folder / f"{name}.said", "ab") as log_file:
             self.daemons[name] = subprocess.Popen(
                 ["setpriv", "--pdeathsig", "KILL", *arguments],
                 stdin=subprocess.DEVNULL,
-                stdout=said,
-                stderr=said,
+                stdout=log_file,
+                stderr=log_file,
                 start_new_session=True,
             )
         self.callback(self.stop, name)

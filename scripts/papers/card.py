@@ -18,9 +18,9 @@ EPOCHS = 7
 
 
 class Failed(Exception):
-    def __init__(self, line: str, said: str = ""):
+    def __init__(self, line: str, output: str = ""):
         super().__init__(line)
-        self.said = said
+        self.output = output
 
 
 class Skipped(Exception):
@@ -150,7 +150,7 @@ def trial(check, t: Trial) -> tuple[str, dict]:
         "published": t.published,
         "memory_limit": limit,
         "in_memory_bytes": needs["in_memory_bytes"],
-        "beside_kernels": beside(json.loads(trace.read_text()), check.link),
+        "beside_kernels": beside_kernels(json.loads(trace.read_text()), check.link),
         **compared(seconds, in_memory, run, check.link),
     }
     lines = [*from_ram(figures), *[f"published of {t.graph} itself: {t.published}"][: bool(t.published)]]
@@ -236,7 +236,7 @@ def time(seconds: float) -> str:
     return f"{seconds:.2f} s" if seconds >= 1 else f"{1e3 * seconds:.1f} ms"
 
 
-def beside(trace: dict, link: dict) -> float:
+def beside_kernels(trace: dict, link: dict) -> float:
     """The share of the time in which matrices come and leave that lies beside kernels, in a trace. The span
     of a copy begins when it is asked for: what counts is its end, as long as it takes at the link's rate. A
     copy that a kernel waits for has a caller, and does not count."""

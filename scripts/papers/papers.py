@@ -451,7 +451,7 @@ def measured(command, given="", epochs=None):
     processor seconds of the second, which has no evaluation."""
     begun, processor, shown = time.monotonic(), [], time.monotonic()
     with (
-        tempfile.TemporaryFile("w+") as said,
+        tempfile.TemporaryFile("w+") as stderr,
         tempfile.TemporaryFile("w+") as printed,
         tempfile.TemporaryFile("w+") as asked,
     ):
@@ -461,7 +461,7 @@ def measured(command, given="", epochs=None):
             ["setpriv", "--pdeathsig", "TERM", *command],
             stdin=asked,
             stdout=printed,
-            stderr=said,
+            stderr=stderr,
             text=True,
             start_new_session=True,
         )
@@ -472,8 +472,8 @@ def measured(command, given="", epochs=None):
                     processor.append(processor_seconds(process.pid))
                 if time.monotonic() - shown >= SILENT:
                     shown = time.monotonic()
-                    end = os.fstat(said.fileno()).st_size
-                    tail = os.pread(said.fileno(), 1000, max(0, end - 1000)).decode(errors="replace")
+                    end = os.fstat(stderr.fileno()).st_size
+                    tail = os.pread(stderr.fileno(), 1000, max(0, end - 1000)).decode(errors="replace")
                     log(f"  {shown - begun:.0f} s: {last_line(tail) if end else 'at work'}")
         except BaseException:
             process.terminate()
@@ -490,8 +490,8 @@ def measured(command, given="", epochs=None):
         _, status, usage = os.wait4(process.pid, 0)
         process.returncode = os.waitstatus_to_exitcode(status)
         if process.returncode != 0:
-            said.seek(0)
-            raise subprocess.CalledProcessError(process.returncode, command, stderr=said.read())
+            stderr.seek(0)
+            raise subprocess.CalledProcessError(process.returncode, command, stderr=stderr.read())
         printed.seek(0)
         return {
             "seconds": time.monotonic() - begun,

@@ -23,7 +23,7 @@ def test_beside():
         span("compute", 35, 60),
         span("phase", 0, 100),
     ]
-    assert card.beside({"traceEvents": [{"ph": "M", "name": "thread_name"}, *spans]}, link) == 12 / 20
+    assert card.beside_kernels({"traceEvents": [{"ph": "M", "name": "thread_name"}, *spans]}, link) == 12 / 20
 
 
 def test_compared():

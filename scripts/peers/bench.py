@@ -213,8 +213,8 @@ class Bench:
             peers[FALLBACK] = Runs()
             self.run_peer(peers[FALLBACK], FALLBACK, store, model, threads, weights)
         return [
-            row(graph, model, threads, name, mine, peer, runs, peers)
-            for name, mine in ours.items()
+            row(graph, model, threads, name, ours_run, peer, runs, peers)
+            for name, ours_run in ours.items()
             for peer, runs in (peers or {"": Runs(failure="not tried")}).items()
         ]
 
@@ -335,7 +335,7 @@ def row(
         "peer_build": runs.report.get("build"),
         "time_ratio": runs.median() / ours.median(),
         "memory_ratio": runs.peak_bytes / ours.peak_bytes,
-        "loss_difference": max(abs(mine - theirs) / abs(theirs) for mine, theirs in pairs),
+        "loss_difference": max(abs(loss - theirs) / abs(theirs) for loss, theirs in pairs),
     }
 
 

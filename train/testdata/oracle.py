@@ -71,10 +71,10 @@ def measures(logits, labels):
     labels = numpy.asarray(labels, float)
     if labels.ndim == 1:
         classes = list(range(logits.shape[1]))
-        said = logits.argmax(1)
-        out = {"accuracy": accuracy_score(labels, said)}
+        predicted = logits.argmax(1)
+        out = {"accuracy": accuracy_score(labels, predicted)}
         for average in ("micro", "macro"):
-            out[average + "-f1"] = f1_score(labels, said, average=average)
+            out[average + "-f1"] = f1_score(labels, predicted, average=average)
         if len(classes) == 2 and len(set(labels)) == 2:
             out["roc-auc"] = roc_auc_score(labels == 1, logits[:, 1] - logits[:, 0])
         return out
@@ -98,12 +98,12 @@ def with_argument(logits, labels):
     labels, out = numpy.asarray(labels, float), {}
     there = ~numpy.isnan(labels)
     for c in range(logits.shape[1]):
-        is_c, said = (
+        is_c, predicted = (
             (labels == c, logits.argmax(1) == c)
             if labels.ndim == 1
             else (labels[there[:, c], c] == 1, logits[there[:, c], c] > 0)
         )
-        out[f"f1:{c}"] = f1_score(is_c, said, zero_division=0) if len(is_c) else 0.0
+        out[f"f1:{c}"] = f1_score(is_c, predicted, zero_division=0) if len(is_c) else 0.0
     if labels.ndim == 1 and logits.shape[1] != 2:
         return out
     each = (

@@ -61,8 +61,8 @@ class Program:
         self.lendings = 0  # of shared memory
         self.mapped = self.most = 0  # bytes of shared memory, now and at most
         self.memories, self.passes, self.models = Watched(), Watched(), Watched()
-        self.said = _program.Stderr()
-        self.news: deque[str] = deque(maxlen=50)  # what it has said and nobody was shown
+        self.stderr = _program.Stderr()
+        self.unshown: deque[str] = deque(maxlen=50)  # what it has said and nobody was shown
         self.together = threading.Event()  # it works together with those of other processes
         self.work: _Work = queue.SimpleQueue()
         ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_STREAM)
@@ -83,13 +83,13 @@ class Program:
             raise Failed(f"{path}: {err.strerror}; WEFT_PROGRAM names the program weft") from None
         finally:
             theirs.close()
-        heard = self.process.stderr, self.said, self.news, self.together
-        threading.Thread(target=_do, args=(self.work,), name="weft", daemon=True).start()
-        self.hearing = threading.Thread(target=_hear, args=(heard,), name="weft", daemon=True)
+        heard = self.process.stderr, self.stderr, self.unshown, self.together
+        threading.Thread(target=_serve, args=(self.work,), name="weft", daemon=True).start()
+        self.hearing = threading.Thread(target=_read_stderr, args=(heard,), name="weft", daemon=True)
         self.hearing.start()
         weakref.finalize(self, self.work.put, None).atexit = False  # which ends its thread
 
-    def do(self, work: Callable[[], Any], says: str = "") -> Any:
+    def do(self, work: Callable[[], Any], message: str = "") -> Any:
         """What work returns in the program's thread.
 
         Args:
@@ -107,7 +107,7 @@ class Program:
             )
         reply: _Reply = queue.SimpleQueue()
         self.work.put((work, reply))
-        made, error = self._shown(reply, says) if says else reply.get()
+        made, error = self._shown(reply, message) if message else reply.get()
         try:
             if error is not None:
                 raise error
@@ -115,23 +115,23 @@ class Program:
         finally:
             del error  # whose traceback has this frame
 
-    def _shown(self, reply: _Reply, says: str) -> tuple[Any, Exception | None]:
+    def _shown(self, reply: _Reply, message: str) -> tuple[Any, Exception | None]:
         """The reply. Until it comes, standard error has what the program says, or how long it takes."""
         begun = time.monotonic()
-        self.news.clear()
+        self.unshown.clear()
         while True:
             try:
                 return reply.get(timeout=_progress.SILENT)
             except queue.Empty:
                 lines = []
-                while self.news:
-                    lines.append(self.news.popleft())
-                for line in lines or [_progress.since(says, begun)]:
+                while self.unshown:
+                    lines.append(self.unshown.popleft())
+                for line in lines or [_progress.since(message, begun)]:
                     _progress.show(line)
 
     # -- what is asked of it, and what comes from it
 
-    def ask(self, ask: str, says: str = "", keeps: Any = None, **fields: Any) -> dict[str, Any]:
+    def ask(self, ask: str, message: str = "", keeps: Any = None, **fields: Any) -> dict[str, Any]:
         """The answer to a request, after the passes and models are dropped that nobody has any more.
 
         Args:
@@ -148,7 +148,7 @@ class Program:
             self._close_models()
             return self._ask(ask, **fields)
 
-        answer: dict[str, Any] = self.do(asked, says)
+        answer: dict[str, Any] = self.do(asked, message)
         for line in answer.get("warnings", ()):
             _program._warn(line.removeprefix("weft: warning: "))
         return answer
@@ -182,7 +182,7 @@ class Program:
         with contextlib.suppress(subprocess.TimeoutExpired):
             self.process.wait(_LEAVE)
             self.hearing.join(_LEAVE)  # it has said all
-        self.ended = _program.ended(self.process.poll(), self.said, self.said.last())
+        self.ended = _program.ended(self.process.poll(), self.stderr, self.stderr.last())
         self.ended += "; compile the module again"
         self.stream.close()
         self.socket.close()
@@ -270,7 +270,7 @@ class Program:
         self.process.kill()
 
 
-def _do(work: _Work) -> None:
+def _serve(work: _Work) -> None:
     """Does what is asked, until None comes."""
     while (given := work.get()) is not None:
         try:
@@ -280,20 +280,20 @@ def _do(work: _Work) -> None:
         del given  # and with it what has been made
 
 
-def _hear(channels: tuple[IO[bytes], _program.Stderr, deque[str], threading.Event]) -> None:
+def _read_stderr(channels: tuple[IO[bytes], _program.Stderr, deque[str], threading.Event]) -> None:
     """Keeps what the program says. When one ends that works together with others, and nobody asks it for
     anything, so does this process: the job has ended, and a launcher that was killed ends nobody."""
-    stream, said, news, together = channels
+    stream, stderr, unshown, together = channels
     with contextlib.suppress(OSError, ValueError):
         for line in stream:
             text = line.decode(errors="replace").rstrip()
             log.debug("%s", text)
-            said.add(text)
-            news.append(text)
+            stderr.add(text)
+            unshown.append(text)
     if together.is_set():
         time.sleep(_LEAVE)  # in which whoever asks is told
         if together.is_set():
-            last = said.last()
+            last = stderr.last()
             _program.end_job("the program weft has ended" + (f"; it said last: {last}" if last else ""))
 
 

@@ -107,12 +107,12 @@ class _Small:
     def cut_tables(self) -> None:
         """Gives tables of a row for each vertex as many rows as there are here."""
         tables = {o["name"]: o.get("of", "") for o in self.program["operations"] if o["op"] == "table"}
-        held = {**dict(self.module.named_parameters()), **dict(self.module.named_buffers())}
+        tensors = {**dict(self.module.named_parameters()), **dict(self.module.named_buffers())}
         for name, vertex_type in tables.items():
             rows = self.vertices[vertex_type] = min(
                 self.vertices[vertex_type], self.schema.vertices[vertex_type]
             )
-            held[name].data = held[name].data[:rows]
+            tensors[name].data = tensors[name].data[:rows]
         for parameter in self.program["parameters"]:
             if parameter["name"] in tables:
                 parameter["shape"][0] = self.vertices[tables[parameter["name"]]]

@@ -94,9 +94,9 @@ class _Functions:
             function = self.replacement(value.__func__)
             return value if function is value.__func__ else types.MethodType(function, value.__self__)
         if isinstance(value, functools.partial):
-            held = (value.func, *value.args), value.keywords
-            first, named = (self.replacement(v) for v in held)
-            return functools.partial(*first, **named) if first is not held[0] else value
+            parts = (value.func, *value.args), value.keywords
+            first, named = (self.replacement(v) for v in parts)
+            return functools.partial(*first, **named) if first is not parts[0] else value
         if isinstance(value, tuple):
             made = [self.replacement(v) for v in value]
             if all(a is b for a, b in zip(made, value)):
@@ -122,11 +122,11 @@ class _Functions:
         same = True
         for cell, old in zip(made.__closure__ or (), cells):
             try:
-                held = old.cell_contents
+                content = old.cell_contents
             except ValueError:  # it is empty yet
                 continue
-            cell.cell_contents = self.copy(held)
-            same = same and cell.cell_contents is held
+            cell.cell_contents = self.copy(content)
+            same = same and cell.cell_contents is content
         defaults, named = function.__defaults__ or (), function.__kwdefaults__ or {}
         made.__defaults__ = tuple(map(self.copy, defaults)) or None
         made.__kwdefaults__ = {name: self.copy(value) for name, value in named.items()}
@@ -138,12 +138,12 @@ class _Functions:
         made.__dict__.update(function.__dict__)
         return made
 
-    def copy(self, held: Any) -> Any:
+    def copy(self, content: Any) -> Any:
         """What a closure holds, of the copy."""
         try:
-            return self.replacement(copy.deepcopy(held, self.memo))
+            return self.replacement(copy.deepcopy(content, self.memo))
         except (TypeError, RuntimeError):  # as of a lock, which the copy shares
-            return held
+            return content
 
 
 _HOLDERS = (types.FunctionType, types.MethodType, functools.partial, tuple, list, dict)

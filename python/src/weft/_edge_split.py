@@ -75,8 +75,8 @@ def _of_parts(split: Any, name: str, edges: int) -> Array:
 def edge_masks(given: dict[str, Any], folder: str, edges: int) -> dict[str, Array | Ends]:
     """The masks of the edges that train, validate and test by edge_split."""
     name = folder + "edge_split"
-    if beside := [key for key in EDGE_MASKS if key in given]:
-        raise Refused(f"{name}: {beside[0]} divides the edges, too; give one of the two")
+    if masks := [key for key in EDGE_MASKS if key in given]:
+        raise Refused(f"{name}: {masks[0]} divides the edges, too; give one of the two")
     if _is_in_parts(given["edge_split"]):
         parts = _of_parts(given["edge_split"], name, edges)
         return {folder + key: parts == part for part, key in enumerate(EDGE_MASKS)}

@@ -71,7 +71,7 @@ def say_left(store: Mapping[str, Any], name: str) -> None:
         log.info("left out: %s%s", ", ".join(map(str, store)), f" of {name}" if name else "")
 
 
-def warn_of_weights(store: Mapping[str, Any], has: Collection[str], edges: int, said: str) -> None:
+def warn_of_weights(store: Mapping[str, Any], has: Collection[str], edges: int, place: str) -> None:
     """Warns of what is left out and may be weights or features of edges, if there are none."""
     for key, value in store.items():
         shape = tuple(value.shape) if is_float(value) else ()
@@ -80,7 +80,7 @@ def warn_of_weights(store: Mapping[str, Any], has: Collection[str], edges: int, 
         wanted = "edge_weight" if len(shape) == 1 or shape[1:] == (1,) else "edge_attr"
         if wanted not in has:
             warn(
-                f"{said}[{key!r}]: left out; if it counts, give it as {wanted}: weft.Graph.of(data, "
+                f"{place}[{key!r}]: left out; if it counts, give it as {wanted}: weft.Graph.of(data, "
                 f"{wanted}=…)"
             )
 

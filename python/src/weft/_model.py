@@ -163,15 +163,15 @@ class Model:
         values = _values_of(self.traced, self.outputs)
         self.reached = [_Reached.from_program(self.traced, value, numbers) for value in values]
 
-    def ask(self, ask: str, says: str = "", **fields: Any) -> dict[str, Any]:
+    def ask(self, ask: str, message: str = "", **fields: Any) -> dict[str, Any]:
         """The answer to a request about this model. says: what it does, where that may take long."""
-        return self.program.ask(ask, says, model=self.number, **fields)
+        return self.program.ask(ask, message, model=self.number, **fields)
 
     def ask_pass(self, ask: str, **fields: Any) -> dict[str, Any]:
         """The answer to a request for a pass: the first one may take long."""
-        says, self.begun = "" if self.begun else "the first pass", True
+        message, self.begun = "" if self.begun else "the first pass", True
         try:
-            return self.ask(ask, says, **fields)
+            return self.ask(ask, message, **fields)
         except Failed:
             self.ended = True
             raise

@@ -147,11 +147,11 @@ class Net(nn.Module):  # type: ignore[misc]
             raise Refused(f"samples: is {samples!r}: give True, with x of S × V × F, or False")
         divided = self._divided
         passes = divided.features.inputs(x, samples)
-        beside = divided.edges.inputs(edges=edges, edge_weight=edge_weight, edge_attr=edge_attr)
-        model = divided.model(self.module, Reads.from_inputs(divided.schema, [*passes[0], *beside]))
+        edge_inputs = divided.edges.inputs(edges=edges, edge_weight=edge_weight, edge_attr=edge_attr)
+        model = divided.model(self.module, Reads.from_inputs(divided.schema, [*passes[0], *edge_inputs]))
         if model.processes == 1:
             _tell_of_processes()
-        divided.edges.check_read(model.traced, beside)
+        divided.edges.check_read(model.traced, edge_inputs)
         state = model.tensors_of(self)
         if len(passes) % model.samples:
             raise Refused(
@@ -161,10 +161,10 @@ class Net(nn.Module):  # type: ignore[misc]
             )
         made = []
         for k in range(0, len(passes), model.samples):
-            those = [[*one, *beside] for one in passes[k : k + model.samples]]
+            inputs = [[*one, *edge_inputs] for one in passes[k : k + model.samples]]
             made += [
-                divided.edges.in_order(one, model.blocks, beside)
-                for one in passed(model, state, self.training, those, rows)
+                divided.edges.in_order(one, model.blocks, edge_inputs)
+                for one in passed(model, state, self.training, inputs, rows)
             ]
         return model.outputs.returned(list(map(torch.stack, zip(*made))) if samples else made[0])
 

@@ -93,7 +93,7 @@ class _Edges:
     def divide(self, data: dict[str, Any]) -> None:
         """Takes the masks of edges out of the data: those to predict, and others that are held out for their
         sake."""
-        held, seen = (np.zeros(len(self.source), bool) for _ in range(2))
+        any_mask, seen = (np.zeros(len(self.source), bool) for _ in range(2))
         for part in ("train", "val", "test"):
             mask = self._mask(data, f"{part}_mask")
             if (mask & seen).any():
@@ -101,10 +101,10 @@ class _Edges:
             seen |= mask
             self.split[f"{part}_edges"] = np.stack([self.source[mask], self.target[mask]], 1)
             if part != "train":
-                held |= mask
+                any_mask |= mask
         for name in ("valid_edge_mask", "test_edge_mask"):
-            held |= self._mask(data, name)
-        self.rest = ~held
+            any_mask |= self._mask(data, name)
+        self.rest = ~any_mask
 
     def _mask(self, data: dict[str, Any], name: str) -> Array:
         if name not in data:

@@ -55,11 +55,11 @@ def together(graphs: Sequence[Any]) -> Any:
             )
     if len(graphs) == 1:
         return graphs[0]
-    held = [_held(one) for one in graphs]
-    some = held[0].union(*held) - held[0].intersection(*held)
+    fields = [_held(one) for one in graphs]
+    some = fields[0].union(*fields) - fields[0].intersection(*fields)
     for key, edge_type in sorted(some, key=str):
         if key in _READ:
-            there = [(key, edge_type) in has for has in held]
+            there = [(key, edge_type) in has for has in fields]
             raise Refused(
                 f"{key}{edge_type}: graph {there.index(False)} of {len(graphs)} has none, and graph "
                 f"{there.index(True)} has; give it to all graphs or to none"
@@ -297,7 +297,7 @@ def _listed(store: dict[str, Any], made: dict[str, Any], count: int | None) -> N
         made["y"] = labels
 
 
-def _edges(store: dict[str, Any], name: str, said: str, given: Collection[str]) -> dict[str, Any]:
+def _edges(store: dict[str, Any], name: str, place: str, given: Collection[str]) -> dict[str, Any]:
     """Takes what edges have out of a store. said is how a user calls it."""
     made = {key: store.pop(key) for key in LINKS if key in store}
     for key in ("edge_index", "adj_t", "adj"):
@@ -308,7 +308,7 @@ def _edges(store: dict[str, Any], name: str, said: str, given: Collection[str]) 
             made["edge_index"] = array(value, key)
             made |= {key: store.pop(key) for key in ("edge_weight", "edge_attr") if key in store}
             _take_labels(store, made, given)
-            warn_of_weights(store, {*made, *given}, (made["edge_index"].shape or (0,))[-1], said)
+            warn_of_weights(store, {*made, *given}, (made["edge_index"].shape or (0,))[-1], place)
             return made
         matrix = sparse(value, key)
         made["edge_index"] = edges_of(matrix, by_target=key == "adj_t")
@@ -317,7 +317,7 @@ def _edges(store: dict[str, Any], name: str, said: str, given: Collection[str]) 
         for other in ("edge_weight", "edge_attr", *EDGE_LABELS):
             if other in store and other not in given:
                 warn(
-                    f"{said}.{other}: left out, as the order of its edges beside {key} is not known; give "
+                    f"{place}.{other}: left out, as the order of its edges beside {key} is not known; give "
                     f"edge_index in place of {key}"
                 )
         return made

@@ -103,7 +103,7 @@ class Builder:
             return replace(x, shape=shape, axis=axis if x.rows is not None else 0)
         return self.emit("reshape", [x], x.rows, shape, axis, shape=list(shape))
 
-    def beside(self, x: Value, like: Value) -> Value:
+    def broadcast(self, x: Value, like: Value) -> Value:
         """x with the rows and as many dimensions as another value, to which it is broadcast."""
         if x.rows is None:
             x = self.reshape(x, (1,) * (like.dim - len(x.shape)) + x.shape)

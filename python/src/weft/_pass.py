@@ -72,8 +72,8 @@ def passed(
         if chosen is not None and chosen.places is not None:
             made[k] = made[k][chosen.places]
     features = [entry.values for entry in samples[0] if entry.field == "features"]
-    beside = next((tensor.device for tensor in (*features, *parameters, *tensors)), torch.device("cpu"))
-    outputs = iter([output.to(beside) for output in made])
+    device = next((tensor.device for tensor in (*features, *parameters, *tensors)), torch.device("cpu"))
+    outputs = iter([output.to(device) for output in made])
     return [[next(outputs) for _ in blocks] for _ in samples]
 
 
@@ -121,13 +121,13 @@ class _Call:
         self.shapes = model.shapes({number: len(chosen.vertices) for number, chosen in rows.items()}) * len(
             samples
         )
-        self.held: list[_calls.Memory] = []  # what the program reads until the pass ends
+        self.memories: list[_calls.Memory] = []  # what the program reads until the pass ends
         self.fields: dict[str, Any] = {"blocks": model.blocks}  # of both requests
         listed = []
         for number, chosen in rows.items():
             memory = model.program.memory(len(chosen.vertices))
             memory.numbers.view(np.int32)[:] = chosen.vertices.numpy()
-            self.held.append(memory)
+            self.memories.append(memory)
             listed.append({"type": number, "memory": memory.number, "listed": len(chosen.vertices)})
         if listed:
             self.fields["rows"] = listed
@@ -141,7 +141,7 @@ class _Call:
         model, program = self.model, self.model.program
         values = _filled(program, [state[name] for name in (*model.parameters, *model.buffers)])
         given = [_filled(program, [tensor]) for tensor in inputs]
-        self.held += [memory for memory, (field, _) in zip(given, self.inputs) if field != "features"]
+        self.memories += [memory for memory, (field, _) in zip(given, self.inputs) if field != "features"]
         output = program.memory(sum(map(math.prod, self.shapes)))
         seeds = [0] * model.groups
         if model.draws[self.training]:
@@ -194,7 +194,7 @@ class _Call:
         self.ask("backward", values, given, output, again=again)
         if not again:
             self.ended = True
-            self.held.clear()
+            self.memories.clear()
             program.passes.forget(self.watched)
         found = [
             None if memory is None else _tensors(memory, [tensor.shape])[0].to(tensor.device, tensor.dtype)

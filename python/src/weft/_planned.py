@@ -149,10 +149,10 @@ def _shared(
     outputs = sum(map(math.prod, shapes_of(made.outputs, list(types), edges)))
     yield from [samples * outputs] * (passes + 1)  # with the gradient of one
     for entry in given:
-        held = (
+        copies = (
             1 if entry.field == "features" else passes
         )  # what is given of edges is read until the pass ends
-        yield from [entry.values.numel()] * (held + entry.values.requires_grad) * samples
+        yield from [entry.values.numel()] * (copies + entry.values.requires_grad) * samples
 
 
 def _of_process(
@@ -168,12 +168,12 @@ def _of_process(
     """These numbers where the process of a launcher has so many rows of each type, and edges of each
     relation."""
     here = [replace(vertex_type, vertices=count) for vertex_type, count in zip(types, counts)]
-    mine = []
+    inputs = []
     for one in given:
         count = (counts if one.field == "features" else edges)[one.type]
-        mine.append(replace(one, values=one.values[:count]))
-    yield from _shared(module, made, here, dict(zip(relations, edges)), passes, mine, 1)
+        inputs.append(replace(one, values=one.values[:count]))
+    yield from _shared(module, made, here, dict(zip(relations, edges)), passes, inputs, 1)
     yield max(1, *counts)  # the ids of its vertices
-    if any(made.outputs.edges) or any(one.field != "features" for one in mine):
+    if any(made.outputs.edges) or any(one.field != "features" for one in inputs):
         yield 2 * max(1, *edges)  # those of its edges
     yield 1  # the counters of the first process

@@ -156,20 +156,20 @@ class _Rows(torch.autograd.Function):  # type: ignore[misc]
                 "create_graph=True: rows of other processes have no second derivative: leave it out"
             )
         model, kind, shape, vertices = ctx.saved
-        mine = torch.zeros(shape)
-        return None, None, _exchanged("return", model, kind, mine, grad, vertices).to(grad.device), None
+        local = torch.zeros(shape)
+        return None, None, _exchanged("return", model, kind, local, grad, vertices).to(grad.device), None
 
 
-def _exchanged(ask: str, model: Model, kind: int, mine: Tensor, listed: Tensor, vertices: Tensor) -> Tensor:
+def _exchanged(ask: str, model: Model, kind: int, local: Tensor, listed: Tensor, vertices: Tensor) -> Tensor:
     """The rows of the list after they have been fetched, or this process's after those of the list have
     come."""
-    values, output = _memory_of(model, mine), _memory_of(model, listed)
+    values, output = _memory_of(model, local), _memory_of(model, listed)
     rows = model.program.memory(max(1, len(vertices)))
     rows.numbers.view(np.int32)[: len(vertices)] = vertices.numpy()
-    columns = math.prod(mine.shape[1:])
+    columns = math.prod(local.shape[1:])
     places: dict[str, Any] = {"values": values.number, "output": output.number, "vertices": rows.number}
     model.ask(ask, type=kind, columns=columns, listed=len(vertices), **places)
-    memory, like = (output, listed) if ask == "fetch" else (values, mine)
+    memory, like = (output, listed) if ask == "fetch" else (values, local)
     return torch.from_numpy(memory.numbers[: like.numel()]).view(like.shape)
 
 

@@ -107,7 +107,7 @@ def launcher_descriptors() -> list[int]:
     return [int(text)]
 
 
-def warn_if_launched(says: str) -> None:
+def warn_if_launched(message: str) -> None:
     """Warns, in the first of the processes that a launcher has started, of what each does by itself.
 
     Args:
@@ -118,7 +118,9 @@ def warn_if_launched(says: str) -> None:
     )
     ranks = (os.environ.get(name) for name in _RANKS)
     if started > 1 and all(rank in (None, "0") for rank in ranks):
-        warnings.warn(f"each of the {started} processes that the launcher started {says}", stacklevel=depth())
+        warnings.warn(
+            f"each of the {started} processes that the launcher started {message}", stacklevel=depth()
+        )
 
 
 # What torchrun tells the processes that it starts.
@@ -274,7 +276,7 @@ class Stderr:
 _CRASHES = ("SIG", "panic: ", "fatal error: ")
 
 
-def ended(status: int | None, said: Stderr, last: str) -> str:
+def ended(status: int | None, stderr: Stderr, last: str) -> str:
     """How the program has ended that does not say so itself.
 
     Args:
@@ -282,8 +284,8 @@ def ended(status: int | None, said: Stderr, last: str) -> str:
         said: what it said.
         last: what of that tells most.
     """
-    if said.crash:
-        return f"the program weft crashed: {said.crash}"
+    if stderr.crash:
+        return f"the program weft crashed: {stderr.crash}"
     how = f"ended with status {status}"
     if status is not None and status < 0:
         how = f"was ended by {_SIGNALS.get(-status, f'signal {-status}')}"
@@ -348,8 +350,8 @@ def check_keywords(command: str, keywords: Iterable[str], taken: Iterable[str] =
         elif name not in known:
             try:
                 run([*command.split(), "--" + name.replace("_", "-")])
-            except Refused as said:
-                why = str(said).removeprefix("unknown flag: ").split("; ", 1)[-1]
+            except Refused as error:
+                why = str(error).removeprefix("unknown flag: ").split("; ", 1)[-1]
                 if why.endswith(" --help lists them"):
                     why = f"to see all of them, type weft {command} --help-all in a shell"
                     if command == "import npz":
@@ -436,7 +438,7 @@ class _Child:
         self.program, self.told = program, told
         self.stopped = False  # told has asked for the end
         self.lines: list[str] = []  # of standard output, without epochs
-        self.said = Stderr()
+        self.stderr = Stderr()
         self.rest: dict[int, bytes] = {}  # what has come of a line, by the stream's number
         self.arguments, self.answers = arguments, answers
 
@@ -493,7 +495,7 @@ class _Child:
             _warn(warning)
             return
         log.log(logging.DEBUG if line.startswith(("epoch ", "weft: ")) else logging.INFO, "%s", line)
-        self.said.add(line)
+        self.stderr.add(line)
 
     def end(self) -> None:
         """Ends the program after an exception here: in order, or at once if an interrupt comes a second
@@ -541,15 +543,15 @@ class _Child:
         text = self._last()
         asked = self.stopped or text.startswith("max_time ")
         if status == 0:
-            for line in self.said.lines:
+            for line in self.stderr.lines:
                 if line.startswith("weft: "):  # of runs, what is damaged
                     _warn(line.removeprefix("weft: "))
             return out
         if status == _INTERRUPTED and asked and self.lines:  # it has results
             return out
-        if status < 0 or self.said.crash:
-            raise Failed(ended(status, self.said, text))
-        text = text or ended(status, self.said, text)
+        if status < 0 or self.stderr.crash:
+            raise Failed(ended(status, self.stderr, text))
+        text = text or ended(status, self.stderr, text)
         if status == _REFUSED:
             raise Refused(text)
         if status == _INTERRUPTED:
@@ -558,9 +560,9 @@ class _Child:
 
     def _last(self) -> str:
         """What the program said last: its error."""
-        errors = [line for line in self.said.lines if line.startswith("weft: ")]
-        text = errors[-1].removeprefix("weft: ") if errors else "; ".join(list(self.said.lines)[-3:])
+        errors = [line for line in self.stderr.lines if line.startswith("weft: ")]
+        text = errors[-1].removeprefix("weft: ") if errors else "; ".join(list(self.stderr.lines)[-3:])
         if text.endswith(", as said above"):
-            failures = [line.partition(": ")[2] for line in self.said.lines if ": failed: " in line]
+            failures = [line.partition(": ")[2] for line in self.stderr.lines if ": failed: " in line]
             text = "; ".join([text.removesuffix(", as said above"), *failures])
         return in_words_of_python(text)

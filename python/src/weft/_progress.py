@@ -20,13 +20,13 @@ def show(line: str) -> None:
     print(f"weft: {line.removeprefix('weft: ')}", file=sys.stderr, flush=True)
 
 
-def since(says: str, begun: float) -> str:
+def since(message: str, begun: float) -> str:
     """What is done, and how long it has taken since a time of the clock."""
-    return f"{says}, {time.monotonic() - begun:.0f} s"
+    return f"{message}, {time.monotonic() - begun:.0f} s"
 
 
 @contextlib.contextmanager
-def shown(says: str, wanted: bool = True) -> Iterator[None]:
+def shown(message: str, wanted: bool = True) -> Iterator[None]:
     """Standard error has what the block does, if it takes long and that is wanted."""
     if not wanted:
         yield
@@ -35,7 +35,7 @@ def shown(says: str, wanted: bool = True) -> Iterator[None]:
 
     def tell() -> None:
         while not ended.wait(SILENT):
-            show(since(says, begun))
+            show(since(message, begun))
 
     teller = threading.Thread(target=tell, name="weft", daemon=True)
     teller.start()

@@ -56,10 +56,10 @@ class Scratch:
             self.path = Path(tempfile.mkdtemp(prefix=f"{PREFIX}{os.getuid()}-", dir=root))
             try:
                 begun = self.path / ".lock"
-                held = os.open(begun, os.O_CREAT | os.O_RDWR | os.O_CLOEXEC, 0o600)
-                fcntl.flock(held, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                lock = os.open(begun, os.O_CREAT | os.O_RDWR | os.O_CLOEXEC, 0o600)
+                fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
                 begun.rename(self.path / _LOCK)  # so that nobody finds it free
-                self.close = weakref.finalize(self, _remove, self.path, held, os.getpid())
+                self.close = weakref.finalize(self, _remove, self.path, lock, os.getpid())
                 _made.add(self)
             except BaseException:  # as an interrupt: nobody else would remove it soon
                 _clear(self.path)
@@ -85,13 +85,13 @@ def _writing(root: Path, what: str) -> Iterator[None]:
         raise Failed(f"{root}: {what} cannot be written there: {error.strerror}; {way}") from None
 
 
-def _remove(path: Path, held: int, owner: int) -> None:
+def _remove(path: Path, lock: int, owner: int) -> None:
     if os.getpid() != owner:  # a forked process has the object, too
         return
     try:
         _clear(path)
     finally:  # if an interrupt ends it, the next one to make a folder finds it free
-        os.close(held)
+        os.close(lock)
 
 
 def _clear(path: Path) -> None:
@@ -159,16 +159,16 @@ def _sweep(root: Path) -> None:
     """Removes what a Python that was killed has left."""
     for path in root.glob(f"{PREFIX}{os.getuid()}-*"):
         try:
-            held = os.open(path / _LOCK, os.O_RDWR | os.O_CLOEXEC)
+            lock = os.open(path / _LOCK, os.O_RDWR | os.O_CLOEXEC)
         except OSError:  # it is being made or removed, unless that took so long that its Python was killed
             with contextlib.suppress(OSError):
                 if path.stat().st_mtime < time.time() - _MAKING:
                     _clear(path)
             continue
         try:
-            fcntl.flock(held, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
             _clear(path)
         except OSError:
             pass  # somebody has it
         finally:
-            os.close(held)
+            os.close(lock)

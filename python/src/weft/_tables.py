@@ -152,16 +152,16 @@ def _write_batches(reader: Any, path: Path) -> None:
     import pyarrow
     import pyarrow.parquet
 
-    held: list[Any] = []
+    batches: list[Any] = []
     size = 0
     with pyarrow.parquet.ParquetWriter(path, reader.schema) as writer:
 
         def write() -> None:
-            writer.write_table(pyarrow.Table.from_batches(held, reader.schema))
-            held.clear()
+            writer.write_table(pyarrow.Table.from_batches(batches, reader.schema))
+            batches.clear()
 
         for batch in reader:
-            held.append(batch)
+            batches.append(batch)
             size += batch.nbytes
             if size >= 64 << 20:
                 write()

@@ -128,11 +128,11 @@ def constants_of(module: nn.Module) -> dict[str, int]:
     values, buffers that are not saved, and tensors that are attributes."""
     found = {}
     for path, layer in module.named_modules():
-        held = {name: value for name, value in vars(layer).items() if isinstance(value, Tensor)}
+        tensors = {name: value for name, value in vars(layer).items() if isinstance(value, Tensor)}
         for name, buffer in layer.named_buffers(recurse=False):
             if not buffer.is_floating_point() or name in layer._non_persistent_buffers_set:
-                held[name] = buffer
-        for name, buffer in held.items():
+                tensors[name] = buffer
+        for name, buffer in tensors.items():
             if name != "num_batches_tracked" and not name.startswith("_cached"):
                 numbers = buffer.detach().cpu().contiguous()
                 found[f"{path}.{name}"] = zlib.crc32(numbers.reshape(-1).view(torch.uint8).numpy())

@@ -26,10 +26,10 @@ class Written(torch.overrides.TorchFunctionMode):  # type: ignore[misc]
 
     def __init__(self, module: nn.Module) -> None:
         super().__init__()
-        self.held: dict[int, tuple[dict[str, Any], str, Tensor]] = {}
+        self.tensors: dict[int, tuple[dict[str, Any], str, Tensor]] = {}
         for layer in module.modules():
             for group in (layer._parameters, layer._buffers):
-                self.held |= {id(t): (group, name, t) for name, t in group.items() if t is not None}
+                self.tensors |= {id(t): (group, name, t) for name, t in group.items() if t is not None}
 
     def current(self, value: Any) -> Any:
         """A tensor in the place of one of the module's, also in a list."""
@@ -37,8 +37,8 @@ class Written(torch.overrides.TorchFunctionMode):  # type: ignore[misc]
             return type(value)(map(self.current, value))
         if type(value) not in (Tensor, nn.Parameter):
             return value
-        if id(value) in self.held:
-            group, name, _ = self.held[id(value)]
+        if id(value) in self.tensors:
+            group, name, _ = self.tensors[id(value)]
             return group.get(name, value)
         if value.requires_grad:
             raise Unlowerable(

@@ -154,25 +154,25 @@ def of_global(s):
 
 
 # A file of the user's own beside that of the module.
-beside = sys.modules["beside"] = types.ModuleType("beside")
+helpers = sys.modules["helpers"] = types.ModuleType("helpers")
 exec(
     "CALLS = 0\ndef count():\n    global CALLS\n    CALLS += 1\n    return CALLS\nclass Of:\n    calls = 0\n",
-    vars(beside),
+    vars(helpers),
 )  # noqa: S102
 
 
 def of_module(s):
-    beside.CALLS += 1
-    return beside.CALLS
+    helpers.CALLS += 1
+    return helpers.CALLS
 
 
 def of_class_in_module(s):
-    beside.Of.calls += 1
-    return beside.Of.calls
+    helpers.Of.calls += 1
+    return helpers.Of.calls
 
 
 def of_module_in_it(s):
-    import beside as other
+    import helpers as other
 
     return other.count()
 
@@ -318,9 +318,12 @@ REFUSED = {
         "forward changes centre",
     ),
     "global": (lambda: Net(counts_by(of_global)), r"CALLS\[\"n\"\] \+= 1: forward changes CALLS"),
-    "of a module": (lambda: Net(counts_by(of_module)), r"beside.CALLS \+= 1: forward changes beside.CALLS"),
-    "of a function of a module": (lambda: Net(counts_by(lambda s: beside.count())), "forward changes CALLS"),
-    "of a class of a module": (lambda: Net(counts_by(of_class_in_module)), "forward changes beside.Of.calls"),
+    "of a module": (lambda: Net(counts_by(of_module)), r"helpers.CALLS \+= 1: forward changes helpers.CALLS"),
+    "of a function of a module": (lambda: Net(counts_by(lambda s: helpers.count())), "forward changes CALLS"),
+    "of a class of a module": (
+        lambda: Net(counts_by(of_class_in_module)),
+        "forward changes helpers.Of.calls",
+    ),
     "of a module that forward imports": (lambda: Net(counts_by(of_module_in_it)), "forward changes CALLS"),
     "of two files by one name": (
         lambda: Net(counts_by(of_same_name), set_("counter", Counter)),

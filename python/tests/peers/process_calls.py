@@ -22,11 +22,11 @@ def refused(call: Callable[[], Any], line: str) -> None:
     try:
         call()
     except weft.Refused as err:
-        said = str(err)
+        message = str(err)
     else:
-        said = "nothing"
+        message = "nothing"
     pattern = ".*".join(map(re.escape, line.split("…")))
-    assert re.fullmatch(pattern, said) and len(said) < 400, f"{said!r} is not {line!r}"
+    assert re.fullmatch(pattern, message) and len(message) < 400, f"{message!r} is not {line!r}"
 
 
 class Scaled(nn.Module):

@@ -60,9 +60,9 @@ def sample_of(group: int, x: Any) -> Any:
 
 def of_labels(net: Any, z: Tensor, some: Tensor = TRAIN) -> Tensor:
     """The mean over all training vertices, or some others: this process's part."""
-    mine = net.vertices["grid"] if isinstance(net.vertices, dict) else net.vertices
-    here = some[mine]
-    return F.cross_entropy(z[here], Y[mine][here], reduction="sum") / int(some.sum())
+    local = net.vertices["grid"] if isinstance(net.vertices, dict) else net.vertices
+    here = some[local]
+    return F.cross_entropy(z[here], Y[local][here], reduction="sum") / int(some.sum())
 
 
 def plain(net: Any, x: Tensor, again: Again) -> Iterator[Tensor]:
@@ -113,8 +113,8 @@ def pairs(net: Any, x: Tensor, again: Again) -> Iterator[Tensor]:
     for _ in range(4):
         optimizer.zero_grad()
         z, ends = net(), torch.randint(0, V, (2, 120), generator=drawn)
-        mine = ends[:, of_process(net)]
-        loss = F.softplus(-(net.rows(z, mine[0]) * net.rows(z, mine[1])).sum(1)).sum() / 120
+        local = ends[:, of_process(net)]
+        loss = F.softplus(-(net.rows(z, local[0]) * net.rows(z, local[1])).sum(1)).sum() / 120
         loss.backward()
         optimizer.step()
         yield net.sum(loss.detach())
@@ -141,9 +141,9 @@ def views(net: Any, x: Tensor, again: Again) -> Iterator[Tensor]:
         optimizer.zero_grad()
         a, b = (F.normalize(net(x * (torch.rand(1, WIDTH, generator=drawn) < 0.7))) for _ in range(2))
         some = torch.randperm(V, generator=drawn)[:60]
-        mine = of_process(net)
-        scores = net.rows(a, some[mine]) @ net.rows(b, some).T / 0.5
-        loss = F.cross_entropy(scores, torch.arange(60)[mine], reduction="sum") / 60
+        local = of_process(net)
+        scores = net.rows(a, some[local]) @ net.rows(b, some).T / 0.5
+        loss = F.cross_entropy(scores, torch.arange(60)[local], reduction="sum") / 60
         loss.backward()
         optimizer.step()
         yield net.sum(loss.detach())

@@ -166,7 +166,7 @@ class Alone(nn.Module):
         super().__init__()
         taken = inspect.signature(module.forward).parameters
         given = {name: in_double(tensor) for name, tensor in given.items() if name in taken}
-        self.module, self.x, self.beside = module, next(iter(given.values())), dict([*given.items()][1:])
+        self.module, self.x, self.edge_inputs = module, next(iter(given.values())), dict([*given.items()][1:])
 
     @property
     def vertices(self) -> Any:
@@ -179,7 +179,7 @@ class Alone(nn.Module):
 
     @property
     def edges(self) -> Any:
-        ends = next(iter(self.beside.values()))
+        ends = next(iter(self.edge_inputs.values()))
         if isinstance(ends, dict):
             return {key: torch.arange(index.shape[1]) for key, index in ends.items()}
         return torch.arange(ends.shape[1])
@@ -189,25 +189,25 @@ class Alone(nn.Module):
             return torch.stack([self(one) for one in x])
         if isinstance(x, dict):
             x = self.x | x
-        beside = dict(self.beside)
+        inputs = dict(self.edge_inputs)
         for name, tensor in given.items():
-            beside |= (
-                {f"{name}_dict": beside[f"{name}_dict"] | tensor}
+            inputs |= (
+                {f"{name}_dict": inputs[f"{name}_dict"] | tensor}
                 if isinstance(tensor, dict)
                 else {name: tensor}
             )
         if isinstance(edges, dict):
-            for name, tensor in beside.items():
+            for name, tensor in inputs.items():
                 along = int(name == "edge_index_dict")
-                beside[name] = tensor | {
+                inputs[name] = tensor | {
                     key: tensor[key].index_select(along, mask.nonzero()[:, 0]) for key, mask in edges.items()
                 }
         elif edges is not None:
-            beside = {
+            inputs = {
                 name: tensor[..., edges] if name == "edge_index" else tensor[edges]
-                for name, tensor in beside.items()
+                for name, tensor in inputs.items()
             }
-        return self.module(self.x if x is None else x, **beside)
+        return self.module(self.x if x is None else x, **inputs)
 
     def sum(self, values: Tensor, group: bool = False) -> Tensor:
         return values

@@ -83,10 +83,10 @@ def run(name: str, mesh: str) -> None:
         module.load_state_dict(begun)
         net = weft.compile(module, graph, parallel=mesh)
         x, rows = next(iter(loop.given.values())), net.vertices
-        mine = {kind: x[kind][ids] for kind, ids in rows.items()} if isinstance(rows, dict) else x[rows]
-        mine = sample_of(net.group, mine)
+        local = {kind: x[kind][ids] for kind, ids in rows.items()} if isinstance(rows, dict) else x[rows]
+        local = sample_of(net.group, local)
         made = loop.run(
-            net, mine, lambda other: weft.compile(other, graph_of(loop.given, other), parallel=mesh)
+            net, local, lambda other: weft.compile(other, graph_of(loop.given, other), parallel=mesh)
         )
         ours = [float(one) for one in made]
         runs.append((ours, [one.detach().clone() for one in module.state_dict().values()]))

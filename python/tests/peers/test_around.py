@@ -317,9 +317,9 @@ def test_without_room(without_room: None, tmp_path: Path) -> None:
         lambda: weft.plan(graph, model=module, passes=1),
         lambda: weft.train(weft.Graph(edge_index=ENDS, x=X, y=Y, split="train"), model=module),
     ):
-        with pytest.raises(weft.Failed) as said:
+        with pytest.raises(weft.Failed) as error:
             call()
         why = (
             "the module cannot be written there: File too large; make room, or name another folder by TMPDIR"
         )
-        assert str(said.value) == f"{tmp_path}: {why}"
+        assert str(error.value) == f"{tmp_path}: {why}"

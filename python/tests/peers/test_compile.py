@@ -29,13 +29,13 @@ def test_help_has_all_settings() -> None:
 @pytest.mark.parametrize("graph", [GRAPHS["plain"], weft.Graph(edge_index=ENDS, num_nodes=len(X))])
 def test_settings_are_checked_when_it_is_compiled(graph: weft.Graph) -> None:
     """Also where the first call opens the graph. The line is as that of weft.train."""
-    for wrong, said in {
+    for wrong, message in {
         "parallel": 'parallel vertices=2: the mesh has no axis "vertices"',
         "halo": "halo vertices=2: unknown halo; it is one of rows",
         "partitions": "partitions vertices=2: ",
         "memory_limit": "memory_limit vertices=2: ",
     }.items():
-        with pytest.raises(weft.Refused, match="^" + said):
+        with pytest.raises(weft.Refused, match="^" + message):
             weft.compile(made("gcn"), graph, **{wrong: "vertices=2"})
     net = weft.compile(made("gcn"), graph, halo="cover", parallel="graph=2")
     with pytest.raises(weft.Refused, match="samples: is 4: give True, with x of S × V × F, or False"):
@@ -54,7 +54,7 @@ def test_progress(monkeypatch: pytest.MonkeyPatch) -> None:
     def slow(self: _calls.Program, ask: str, *args: Any, **keywords: Any) -> Any:
         """Does what is asked when something is shown, if that takes long."""
         if ask in late:
-            self.news.extend(late[ask])
+            self.unshown.extend(late[ask])
             assert came.wait(60)
         return quick(self, ask, *args, **keywords)
 
@@ -68,13 +68,13 @@ def test_progress(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(_calls.Program, "_ask", slow)
     monkeypatch.setattr(sys, "stderr", Shown())
 
-    def shown_by(call: Any, says: str, **figures: list[str]) -> Any:
+    def shown_by(call: Any, message: str, **figures: list[str]) -> Any:
         late.clear()
         late.update(figures)
         lines.clear()
         came.clear()
         made = call()
-        assert says in "".join(lines) if says else not lines
+        assert message in "".join(lines) if message else not lines
         return made
 
     graph = GRAPHS["plain"]

@@ -248,10 +248,10 @@ def test_divided_by_time(kind):
         run = weft.train(graph, epochs=5, **settings | mesh)
         assert run.summary["losses"] == pytest.approx(losses[:5], abs=1e-5), mesh
         found = run.state_dict()
-        mine = copy.deepcopy(net).double()
-        mine.load_state_dict({name: torch.tensor(found[name]) for name in net.state_dict()})
+        double = copy.deepcopy(net).double()
+        double.load_state_dict({name: torch.tensor(found[name]) for name in net.state_dict()})
         with torch.no_grad():
-            assert run.logits == pytest.approx(over_periods(mine, *given).numpy(), abs=1e-5), mesh
+            assert run.logits == pytest.approx(over_periods(double, *given).numpy(), abs=1e-5), mesh
         assert (run.predict(output="logits") == run.logits).all(), mesh
     run = weft.train(graph, epochs=40, **settings)
     for part, name in ((1, "val"), (2, "test")):
@@ -360,10 +360,10 @@ def test_types_divided_by_time():
     for mesh in MESHES:
         run = weft.train(graph, model=net, epochs=5, split="time:edge_time=5,7", **SETTINGS | mesh)
         assert run.summary["losses"] == pytest.approx(losses, abs=1e-5), mesh
-        mine, found = copy.deepcopy(net).double(), run.state_dict()
-        mine.load_state_dict({name: torch.tensor(found[name]) for name in net.state_dict()})
+        double, found = copy.deepcopy(net).double(), run.state_dict()
+        double.load_state_dict({name: torch.tensor(found[name]) for name in net.state_dict()})
         with torch.no_grad():
-            assert run.logits == pytest.approx(over(mine).numpy(), abs=1e-5), mesh
+            assert run.logits == pytest.approx(over(double).numpy(), abs=1e-5), mesh
 
 
 @pytest.mark.parametrize("labelled", ["edges", "vertices"])

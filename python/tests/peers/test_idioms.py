@@ -122,10 +122,10 @@ def test_is_refused(name, graph):
     torch.manual_seed(4)
     with pytest.raises(weft.Refused) as refused, given(make(), graph):
         pass
-    said = re.sub(
+    message = re.sub(
         r'"[^"]*": \(lambda: .*\),: ', "", str(refused.value)
     )  # without the line above that has the words
-    assert re.search(words, said) and said.startswith("model: ") and "\n" not in said
+    assert re.search(words, message) and message.startswith("model: ") and "\n" not in message
 
 
 class OfBatch(Net):

@@ -244,7 +244,7 @@ def test_schedulers_refuse(arrays):
         "3",
         "loss",
     ]
-    for says, settings in {
+    for message, settings in {
         "scheduler: is of no optimizer, or of another one": {"scheduler": step, "optimizer": "adam"},
         "warmup: the scheduler says how the rate changes": {"scheduler": step, "warmup": 3},
         "OneCycleLR changes the momentum, too: give cycle_momentum=False": {
@@ -257,7 +257,7 @@ def test_schedulers_refuse(arrays):
             "scheduler": lr_scheduler.ReduceLROnPlateau(optimizer, min_lr=1e-3)
         },
     }.items():
-        with pytest.raises(weft.Refused, match=says):
+        with pytest.raises(weft.Refused, match=message):
             weft.train(graph, model=module, epochs=4, progress=False, **settings)
 
 
@@ -344,7 +344,7 @@ def by_coin(z, y):
 
 
 @pytest.mark.parametrize(
-    ("loss", "says"),
+    ("loss", "message"),
     [
         (nn.CrossEntropyLoss, r"loss: CrossEntropyLoss is a class: give a loss, as CrossEntropyLoss\(\)"),
         (nn.Linear(2, 2), "loss: Linear has parameters of its own, which nothing would train"),
@@ -380,7 +380,10 @@ def by_coin(z, y):
         (lambda z, y: z[torch.tensor([0, 1])].mean(), "taken by their position: a loss is of each vertex's"),
         (
             lambda z, y: F.cross_entropy(z, y) + NET.last.lin.weight.norm(),
-            "a parameter of a module is read: .* by weft.compile, it may be any function",
+            (
+                "a parameter of .* is read that is none of the module's: .* by weft.compile, it may be any "
+                "function"
+            ),
         ),
         (
             lambda z, y: F.cross_entropy(z, y, reduction="sum") / len(y),
@@ -397,8 +400,8 @@ def by_coin(z, y):
         ),
     ],
 )
-def test_refuses(arrays, loss, says):
-    with pytest.raises((weft.Refused, TypeError), match=says):
+def test_refuses(arrays, loss, message):
+    with pytest.raises((weft.Refused, TypeError), match=message):
         weft.train(weft.Graph(y=arrays[1]["classes"], **arrays[0]), model="gcn", loss=loss, **BRIEF)
 
 

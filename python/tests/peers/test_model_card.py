@@ -180,8 +180,8 @@ def test_of_vertices_over_seeds(folder):
         for group, n in counts.items()
         if n.min() < 30
     ]
-    said = f"Groups of city with fewer than 30 test vertices of one of the classes: {', '.join(few)}."
-    assert said in card.text.replace("\\", "") and max(sum(n) for n in counts.values()) > 30
+    line = f"Groups of city with fewer than 30 test vertices of one of the classes: {', '.join(few)}."
+    assert line in card.text.replace("\\", "") and max(sum(n) for n in counts.values()) > 30
 
 
 def test_of_edges_calibrated(folder):
@@ -233,12 +233,12 @@ def test_of_edges_calibrated(folder):
     )
     for row in card["Thresholds"][1:]:
         at = run["threshold"]["at"] if "best" in row[0] else float(row[0])
-        said = p[test, 1] >= at
-        precision = metrics.precision_score(truth[test], said, zero_division=np.nan)
+        flagged = p[test, 1] >= at
+        precision = metrics.precision_score(truth[test], flagged, zero_division=np.nan)
         assert row[1:] == [
-            f"{said.sum():,}",
+            f"{flagged.sum():,}",
             share(precision),
-            share(metrics.recall_score(truth[test], said)),
+            share(metrics.recall_score(truth[test], flagged)),
         ], row
     sure, right = p[test].max(1), p[test].argmax(1) == truth[test]
     bins = np.minimum((sure * 15).astype(int), 14)

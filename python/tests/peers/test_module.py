@@ -220,11 +220,11 @@ def test_adj_t(arrays, kind, weighted):
         loss.backward()
         optimizer.step()
         wanted.append(float(loss.detach()))
-    held = Data(adj_t=SparseTensor(data.adj_t), **named)
-    for number, data_form in enumerate((listed, data, held)):
+    sparse = Data(adj_t=SparseTensor(data.adj_t), **named)
+    for number, data_form in enumerate((listed, data, sparse)):
         run = weft.train(data_form, model=module, out=f"run-{number}", **BRIEF)
         np.testing.assert_allclose(run.history["loss"], wanted, rtol=1e-5)
-    net = weft.compile(module, held)
+    net = weft.compile(module, sparse)
     logits = exact(*([x, adj] if kind is OfMatrix else [Data(x=x, adj_t=adj)]))
     net.load_state_dict(exact.float().state_dict())
     np.testing.assert_allclose(net.eval()().detach().numpy(), logits.detach().numpy(), atol=1e-4)
@@ -481,11 +481,11 @@ def test_sweep_goes_on(graph):
     again = swept()
     assert again[1] == losses and [a == b for a, b in zip(again[0], records)] == [True, False, False]
     for other, what in ({"bias": False}, "the program"), ({"seed": 5}, "the initial weights"):
-        says = (
+        message = (
             f"^out out: the folder holds runs of this sweep before {what} of make-1 changed; .* name another "
             "folder$"
         )
-        with pytest.raises(weft.Refused, match=says):
+        with pytest.raises(weft.Refused, match=message):
             swept(**other)
 
 
@@ -548,7 +548,7 @@ def test_named(arrays, named):
 
 
 @pytest.mark.parametrize(
-    ("model", "settings", "says"),
+    ("model", "settings", "message"),
     [
         (Net, {}, r"model: Net is called with \(features, classes\), here \(6, 3\): too many"),
         (
@@ -580,8 +580,8 @@ def test_named(arrays, named):
         (made, {"optimizer": sgd, "lr": 0.1}, "lr: the optimizer has its own"),
     ],
 )
-def test_refuses(graph, model, settings, says):
+def test_refuses(graph, model, settings, message):
     model = model if model is Net else model()
     settings = {name: value(model) if callable(value) else value for name, value in settings.items()}
-    with pytest.raises((weft.Refused, TypeError), match=says):
+    with pytest.raises((weft.Refused, TypeError), match=message):
         weft.train(graph, model=model, **settings)

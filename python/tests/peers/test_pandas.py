@@ -115,8 +115,10 @@ def test_without_room(without_room, tmp_path):
     """A table that cannot be written is one line."""
     numbers = np.arange(1 << 16)
     for text in (numbers, numbers.astype(str)):
-        with pytest.raises(weft.Failed) as said:
+        with pytest.raises(weft.Failed) as error:
             weft.train(pandas.DataFrame({"source": numbers, "target": text}))
         why = "cannot be written there: "
-        assert str(said.value).startswith(f"{tmp_path}: edges {why}") and "File too large" in str(said.value)
-        assert str(said.value).endswith("; make room, or name another folder by TMPDIR")
+        assert str(error.value).startswith(f"{tmp_path}: edges {why}") and "File too large" in str(
+            error.value
+        )
+        assert str(error.value).endswith("; make room, or name another folder by TMPDIR")

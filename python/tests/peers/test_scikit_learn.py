@@ -11,10 +11,10 @@ def test_estimators(arrays):
     assert base.is_classifier(model) and base.is_regressor(weft.NodeRegressor())
     assert base.clone(model).get_params() == model.get_params()
     graph = weft.Graph(**arrays)
-    with pytest.raises(TypeError, match="^a Graph is no array of rows, ") as said:
+    with pytest.raises(TypeError, match="^a Graph is no array of rows, ") as error:
         model_selection.GridSearchCV(model, {"hidden": [4]}).fit(graph)
     names = {"weft": weft, "graph": graph}
-    exec(str(said.value).partition("validation vertices: ")[2], names)  # the lines that work
+    exec(str(error.value).partition("validation vertices: ")[2], names)  # the lines that work
     assert [run.settings["hidden"] for run in sorted(names["found"], key=lambda run: run.directory)] == [
         "16",
         "64",

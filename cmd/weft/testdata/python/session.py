@@ -12,13 +12,13 @@ import traceback
 sys.path[:] = sys.path[1:] + [os.path.dirname(os.path.abspath(__file__))]
 names = {}
 for line in sys.stdin:
-    answer, said = {}, io.StringIO()
+    answer, stdout = {}, io.StringIO()
     try:
-        with contextlib.redirect_stdout(said):
+        with contextlib.redirect_stdout(stdout):
             exec(compile(json.loads(line), "the snippet", "exec"), names)
     except ModuleNotFoundError as missing:
         answer["missing"] = missing.name
     except Exception:
         answer["error"] = traceback.format_exc()
-    answer["said"] = said.getvalue()
+    answer["said"] = stdout.getvalue()
     print(json.dumps(answer), flush=True)

@@ -96,7 +96,7 @@ def _put_places(to: Lowering, x: Value, dim: int, places: Tensor, values: Any, a
     known = [int(k) % x.shape[at] for k in places]
     if len(set(known)) < len(known):
         raise Unlowerable("a column is written twice: write each once")
-    made = to.expand(to.beside(to.value(values), x), (*x.shape[:at], len(known), *x.shape[at + 1 :]))
+    made = to.expand(to.broadcast(to.value(values), x), (*x.shape[:at], len(known), *x.shape[at + 1 :]))
     columns = [to.slice(x, at, k, k + 1) for k in range(x.shape[at])]
     for n, k in enumerate(known):
         new = to.slice(made, at, n, n + 1)

@@ -245,15 +245,15 @@ class Graph:
 
     def where_any(self, values: Tensor, none: float) -> Tensor:
         """Values of targets, and another value where a target has no edges."""
-        return torch.where(beside(self.counted(1) > 0, values), values, none)
+        return torch.where(expanded(self.counted(1) > 0, values), values, none)
 
     def reduced(self, values: Tensor, name: str) -> Tensor:
         index = self.edge_index[1]
         zeros = torch.zeros((self.rows(1), *values.shape[1:]), dtype=values.dtype)
         if name in ("sum", "mean"):
             out = zeros.index_add(0, index, values)
-            return out if name == "sum" else out / beside(self.counted(1).clamp(min=1), values)
-        index = beside(index, values).expand_as(values)
+            return out if name == "sum" else out / expanded(self.counted(1).clamp(min=1), values)
+        index = expanded(index, values).expand_as(values)
         kind = {"max": "amax", "min": "amin", "prod": "prod", "mul": "prod"}[name]
         start = torch.ones_like(zeros) if kind == "prod" else zeros
         return start.scatter_reduce(0, index, values, kind, include_self=kind == "prod")
@@ -321,7 +321,7 @@ def _crossed(reducer: Any, values: list[Tensor]) -> Tensor:
     return made[0] if isinstance(made, tuple) else made  # of the largest, values and indices
 
 
-def beside(of_rows: Tensor, values: Tensor) -> Tensor:
+def expanded(of_rows: Tensor, values: Tensor) -> Tensor:
     """A number of each row, in as many dimensions as the values."""
     return of_rows.view(-1, *(1,) * (values.dim() - 1))
 

@@ -117,12 +117,12 @@ class _Count:
     def __torch_function__(cls, function: Any, _: Any, args: Any = (), kwargs: Any = None) -> Any:
         rows = [leaf.dim() for leaf in torch.utils._pytree.tree_leaves(args) if isinstance(leaf, Tensor)]
 
-        def beside(value: Any) -> Any:
+        def reshaped(value: Any) -> Any:
             return (
                 value.count.view(-1, *(1,) * (max(rows, default=1) - 1)) if isinstance(value, cls) else value
             )
 
-        made = function(*torch.utils._pytree.tree_map(beside, args), **(kwargs or {}))
+        made = function(*torch.utils._pytree.tree_map(reshaped, args), **(kwargs or {}))
         return made if rows else cls(made)
 
 

@@ -58,8 +58,8 @@ class Lowering(Sets):
     """Goes through the nodes of a graph of ATen's operations, each of which becomes operations of the
     program."""
 
-    def __init__(self, rows: dict[sympy.Expr, Rows], said: Callable[[Any], str]) -> None:
-        super().__init__(rows, said)
+    def __init__(self, rows: dict[sympy.Expr, Rows], source_line: Callable[[Any], str]) -> None:
+        super().__init__(rows, source_line)
         self.drawn: dict[str, int] = {}  # how often each layer draws
         self.training, self.frozen = True, set[str]()
         self.draws = False  # it may draw random numbers

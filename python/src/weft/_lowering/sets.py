@@ -109,9 +109,10 @@ class Sets(Views):
             def chosen(p: Parts) -> Any:
                 if p is rows:
                     return part
-                those = (p.parts[k] for k in sets)
+                ends_of_sets = (p.parts[k] for k in sets)
                 return Parts(
-                    tuple(replace(e, first=sympy.S.Zero) if isinstance(e, Ends) else e for e in those), p.size
+                    tuple(replace(e, first=sympy.S.Zero) if isinstance(e, Ends) else e for e in ends_of_sets),
+                    p.size,
                 )
 
             return self.by_part(

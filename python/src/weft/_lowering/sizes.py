@@ -17,13 +17,13 @@ from .._values import WITH_LOOPS, Flat, Number, Rows, Unlowerable, kind_of, of_p
 class Sizes(Builder):
     """The node that is being lowered, and what its sizes count."""
 
-    def __init__(self, rows: dict[sympy.Expr, Rows], said: Callable[[Any], str]) -> None:
+    def __init__(self, rows: dict[sympy.Expr, Rows], source_line: Callable[[Any], str]) -> None:
         super().__init__()
         self.rows = rows  # what the symbol of a size counts
         self.joined: dict[sympy.Expr, tuple[Rows, ...]] = {}  # the sets that a size counts together
         self.sizes: dict[sympy.Expr, int] = {}  # numbers of rows that masks of the module choose
         self.node: Any = None
-        self.said = said  # the line of source of a node, in front of a reason
+        self.source_line = source_line  # the line of source of a node, in front of a reason
 
     @property
     def name(self) -> str:
@@ -32,7 +32,7 @@ class Sizes(Builder):
         return name if name.endswith("__") else name.removesuffix("_")
 
     def no(self, why: str) -> Refused:
-        return Refused(f"model: {self.said(self.node)}{why}")
+        return Refused(f"model: {self.source_line(self.node)}{why}")
 
     def layout(self, node: Any = None) -> tuple[Rows, tuple[int, ...], int]:
         """Rows, shape and axis by the sizes that PyTorch has found."""

@@ -19,8 +19,8 @@ from .table import named
 class Values(Sizes):
     """Operands as values of a program."""
 
-    def __init__(self, rows: dict[sympy.Expr, Rows], said: Callable[[Any], str]) -> None:
-        super().__init__(rows, said)
+    def __init__(self, rows: dict[sympy.Expr, Rows], source_line: Callable[[Any], str]) -> None:
+        super().__init__(rows, source_line)
         self.numbers: dict[
             sympy.Expr, Value
         ] = {}  # numbers of Python that tensors' values are, by their symbols

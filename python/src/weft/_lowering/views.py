@@ -28,8 +28,8 @@ ALIASES = SAME | SHAPED | {"slice", "select"}
 class Views(Values, abc.ABC):
     """The values of nodes, of which some are views of others."""
 
-    def __init__(self, rows: dict[sympy.Expr, Rows], said: Callable[[Any], str]) -> None:
-        super().__init__(rows, said)
+    def __init__(self, rows: dict[sympy.Expr, Rows], source_line: Callable[[Any], str]) -> None:
+        super().__init__(rows, source_line)
         self.env: dict[Any, Any] = {}  # what each node is
         self.views: dict[Any, list[Any]] = {}  # the nodes that are views of a node
         self.state: dict[Any, str] = {}  # the names of the module's parameters and buffers, by their nodes

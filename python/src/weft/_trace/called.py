@@ -48,7 +48,7 @@ class Called(nn.Module):  # type: ignore[misc]
         first = free[0]
         takes_graph = first.name.lower() in _GRAPHS or "DGLGraph" in str(first.annotation)
         graphs = getattr(sys.modules.get("dgl"), "DGLGraph", ())
-        held = (
+        graph_attributes = (
             []
             if takes_graph
             else [
@@ -58,12 +58,22 @@ class Called(nn.Module):  # type: ignore[misc]
                 if isinstance(value, graphs)
             ]
         )
-        self.held, self.dgl, self.compared = held, takes_graph or bool(held), False
+        self.graph_attributes, self.dgl, self.compared = (
+            graph_attributes,
+            takes_graph or bool(graph_attributes),
+            False,
+        )
         self.adjacency = [p.name for p in free if p.name.startswith("adj")]
         self.data = not self.dgl and len(free) == 1 and first.name not in ("x", "x_dict")
         graph = "blocks" if first.name == "blocks" or "List" in str(first.annotation) else "graph"
         order = (
-            [graph, "x"] if takes_graph else ["x"] if held else ["data"] if self.data else ["x", "edge_index"]
+            [graph, "x"]
+            if takes_graph
+            else ["x"]
+            if graph_attributes
+            else ["data"]
+            if self.data
+            else ["x", "edge_index"]
         )
         self.joined = (
             len(schema.features) == 1 and self.typed and any(p.name in _TYPES_OF_EDGES for p in free)
@@ -147,7 +157,7 @@ class Called(nn.Module):  # type: ignore[misc]
         with self.graph_of(whole) as graph, contextlib.ExitStack() as hooks:
             data = self.data_of(whole) if self.data else None
             whole |= {"graph": graph, "blocks": _Blocks(graph), "data": data}
-            for module, name in self.held:
+            for module, name in self.graph_attributes:
                 setattr(module, name, graph)
             named = {
                 name: whole.get(field, {} if self.by_types else None) for name, field in self.names.items()
