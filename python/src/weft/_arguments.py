@@ -43,8 +43,8 @@ def arguments_of(
         arguments += graph_arguments(data, graph)
         scratch.kept.append(graph)
         settings = settings if continues else with_edge_labels(graph, settings)
-    given = arguments[1:]
-    settings, module = _module.in_place(settings, given, scratch, progress=progress)
+    source = arguments[1:]
+    settings, module = _module.in_place(settings, source, scratch, progress=progress)
     if out is not None and not (continues and os.path.realpath(out) == os.path.realpath(resumed)):
         arguments.append(_program.flag("out", out))
     if resumed is not None:

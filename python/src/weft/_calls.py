@@ -272,12 +272,12 @@ class Program:
 
 def _serve(work: _Work) -> None:
     """Does what is asked, until None comes."""
-    while (given := work.get()) is not None:
+    while (request := work.get()) is not None:
         try:
-            given[1].put((given[0](), None))
+            request[1].put((request[0](), None))
         except Exception as error:
-            given[1].put((None, error))
-        del given  # and with it what has been made
+            request[1].put((None, error))
+        del request  # and with it what has been made
 
 
 def _read_stderr(channels: tuple[IO[bytes], _program.Stderr, deque[str], threading.Event]) -> None:

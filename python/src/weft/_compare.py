@@ -152,8 +152,8 @@ class _Small:
         try:
             made = self.call()
         except IndexError:  # of rows of a table by numbers that features hold: each table has 0 and 1
-            for given, features in self.arrays.items():
-                if given.what not in ("edge_index", "n_id"):
+            for spec, features in self.arrays.items():
+                if spec.what not in ("edge_index", "n_id"):
                     features[:] = features > 0
             made = self.call()
         if not np.isfinite(made).all():  # as of a quotient by the number of edges
@@ -271,7 +271,7 @@ class _Small:
         with torch.no_grad():
             theirs = _flat(self.own.eval()(self.called.tensors)).numpy()
         of_graph = self.called.by_type(
-            {given: array for given, array in self.arrays.items() if given.what != "n_id"}
+            {spec: array for spec, array in self.arrays.items() if spec.what != "n_id"}
         )
         graph = Graph(**of_graph, num_nodes=self.vertices if self.called.typed else self.vertices[""])
         if self.outputs is None or infer is None:

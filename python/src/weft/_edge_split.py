@@ -25,27 +25,27 @@ def _is_in_parts(split: Any) -> bool:
     return isinstance(split, (tuple, list)) and len(split) == 3 and all(np.ndim(part) > 0 for part in split)
 
 
-def take_rule(given: dict[str, Any], changes: dict[str, Any]) -> None:
+def take_rule(arrays: dict[str, Any], changes: dict[str, Any]) -> None:
     """Moves a rule that is given as edge_split to the split of the graph."""
-    rule = given.get("edge_split")
+    rule = arrays.get("edge_split")
     if isinstance(rule, Mapping) and len(rule) == 1 and not _is_in_parts(rule):
         rule = next(iter(rule.values()))
     if not isinstance(rule, str):
         return
     if changes.get("split") is not None:
         raise Refused(f"edge_split: {rule!r} and split are both rules; give one of them")
-    if masks := [name for name in (*MASKS, *EDGE_MASKS) if name in given]:
+    if masks := [name for name in (*MASKS, *EDGE_MASKS) if name in arrays]:
         raise Refused(
             f"edge_split: {rule!r} divides the vertices with labels, too, and {masks[0]} divides some; give "
             "one of them"
         )
     changes["split"] = rule
-    del given["edge_split"]
+    del arrays["edge_split"]
 
 
-def split_by_relation(given: dict[str, Any]) -> dict[str, Any]:
+def split_by_relation(arrays: dict[str, Any]) -> dict[str, Any]:
     """The edge_split of a graph of several types, which may be that of the only relation with labels."""
-    split, labels = given.get("edge_split"), given.get("edge_y")
+    split, labels = arrays.get("edge_split"), arrays.get("edge_y")
     if split is None or isinstance(split, Mapping) and not _is_in_parts(split):
         return {}
     if not isinstance(labels, Mapping) or len(labels) != 1:
@@ -72,15 +72,15 @@ def _of_parts(split: Any, name: str, edges: int) -> Array:
     return made
 
 
-def edge_masks(given: dict[str, Any], folder: str, edges: int) -> dict[str, Array | Ends]:
+def edge_masks(arrays: dict[str, Any], folder: str, edges: int) -> dict[str, Array | Ends]:
     """The masks of the edges that train, validate and test by edge_split."""
     name = folder + "edge_split"
-    if masks := [key for key in EDGE_MASKS if key in given]:
+    if masks := [key for key in EDGE_MASKS if key in arrays]:
         raise Refused(f"{name}: {masks[0]} divides the edges, too; give one of the two")
-    if _is_in_parts(given["edge_split"]):
-        parts = _of_parts(given["edge_split"], name, edges)
+    if _is_in_parts(arrays["edge_split"]):
+        parts = _of_parts(arrays["edge_split"], name, edges)
         return {folder + key: parts == part for part, key in enumerate(EDGE_MASKS)}
-    made = array(given["edge_split"], name, gap=-1)
+    made = array(arrays["edge_split"], name, gap=-1)
     if made.ndim == 1 and made.dtype.kind in "UO":
         words = made.tolist()
         if unknown := [word for word in words if word not in _PARTS]:

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 def explanation(
     directory: Path,
-    given: list[str],
+    source: list[str],
     graph: Graph | None,
     target: tuple[Any, int | None],
     settings: dict[str, Any],
@@ -48,7 +48,7 @@ def explanation(
     asked = [] if vertex is None else [f"--vertex={vertex}"]
     if edge is not None:
         asked.append(f"--edge={_stored(graph, edge)}")
-    told, masks = _explained(directory, given, asked, settings)
+    told, masks = _explained(directory, source, asked, settings)
     store = Path(told["store"])
     described = json.loads((store / "graph.json").read_text(encoding="utf-8"))
     typed = (store / "vertices").exists()
@@ -103,14 +103,14 @@ def _read_of_edges(directory: Path) -> list[str]:
 
 
 def _explained(
-    directory: Path, given: list[str], target: list[str], settings: dict[str, Any]
+    directory: Path, source: list[str], target: list[str], settings: dict[str, Any]
 ) -> tuple[dict[str, Any], dict[str, Array]]:
     """What the program prints, and its masks."""
     flags = [_program.flag(name, value) for name, value in settings.items() if value is not None]
     scratch = Scratch()
     try:
         file = scratch.path / "masks.safetensors"
-        asked = ["explain", str(directory), *given, *target, f"--masks={file}", "--json", *flags]
+        asked = ["explain", str(directory), *source, *target, f"--masks={file}", "--json", *flags]
         return json.loads(_program.run(asked)), _weights.read(file)
     finally:
         scratch.close()

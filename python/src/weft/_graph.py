@@ -140,12 +140,12 @@ class Graph:
         test_negative_targets: Any = None,
         **changes: Any,
     ):
-        given = {
+        arrays = {
             key: value
             for key, value in locals().items()
             if key in (*VERTEX, *EDGE, "adj") and value is not None
         }
-        take_rule(given, changes)
+        take_rule(arrays, changes)
         for name in changes:
             if name in _ALSO:
                 raise TypeError(f"unknown keyword {name}: did you mean {_ALSO[name]}?")
@@ -154,7 +154,7 @@ class Graph:
             name: value for name, value in changes.items() if value is not None and value is not False
         }
         for noun, names in (("vertices", MASKS), ("edges", ("edge_split", *EDGE_MASKS))):
-            masks = [name for name in names if name in given]
+            masks = [name for name in names if name in arrays]
             if masks and self._changes.get("split", "given") != "given":
                 raise Refused(
                     f"split: {' and '.join(masks)} divide{'s' * (masks == ['edge_split'])} the {noun}; give "
@@ -174,15 +174,15 @@ class Graph:
         #: Whether its labels of edges are of some that are there several times.
         self.labels_parallel = False
         self._lock = threading.Lock()
-        self._split_of_edges = "edge_split" in given
+        self._split_of_edges = "edge_split" in arrays
         self._scratch: Scratch | None = None
-        if "edge_index" not in given and "adj" not in given:
+        if "edge_index" not in arrays and "adj" not in arrays:
             raise Refused("a graph has edges: give edge_index, 2 × E, or adj, a sparse matrix")
-        if "edge_index" in given and "adj" in given:
+        if "edge_index" in arrays and "adj" in arrays:
             raise Refused("edge_index and adj: are both edges; give one of them")
-        edges = given.get("edge_index", given.get("adj"))
+        edges = arrays.get("edge_index", arrays.get("adj"))
         typed = isinstance(edges, Mapping) and not is_sparse(edges)  # SciPy's dok_matrix is both
-        self._files = self._typed(given) if typed else self._plain(given)
+        self._files = self._typed(arrays) if typed else self._plain(arrays)
         self._ends = {
             name.rpartition("/")[0].rpartition("/")[2]: value
             for name, value in self._files.items()
@@ -366,33 +366,33 @@ class Graph:
                 re.sub(r'array "([^"]*)edge_(train|val|test)_mask"', r"\1edge_split", str(error))
             ) from None
 
-    def _plain(self, given: dict[str, Any]) -> dict[str, Array | Ends]:
-        edges, shape = edge_arrays(given, "")
-        files = self._vertex_arrays(given, "") | edges
+    def _plain(self, arrays: dict[str, Any]) -> dict[str, Array | Ends]:
+        edges, shape = edge_arrays(arrays, "")
+        files = self._vertex_arrays(arrays, "") | edges
         if shape is not None:
             if shape[0] != shape[1]:
                 raise Refused(f"adj: is a matrix of {shape[0]} × {shape[1]}: it must be square")
             say_count(files, "", shape[0])
         return files
 
-    def _typed(self, given: dict[str, Any]) -> dict[str, Array | Ends]:
-        given = given | split_by_relation(given)
-        for key, value in given.items():
+    def _typed(self, arrays: dict[str, Any]) -> dict[str, Array | Ends]:
+        arrays = arrays | split_by_relation(arrays)
+        for key, value in arrays.items():
             if not isinstance(value, Mapping):
                 raise TypeError(f"{key}: must be a dict by type, as the edges are")
         relations = list(
-            dict.fromkeys(name for key, by_type in given.items() if key not in VERTEX for name in by_type)
+            dict.fromkeys(name for key, by_type in arrays.items() if key not in VERTEX for name in by_type)
         )
         for name in relations:
             if not isinstance(name, tuple) or len(name) != 3:
                 raise TypeError(f"{name!r}: a relation is called (source type, name, target type)")
-        of_vertices = [name for key in VERTEX for name in given.get(key, ())]
+        of_vertices = [name for key in VERTEX for name in arrays.get(key, ())]
         types = list(
             dict.fromkeys([*of_vertices, *(end for name in relations for end in (name[0], name[2]))])
         )
 
         def arrays_of(name: Any) -> dict[str, Any]:
-            return {key: by_type[name] for key, by_type in given.items() if by_type.get(name) is not None}
+            return {key: by_type[name] for key, by_type in arrays.items() if by_type.get(name) is not None}
 
         files: dict[str, Array | Ends] = {"vertex_types": np.array(types), "edge_types": np.array(relations)}
         for name in types:
@@ -404,12 +404,12 @@ class Graph:
                 say_count(files, f"vertices/{folder_of(end)}/", size)
         return files
 
-    def _vertex_arrays(self, given: dict[str, Any], folder: str) -> dict[str, Array | Ends]:
+    def _vertex_arrays(self, arrays: dict[str, Any], folder: str) -> dict[str, Array | Ends]:
         files: dict[str, Array | Ends] = {}
         for key in VERTEX:
-            if key not in given:
+            if key not in arrays:
                 continue
-            name, value = folder + key, given[key]
+            name, value = folder + key, arrays[key]
             if key == "x" and is_sparse(value):
                 matrix = rows_of(sparse(value, name))
                 values = np.ones(len(matrix.columns), np.float32) if matrix.values is None else matrix.values

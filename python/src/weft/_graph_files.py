@@ -30,40 +30,44 @@ EDGE = (
 )
 
 
-def edge_arrays(given: dict[str, Any], folder: str) -> tuple[dict[str, Array | Ends], tuple[int, int] | None]:
+def edge_arrays(
+    arrays: dict[str, Any], folder: str
+) -> tuple[dict[str, Array | Ends], tuple[int, int] | None]:
     """The arrays of edges by their files, and the shape of the matrix that they were."""
     files: dict[str, Array | Ends] = {}
     shape = None
-    if "adj" in given:
+    if "adj" in arrays:
         name = folder + "adj"
-        if not is_sparse(given["adj"]):
+        if not is_sparse(arrays["adj"]):
             raise Refused(
                 f"{name}: is no sparse matrix: give one of SciPy or PyTorch, or the edges as edge_index"
             )
-        matrix = sparse(given["adj"], name)
+        matrix = sparse(arrays["adj"], name)
         files[folder + "edge_index"], shape = edges_of(matrix), matrix.shape
         if matrix.values is not None:
-            if "edge_weight" in given:
+            if "edge_weight" in arrays:
                 raise Refused(f"{name}: has values other than one beside edge_weight; give the weights once")
             files[folder + "edge_weight"] = matrix.values
     for key in EDGE:
         name = folder + key
-        if key not in given:
+        if key not in arrays:
             continue
         if key == "edge_index":
-            files[name] = _edge_index(given[key], name)
+            files[name] = _edge_index(arrays[key], name)
         elif key == "edge_y":
-            labels, classes = labels_of(given[key], name)
+            labels, classes = labels_of(arrays[key], name)
             files[name] = _of_each_edge(labels, name)
             if classes is not None and len(classes) > 0:
                 files[folder + "edge_class_names"] = classes
         elif key == "edge_time":
-            files[name] = _times(given[key], name)
+            files[name] = _times(arrays[key], name)
         elif key == "edge_split":
             ends = files[folder + "edge_index"]
-            files |= edge_masks(given, folder, len(ends.source) if isinstance(ends, Ends) else ends.shape[-1])
+            files |= edge_masks(
+                arrays, folder, len(ends.source) if isinstance(ends, Ends) else ends.shape[-1]
+            )
         else:
-            files[name] = numbers_of(given[key], name)
+            files[name] = numbers_of(arrays[key], name)
     complete_masks(files, folder + "edge_")
     return files, shape
 

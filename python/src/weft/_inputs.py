@@ -51,20 +51,20 @@ class Reads:
         columns, relations = list(schema.features.values()), list(schema.relations.items())
         lacking: dict[tuple[str, int], Lacking] = {}
         differentiable = set()
-        for given in inputs:
-            if given.field == "features":
-                if not columns[given.type]:
-                    one = Lacking("vertices", given.type, given.values.shape[1])
-                    lacking["vertices", given.type] = one
-            elif given.field != "edges":
-                name, relation = relations[given.type]
-                one = lacking.get(("edges", given.type), Lacking("edges", given.type))
-                if given.field == "edge_weight" and not relation.weighted:
-                    lacking["edges", given.type] = replace(one, weights=True)
-                if given.field == "edge_features" and not relation.features:
-                    lacking["edges", given.type] = replace(one, features=given.values.shape[1])
-                if torch.is_grad_enabled() and given.values.requires_grad:
-                    differentiable.add((given.field, name))
+        for entry in inputs:
+            if entry.field == "features":
+                if not columns[entry.type]:
+                    one = Lacking("vertices", entry.type, entry.values.shape[1])
+                    lacking["vertices", entry.type] = one
+            elif entry.field != "edges":
+                name, relation = relations[entry.type]
+                one = lacking.get(("edges", entry.type), Lacking("edges", entry.type))
+                if entry.field == "edge_weight" and not relation.weighted:
+                    lacking["edges", entry.type] = replace(one, weights=True)
+                if entry.field == "edge_features" and not relation.features:
+                    lacking["edges", entry.type] = replace(one, features=entry.values.shape[1])
+                if torch.is_grad_enabled() and entry.values.requires_grad:
+                    differentiable.add((entry.field, name))
         return cls(tuple(lacking[key] for key in sorted(lacking)), frozenset(differentiable))
 
     def schema(self, schema: Schema) -> Schema:
@@ -105,8 +105,8 @@ class Features:
 
     def inputs(self, x: Any, samples: bool) -> list[list[Input]]:
         """What each pass of a call is given: a call has one pass, or one for each sample."""
-        given = self._by_type(x)
-        passes = list(self._samples(given)) if samples else [given]
+        features = self._by_type(x)
+        passes = list(self._samples(features)) if samples else [features]
         for name, values in passes[0].items():  # samples are of one shape
             self._check(name, values)
         return [
@@ -134,19 +134,19 @@ class Features:
             raise Refused(f"x: there is no vertex type {other[0]!r}: there are {', '.join(self._types)}")
         return dict(x)
 
-    def _samples(self, given: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
+    def _samples(self, features: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
         """The features of each sample, by vertex type."""
-        for name, x in given.items():
+        for name, x in features.items():
             if not isinstance(x, Tensor) or x.dim() != 3 or len(x) == 0:
                 raise Refused(
                     f"samples: {self._called(name)} is S × V × F, a matrix of features for each sample, and "
                     f"{_kind_of(x)} was given"
                 )
-        if len({len(x) for x in given.values()}) != 1:
-            counts = ", ".join(f"{len(x)} of {self._called(name)}" for name, x in given.items())
+        if len({len(x) for x in features.values()}) != 1:
+            counts = ", ".join(f"{len(x)} of {self._called(name)}" for name, x in features.items())
             raise Refused(f"samples: there are {counts or 'none'}: give as many of each vertex type")
-        for rows in zip(*given.values()):
-            yield dict(zip(given, rows))
+        for rows in zip(*features.values()):
+            yield dict(zip(features, rows))
 
     def _check(self, name: str, x: Any) -> None:
         vertices, own = self._vertices[name], self._schema.features[name]
@@ -224,10 +224,10 @@ class Edges:
             )
         return self._places[number]
 
-    def inputs(self, **given: Any) -> list[Input]:
+    def inputs(self, **arguments: Any) -> list[Input]:
         """What is given by the names of a net's arguments, with rows in the order of the store."""
         found = []
-        for name, value in given.items():
+        for name, value in arguments.items():
             for number, rows in self._by_relation(name, value):
                 rows = self._checked(name, rows, number)
                 order = self._order(number)

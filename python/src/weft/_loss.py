@@ -103,11 +103,11 @@ class _Function(nn.Module):  # type: ignore[misc]
 
     dgl = False
 
-    def __init__(self, function: Callable[..., Any], given: dict[str, Tensor], columns: int) -> None:
+    def __init__(self, function: Callable[..., Any], inputs: dict[str, Tensor], columns: int) -> None:
         super().__init__()
-        self.module, self.function, self.tensors, self.columns = nn.Module(), function, given, columns
-        self.given, self.schema = {name: Given(name) for name in given}, Schema({}, {}, {})
-        self.names = dict(zip(given, given))
+        self.module, self.function, self.tensors, self.columns = nn.Module(), function, inputs, columns
+        self.specs, self.schema = {name: Given(name) for name in inputs}, Schema({}, {}, {})
+        self.names = dict(zip(inputs, inputs))
 
     def forward(self, tensors: Mapping[str, Tensor]) -> Any:
         with _Watched(self.columns):

@@ -62,8 +62,8 @@ def counts_of(settings: Mapping[str, Any], graph: Sequence[str]) -> dict[str, An
     if not graph:
         return {name: settings.get(name) for name in ("vertices", "features", "classes")}
     some = {name: settings[name] for name in of_tables(settings) if settings[name] is not None}
-    given = [flag for name, value in some.items() for flag in _program.flags(name, value)]
-    return json.loads(_program.run(["inspect", *graph, "--json", *given]))  # type: ignore[no-any-return]
+    flags = [flag for name, value in some.items() for flag in _program.flags(name, value)]
+    return json.loads(_program.run(["inspect", *graph, "--json", *flags]))  # type: ignore[no-any-return]
 
 
 def of_tables(settings: Iterable[str]) -> list[str]:
@@ -82,18 +82,18 @@ def made(make: Callable[[Any, int], Any], counts: Mapping[str, Any]) -> torch.nn
     features: Any = int(counts.get("features") or 0)
     if "types" in counts:
         features = {vertex_type["type"]: int(vertex_type["features"]) for vertex_type in counts["types"]}
-    given = features, int(counts.get("classes") or counts.get("value_columns") or 0)
+    arguments = features, int(counts.get("classes") or counts.get("value_columns") or 0)
     name = name_of(make)
     try:
-        inspect.signature(make).bind(*given)
+        inspect.signature(make).bind(*arguments)
     except (TypeError, ValueError) as error:
         raise Refused(
-            f"model: {name} is called with (features, classes), here {given}: {error}; give a module, or "
+            f"model: {name} is called with (features, classes), here {arguments}: {error}; give a module, or "
             f"lambda features, classes: {name}(…)"
         ) from None
-    module = make(*given)
+    module = make(*arguments)
     if not is_module(module):
-        raise Refused(f"model: {name}{given} returns a {type(module).__name__}: return a torch.nn.Module")
+        raise Refused(f"model: {name}{arguments} returns a {type(module).__name__}: return a torch.nn.Module")
     return module
 
 
@@ -193,7 +193,7 @@ def _traced(
             "optimizer"
         )
     with _watch.generators():  # lazy layers draw from them
-        given, module = module, copied(module).cpu()
+        original, module = module, copied(module).cpu()
         schema = Schema.from_counts(counts)
         outputs = Outputs() if settings.get("edge_label") is not None else None
         traced, program = program_of(module, schema, outputs)
@@ -214,7 +214,7 @@ def _traced(
     flags |= _of_loss(settings, counts, traced.shape, scratch)
     rest = {name: value for name, value in settings.items() if name not in ("model", "init", *_program.OURS)}
     init = settings.get("init")
-    return rest | flags | {"program": file, "init": weights if init is None else init}, given
+    return rest | flags | {"program": file, "init": weights if init is None else init}, original
 
 
 def program_of(

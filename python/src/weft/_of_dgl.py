@@ -24,7 +24,7 @@ from ._fields import (
 )
 
 
-def of_dgl(graph: Any, target: Target, given: Collection[str]) -> dict[str, Any]:
+def of_dgl(graph: Any, target: Target, overrides: Collection[str]) -> dict[str, Any]:
     made: dict[str, Any] = {}
     types, relations = list(graph.ntypes), list(graph.canonical_etypes)
     check_target(target, types, relations)
@@ -42,7 +42,7 @@ def of_dgl(graph: Any, target: Target, given: Collection[str]) -> dict[str, Any]
         for key in MASKS:
             put(made, key, name, data.pop(key, None))
         features = [key for key, value in data.items() if is_float(value) and len(value.shape) > 1]
-        if features and "x" not in given and name not in made.get("x", {}):
+        if features and "x" not in overrides and name not in made.get("x", {}):
             frame = "ndata" if len(types) == 1 else f"nodes[{name!r}].data"
             warn(
                 f"{frame}[{features[0]!r}]: left out; if it is the features, give it as x: "
@@ -58,14 +58,14 @@ def of_dgl(graph: Any, target: Target, given: Collection[str]) -> dict[str, Any]
         labels = take(data, "label", "labels")
         if labels is not None and target in (None, relation):
             put(made, "edge_y", relation, array(labels, "label"))
-        if relation in made.get("edge_y", {}) or "edge_y" in given:
+        if relation in made.get("edge_y", {}) or "edge_y" in overrides:
             for key in MASKS:
                 put(made, "edge_" + key, relation, data.pop(key, None))
         elif links and any(key in data for key in MASKS):
             edges.divide(data)
         has = {"edge_attr"} if relation in made.get("edge_attr", {}) else set()
         frame = "edata" if len(relations) == 1 else f"edges[{relation}].data"
-        warn_of_weights(data, {*has, *given}, len(edges.source), frame)
+        warn_of_weights(data, {*has, *overrides}, len(edges.source), frame)
         say_left(data, "__".join(relation))
     for relation, edges in lists.items():
         for end, name, start in (back for back in lists if back[1] == "rev_" + relation[1] and edges.split):

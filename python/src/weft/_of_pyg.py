@@ -92,23 +92,23 @@ def _held(graph: Any) -> set[tuple[str, str]]:
     }
 
 
-def of_one(data: Any, target: Target, given: Collection[str]) -> dict[str, Any]:
+def of_one(data: Any, target: Target, overrides: Collection[str]) -> dict[str, Any]:
     """Of Data, or of HeteroData."""
     if is_of(data, "torch_geometric", "HeteroData"):
-        return _hetero(data, target, given)
+        return _hetero(data, target, overrides)
     if target is not None:
         raise Refused(f"target={target!r}: the graph has one type of vertices; leave it out")
-    return _data(data, given)
+    return _data(data, overrides)
 
 
-def _data(data: Any, given: Collection[str]) -> dict[str, Any]:
+def _data(data: Any, overrides: Collection[str]) -> dict[str, Any]:
     store = {key: value for key, value in data.to_dict().items() if value is not None}
     if "y" not in store and any(key in store for key in EDGE_LABELS):
         for key in MASKS:  # of what has labels
             if key in store:
                 store.setdefault("edge_" + key, store.pop(key))
     vertices = _vertices(store, "")
-    edges = _edges(store, "", "data", given)
+    edges = _edges(store, "", "data", overrides)
     kinds = store.pop("edge_type", None)
     say_left(store, "")
     if kinds is None:
@@ -149,7 +149,7 @@ def _labelled(store: Any) -> bool:
     return any(prefix + "edge_label_index" in store for prefix in ("", "pos_"))
 
 
-def divided(parts: Sequence[Any], target: Target, given: Collection[str]) -> dict[str, Any]:
+def divided(parts: Sequence[Any], target: Target, overrides: Collection[str]) -> dict[str, Any]:
     """The first of three graphs of the same vertices, with the edges that each has to predict."""
     counts = [part.num_nodes for part in parts]
     if len(set(counts)) > 1:
@@ -172,7 +172,7 @@ def divided(parts: Sequence[Any], target: Target, given: Collection[str]) -> dic
         for key in (prefix + key for prefix in ("", "pos_", "neg_") for key in _LABELS):
             if key in edge_store:
                 del edge_store[key]
-    made = of_one(first, target, given)
+    made = of_one(first, target, overrides)
     return made | (
         links
         if is_of(first, "torch_geometric", "HeteroData")
@@ -216,7 +216,7 @@ def _by_type(vertices: dict[str, Any], edges: dict[str, Any], kinds: Array) -> d
     return made
 
 
-def _hetero(data: Any, target: Target, given: Collection[str]) -> dict[str, Any]:
+def _hetero(data: Any, target: Target, overrides: Collection[str]) -> dict[str, Any]:
     made: dict[str, Any] = {}
     types = list(data.node_types)
     check_target(target, types, data.edge_types)
@@ -232,7 +232,7 @@ def _hetero(data: Any, target: Target, given: Collection[str]) -> dict[str, Any]
         if target not in (None, name):
             for key in EDGE_LABELS:
                 store.pop(key, None)
-        for key, value in _edges(store, "__".join(name), f"data[{name}]", given).items():
+        for key, value in _edges(store, "__".join(name), f"data[{name}]", overrides).items():
             made.setdefault(key, {})[name] = value
         say_left(store, "__".join(name))
     return first_labelled(made, types)
@@ -297,7 +297,7 @@ def _listed(store: dict[str, Any], made: dict[str, Any], count: int | None) -> N
         made["y"] = labels
 
 
-def _edges(store: dict[str, Any], name: str, place: str, given: Collection[str]) -> dict[str, Any]:
+def _edges(store: dict[str, Any], name: str, place: str, overrides: Collection[str]) -> dict[str, Any]:
     """Takes what edges have out of a store. said is how a user calls it."""
     made = {key: store.pop(key) for key in LINKS if key in store}
     for key in ("edge_index", "adj_t", "adj"):
@@ -307,15 +307,15 @@ def _edges(store: dict[str, Any], name: str, place: str, given: Collection[str])
         if not is_sparse(value):
             made["edge_index"] = array(value, key)
             made |= {key: store.pop(key) for key in ("edge_weight", "edge_attr") if key in store}
-            _take_labels(store, made, given)
-            warn_of_weights(store, {*made, *given}, (made["edge_index"].shape or (0,))[-1], place)
+            _take_labels(store, made, overrides)
+            warn_of_weights(store, {*made, *overrides}, (made["edge_index"].shape or (0,))[-1], place)
             return made
         matrix = sparse(value, key)
         made["edge_index"] = edges_of(matrix, by_target=key == "adj_t")
         if matrix.values is not None:
             made["edge_weight"] = matrix.values
         for other in ("edge_weight", "edge_attr", *EDGE_LABELS):
-            if other in store and other not in given:
+            if other in store and other not in overrides:
                 warn(
                     f"{place}.{other}: left out, as the order of its edges beside {key} is not known; give "
                     f"edge_index in place of {key}"
@@ -324,7 +324,7 @@ def _edges(store: dict[str, Any], name: str, place: str, given: Collection[str])
     raise Refused(f"{name or 'the graph'}: has no edges (edge_index, adj_t or adj)")
 
 
-def _take_labels(store: dict[str, Any], made: dict[str, Any], given: Collection[str]) -> None:
+def _take_labels(store: dict[str, Any], made: dict[str, Any], overrides: Collection[str]) -> None:
     """Takes labels of edges, and the masks of these, out of a store."""
     edges = np.atleast_2d(made["edge_index"])
     label = next((store.pop(key) for key in EDGE_LABELS if key in store), None)
@@ -340,13 +340,13 @@ def _take_labels(store: dict[str, Any], made: dict[str, Any], given: Collection[
         whole[at] = values
         return whole
 
-    if label is not None and "edge_y" not in given:
+    if label is not None and "edge_y" not in overrides:
         labels = array(label, "edge_label")
         if "edge_label_index" in store and (at is None or (labels == labels[:1]).all()):
             return  # of others than the edges, or as RandomLinkSplit has them without negative edges
         store.pop("edge_label_index", None)
         made["edge_y"] = of_edges(labels, "edge_label", np.nan if labels.dtype.kind == "f" else -1)
-    if "edge_y" in made or "edge_y" in given:
+    if "edge_y" in made or "edge_y" in overrides:
         for key in MASKS:
             name = next((name for name in ("edge_" + key, key) if name in store), None)
             if name is not None:

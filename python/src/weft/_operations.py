@@ -58,12 +58,12 @@ class Builder:
         return [self.shapes[k] for k in self.operation_of(value).get("in", ())]
 
     def constant(self, number: Tensor | float) -> Value:
-        given = torch.as_tensor(number, dtype=torch.float64)
-        flat = given.flatten().tolist()
+        numbers = torch.as_tensor(number, dtype=torch.float64)
+        flat = numbers.flatten().tolist()
         if len(flat) > 1_000_000:
             raise Unlowerable(f"a constant of {len(flat):,} numbers: make it a parameter or a buffer")
         values = [_json(v) for v in (flat[:1] if len(set(flat)) == 1 else flat)]
-        return self.emit("constant", (), None, given.shape, shape=list(given.shape), values=values)
+        return self.emit("constant", (), None, numbers.shape, shape=list(numbers.shape), values=values)
 
     def number(self, value: Any) -> float | None:
         """The number that a constant of one value is."""
@@ -159,23 +159,23 @@ class Builder:
         ones = self.reshape(self.ones(rows[0]), (1,) * len(x.shape))
         return self.emit("mul", [ones, x], rows[0], x.shape, rows[1])
 
-    def pointwise(self, name: str, *given: Value, **attributes: Any) -> Value:
+    def pointwise(self, name: str, *operands: Value, **attributes: Any) -> Value:
         """An operation element by element, with PyTorch's broadcasting of rows and columns."""
-        rows = {v.rows for v in given if v.rows is not None}
+        rows = {v.rows for v in operands if v.rows is not None}
         if len(rows) > 1:
             which = " and of ".join(sorted(in_words(r) for r in rows))
             raise Unlowerable(f"rows of {which} meet in one operation: move rows along edges by propagate")
         if not rows:
-            shape = torch.broadcast_shapes(*(v.shape for v in given))
-            return self.simple(name, given, None, shape, 0, attributes)
-        right = {len(v.shape) - v.axis for v in given if v.rows is not None}
+            shape = torch.broadcast_shapes(*(v.shape for v in operands))
+            return self.simple(name, operands, None, shape, 0, attributes)
+        right = {len(v.shape) - v.axis for v in operands if v.rows is not None}
         if len(right) > 1:
             raise Unlowerable(of_pairs(rows))
         (right_of,), inputs = right, []
-        single = [v for v in given if self.same_everywhere(v)]
-        if single and len([v for v in given if v.rows is not None]) > len(single):
-            given = tuple(self.same_everywhere(v) or v for v in given)
-        for v in given:
+        single = [v for v in operands if self.same_everywhere(v)]
+        if single and len([v for v in operands if v.rows is not None]) > len(single):
+            operands = tuple(self.same_everywhere(v) or v for v in operands)
+        for v in operands:
             at = len(v.shape) - right_of - 1
             if v.rows is None and at >= 0:  # PyTorch's dimension of rows, of size 1 here
                 v = self.reshape(v, v.shape[:at] + v.shape[at + 1 :])
@@ -195,25 +195,25 @@ class Builder:
     def simple(
         self,
         name: str,
-        given: Sequence[Value],
+        operands: Sequence[Value],
         rows: Rows,
         shape: Sequence[int],
         axis: int,
         attributes: dict[str, Any],
     ) -> Value:
         """The operation, unless it changes nothing, or is the last of several that a program has as one."""
-        x, shape = given[0], tuple(shape)
-        numbers = [self.number(v) for v in given] if len(given) == 2 else []
+        x, shape = operands[0], tuple(shape)
+        numbers = [self.number(v) for v in operands] if len(operands) == 2 else []
         for k in (1, 0) if numbers else ():
-            other, does = given[1 - k], (name, numbers[k])
+            other, does = operands[1 - k], (name, numbers[k])
             if other.rows == rows and (does in _NEUTRAL or (k == 1 and does in _NEUTRAL_LAST)):
                 other = self.reshape(other, (1,) * (len(shape) - len(other.shape)) + other.shape)
                 return replace(self.expand(other, shape), axis=axis)
         if name == "pow" and numbers[1] in _POWERS and x.shape == shape:
             return self.emit(_POWERS[numbers[1]], [x], rows, shape, axis)
-        if name == "div" and x.shape == shape and (known := self.quotient(x, given[1])):
+        if name == "div" and x.shape == shape and (known := self.quotient(x, operands[1])):
             return self.emit(known[0], [known[1]], rows, shape, axis, **known[2])
-        return self.emit(name, given, rows, shape, axis, **attributes)
+        return self.emit(name, operands, rows, shape, axis, **attributes)
 
     def quotient(self, x: Value, y: Value) -> tuple[str, Value, dict[str, Any]] | None:
         """The operation that a quotient is, if it is the softmax over the edges of each vertex, or their

@@ -140,8 +140,8 @@ class _Call:
         """The outputs. In training the buffers of the state change."""
         model, program = self.model, self.model.program
         values = _filled(program, [state[name] for name in (*model.parameters, *model.buffers)])
-        given = [_filled(program, [tensor]) for tensor in inputs]
-        self.memories += [memory for memory, (field, _) in zip(given, self.inputs) if field != "features"]
+        memories = [_filled(program, [tensor]) for tensor in inputs]
+        self.memories += [memory for memory, (field, _) in zip(memories, self.inputs) if field != "features"]
         output = program.memory(sum(map(math.prod, self.shapes)))
         seeds = [0] * model.groups
         if model.draws[self.training]:
@@ -149,7 +149,7 @@ class _Call:
         answer = self.ask(
             "forward",
             values,
-            given,
+            memories,
             output,
             counts=[int(state[name]) for name in model.counters],
             seeds=seeds,
@@ -185,20 +185,20 @@ class _Call:
         filled = [zero.expand(shape) if grad is None else grad for shape, grad in zip(self.shapes, grads)]
         output = _filled(program, filled)
         values = program.memory(sum(map(math.prod, model.parameters.values())))
-        given = [
+        memories = [
             program.memory(tensor.numel()) if differentiable and (sample, *what) in reached else None
             for tensor, differentiable, sample, what in zip(
                 tensors, self.differentiable, self.sample, self.inputs
             )
         ]
-        self.ask("backward", values, given, output, again=again)
+        self.ask("backward", values, memories, output, again=again)
         if not again:
             self.ended = True
             self.memories.clear()
             program.passes.forget(self.watched)
         found = [
             None if memory is None else _tensors(memory, [tensor.shape])[0].to(tensor.device, tensor.dtype)
-            for tensor, memory in zip(tensors, given)
+            for tensor, memory in zip(tensors, memories)
         ]
         by_name = zip(model.parameters, _tensors(values, model.parameters.values()))
         for (name, grad), tensor, need in zip(by_name, tensors[count:], needed[count:]):
@@ -214,7 +214,7 @@ class _Call:
         **fields: Any,
     ) -> dict[str, Any]:
         """Asks for a pass: values and inputs with their numbers, or where their gradients go."""
-        given = [
+        entries = [
             {
                 "of": field,
                 "type": kind,
@@ -228,7 +228,7 @@ class _Call:
             if memory is not None
         ]
         fields |= {"pass": self.number, **self.fields}
-        numbers = {"values": values.number, "inputs": given, "output": output.number}
+        numbers = {"values": values.number, "inputs": entries, "output": output.number}
         return self.model.ask_pass(ask, keeps=(self, values, inputs, output), **numbers, **fields)
 
 

@@ -56,10 +56,10 @@ def planned(
         with _module.as_written():
             reads = Reads.from_inputs(divided.schema, [*features, *edges])
             made = divided.traced(module, frozenset(), reads)
-            given = [*features, *divided.edges.those_read(made.program, edges)]
+            entries = [*features, *divided.edges.those_read(made.program, edges)]
             words = arguments(module, made.program, divided.words(), scratch)
             lacking = [one.request() for one in reads.lacking]
-            loop = {"passes": passes, "inputs": [_said(one) for one in given]}
+            loop = {"passes": passes, "inputs": [_said(one) for one in entries]}
             answer = program.ask(
                 "plan", "planning", version=_program.PROTOCOL, arguments=words, lacking=lacking, loop=loop
             )
@@ -71,19 +71,19 @@ def planned(
     rows, edges_of = found.pop("rows"), found.pop("edges")
     groups = answer["groups"]
     found["shared_bytes"] = sum(
-        map(_calls.bytes_of, _shared(module, made, types, each, passes, given, groups))
+        map(_calls.bytes_of, _shared(module, made, types, each, passes, entries, groups))
     )
     if len(rows) > 1 and all(rows):
         found["process_shared_bytes"] = [
-            sum(map(_calls.bytes_of, _of_process(module, made, types, list(each), passes, given, *here)))
+            sum(map(_calls.bytes_of, _of_process(module, made, types, list(each), passes, entries, *here)))
             for here in zip(rows, edges_of)
         ]
     return found
 
 
-def _names(what: str, given: str | Iterable[str] | None, known: Iterable[str]) -> set[str]:
+def _names(what: str, chosen: str | Iterable[str] | None, known: Iterable[str]) -> set[str]:
     """The names of a call's arguments that are given."""
-    names = [given] if isinstance(given, str) else list(given or ())
+    names = [chosen] if isinstance(chosen, str) else list(chosen or ())
     for name in names:
         if name not in known:
             raise Refused(f"{what}: {name!r} is none: there are {', '.join(known)}")
@@ -129,7 +129,7 @@ def _shared(
     types: Iterable[Type],
     edges: Mapping[str, int],
     passes: int,
-    given: Iterable[Input],
+    entries: Iterable[Input],
     samples: int,
 ) -> Iterator[int]:
     """The numbers in each piece of memory that a loop shares with the program. edges: how many, by relation.
@@ -148,7 +148,7 @@ def _shared(
         yield values  # the gradients; of one size they have the same memory
     outputs = sum(map(math.prod, shapes_of(made.outputs, list(types), edges)))
     yield from [samples * outputs] * (passes + 1)  # with the gradient of one
-    for entry in given:
+    for entry in entries:
         copies = (
             1 if entry.field == "features" else passes
         )  # what is given of edges is read until the pass ends
@@ -161,7 +161,7 @@ def _of_process(
     types: Iterable[Type],
     relations: Sequence[str],
     passes: int,
-    given: Iterable[Input],
+    entries: Iterable[Input],
     counts: list[int],
     edges: list[int],
 ) -> Iterator[int]:
@@ -169,7 +169,7 @@ def _of_process(
     relation."""
     here = [replace(vertex_type, vertices=count) for vertex_type, count in zip(types, counts)]
     inputs = []
-    for one in given:
+    for one in entries:
         count = (counts if one.field == "features" else edges)[one.type]
         inputs.append(replace(one, values=one.values[:count]))
     yield from _shared(module, made, here, dict(zip(relations, edges)), passes, inputs, 1)

@@ -344,7 +344,7 @@ class Run:
         )
         data, settings, files = _tables.placed(data, settings)
         graph = self._graph if data is None else graph_of(data)
-        given = self._given(data, graph)
+        source = self._given(data, graph)
         # new edges have the order of their list
         order = None if wanted != "out" or settings.get("add_edges") is not None else self._edge_order(graph)
         of_edges = self.summary["task"] == "edge"
@@ -354,7 +354,7 @@ class Run:
         scratch = Scratch()
         try:
             file = scratch.path / (wanted + (".npy" if columns is None else ".csv"))
-            arguments = ["predict", str(self.directory), *given, f"--{wanted}={file}"]
+            arguments = ["predict", str(self.directory), *source, f"--{wanted}={file}"]
             if columns is not None:
                 arguments += ["--plain-names", _program.flag("columns", _program.listed(list(columns)))]
             if vertices is not None:
@@ -431,8 +431,8 @@ class Run:
             ``val`` and ``test``.
         """
         graph = self._graph if data is None else graph_of(data)
-        given = self._given(data, graph)
-        arguments = ["evaluate", str(self.directory), *(given if data is not None else []), "--json"]
+        source = self._given(data, graph)
+        arguments = ["evaluate", str(self.directory), *(source if data is not None else []), "--json"]
         if split is not None:
             arguments.append(f"--split={split}")
         if device is not None:

@@ -99,7 +99,7 @@ def sweep(
         file["config"] = config
     scratch = Scratch()
     try:
-        given = graph_arguments(data, graph)
+        source = graph_arguments(data, graph)
         own = {
             name: value for name, value in file["settings"].items() if name != "loss" or not callable(value)
         }
@@ -107,13 +107,13 @@ def sweep(
         modules: dict[str, Any] = {}
         made_of = lists.get("model", ())
         ask = any(map(callable, (*made_of, base.get("model"), base.get("loss"))))
-        counts = _module.counts_of(base, given) if ask else {}
-        file["settings"], model = _module.in_place(base, given, scratch, counts=counts, progress=progress)
+        counts = _module.counts_of(base, source) if ask else {}
+        file["settings"], model = _module.in_place(base, source, scratch, counts=counts, progress=progress)
         for k, value in enumerate(lists.get("model", ())):
             if callable(value):
                 name = f"{_module.name_of(value)}-{k + 1}"
                 made, modules[name] = _module.in_place(
-                    own | {"model": value}, given, scratch, name, counts, progress
+                    own | {"model": value}, source, scratch, name, counts, progress
                 )
                 lists["model"][k] = {
                     setting.replace("_", "-"): _written(value_of(setting, choice, scratch))
@@ -131,7 +131,7 @@ def sweep(
             path.write_text(
                 json.dumps(file, default=_written, ensure_ascii=False), encoding="utf-8"
             )  # JSON is YAML
-        arguments = ["sweep", str(path), *given, f"--out={out}", f"--jobs={jobs}", "--json"]
+        arguments = ["sweep", str(path), *source, f"--out={out}", f"--jobs={jobs}", "--json"]
         arguments += [flag for name in tables for flag in _program.flags(name, base[name])]
         if max_time is not None:
             arguments.append(f"--max-time={max_time}")

@@ -180,14 +180,14 @@ def _sequence(cell: Callable[..., Any], states: int) -> Callable[..., Any]:
         per_layer, steps = 2 + 2 * biases, list(x.unbind(int(first)))
         if len(weights) != per_layer * layers * (1 + both):
             raise Unlowerable("a recurrent layer has proj_size: project by nn.Linear")
-        given, last = (hx,) if states == 1 else tuple(hx), []
+        initial, last = (hx,) if states == 1 else tuple(hx), []
         for layer in range(layers):
             if layer and dropout and train:
                 steps = [F.dropout(s, dropout, True) for s in steps]
             ways = []
             for way in range(1 + both):
                 k = layer * (1 + both) + way
-                state = given[0][k] if states == 1 else tuple(s[k] for s in given)
+                state = initial[0][k] if states == 1 else tuple(s[k] for s in initial)
                 made = []
                 for step in steps[::-1] if way else steps:
                     state = cell(step, state, *weights[per_layer * k : per_layer * k + per_layer])

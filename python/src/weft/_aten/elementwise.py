@@ -138,11 +138,11 @@ def gradient_of(function: Callable[[Tensor], Tensor], at: float) -> float:
 
 @lowers(*_POINTWISE)
 def _pointwise(to: Lowering, **named: Any) -> Any:
-    given = [v for k, v in named.items() if k not in _ATTRIBUTES and v is not None]
+    values = [v for k, v in named.items() if k not in _ATTRIBUTES and v is not None]
     more = {
         _ATTRIBUTES[k]: v if isinstance(v, str) else float(v) for k, v in named.items() if k in _ATTRIBUTES
     }
-    return to.elementwise(_POINTWISE[to.name], *given, **more)
+    return to.elementwise(_POINTWISE[to.name], *values, **more)
 
 
 @lowers(*_FORMULAS)
@@ -155,10 +155,10 @@ def _sum(to: Lowering, self: Any, other: Any, alpha: Any = 1) -> Any:
     if isinstance(self, Ends) and isinstance(other, (int, Number)) and (to.name, alpha) == ("add", 1):
         by = other if isinstance(other, int) else other.expression
         return replace(self, first=sympy.expand(self.first + by))
-    given = [self, other if alpha == 1 else to.elementwise("mul", other, alpha)]
+    operands = [self, other if alpha == 1 else to.elementwise("mul", other, alpha)]
     if to.node.meta["val"].dtype == torch.bool:
-        return to.elementwise("or", *given)
-    return to.elementwise("sub", *given[::-1]) if to.name == "rsub" else to.elementwise(to.name, *given)
+        return to.elementwise("or", *operands)
+    return to.elementwise("sub", *operands[::-1]) if to.name == "rsub" else to.elementwise(to.name, *operands)
 
 
 @lowers("div", "divide", "floor_divide")

@@ -34,19 +34,19 @@ def _index_select(to: Lowering, self: Any, dim: int, index: Any) -> Any:
 
 @lowers("index")
 def _index(to: Lowering, self: Any, indices: list[Any]) -> Any:
-    given = [(d, i) for d, i in enumerate(indices) if i is not None]
+    indexed = [(d, i) for d, i in enumerate(indices) if i is not None]
     if (
-        len(given) == 2
-        and isinstance(given[0][1], Vertices)
-        and given[0][0] == 0
-        and isinstance(given[1][1], Value)
+        len(indexed) == 2
+        and isinstance(indexed[0][1], Vertices)
+        and indexed[0][0] == 0
+        and isinstance(indexed[1][1], Value)
     ):
-        ids = to.reshape(given[1][1], (*given[1][1].shape, 1))  # x[torch.arange(V), ids]
+        ids = to.reshape(indexed[1][1], (*indexed[1][1].shape, 1))  # x[torch.arange(V), ids]
         picked = _gather(to, self, 1, ids)
         return to.reshape(picked, picked.shape[:-1])
-    if len(given) != 1:
+    if len(indexed) != 1:
         raise Unlowerable("several indices at once: take the columns one after another")
-    ((dim, index),) = given
+    ((dim, index),) = indexed
     if isinstance(self, (Edges, Ends)):
         return _edges_of(to, self, dim, index)
     if isinstance(index, (Chosen, Loops)) or (isinstance(index, Value) and to.is_mask(index, indices)):

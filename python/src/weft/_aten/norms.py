@@ -49,12 +49,14 @@ def _batch_norm(
             "batch norm of other rows than those of vertices or edges: normalise each by nn.LayerNorm"
         )
     counter = str(names[2]).removesuffix("running_mean") + "num_batches_tracked"
-    given = {k: v for k, v in zip(("weight", "bias", "mean", "variance", "batches"), (*names, counter)) if v}
+    statistics = {
+        k: v for k, v in zip(("weight", "bias", "mean", "variance", "batches"), (*names, counter)) if v
+    }
     if not math.isnan(momentum):  # NaN stands for the mean over all batches
-        given["momentum"] = momentum
+        statistics["momentum"] = momentum
     if (times := times_of(to.node)) > 1:
-        given["times"] = times
-    out = to.emit("batch_norm", [x], x.rows, x.shape, eps=eps, **given)
+        statistics["times"] = times
+    out = to.emit("batch_norm", [x], x.rows, x.shape, eps=eps, **statistics)
     for name, op, v in zip(
         names, ("mul", "add"), (weight, bias)
     ):  # weights and biases that are no parameters

@@ -10,8 +10,8 @@ from .._values import Fill, Unlowerable, Value
 
 
 @lowers("dropout", "native_dropout")
-def _dropout(to: Lowering, p: float, train: bool, **given: Any) -> Any:
-    (x,), path = map(to.value, given.values()), to.where["path"]
+def _dropout(to: Lowering, p: float, train: bool, **inputs: Any) -> Any:
+    (x,), path = map(to.value, inputs.values()), to.where["path"]
     if train and p:
         if x.rows is None or isinstance(x.rows, tuple):
             raise Unlowerable(

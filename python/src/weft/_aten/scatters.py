@@ -25,9 +25,9 @@ def _scatter(
     reduce: str = "sum",
     include_self: bool = True,
     alpha: Any = 1,
-    **given: Any,
+    **inputs: Any,
 ) -> Any:
-    (src,) = given.values()
+    (src,) = inputs.values()
     src = src if alpha == 1 else to.elementwise("mul", src, alpha)
     if isinstance(index, Vertices) and to.name != "scatter":
         return _with_self(to, src, self, REDUCTIONS.get(reduce, reduce), include_self)

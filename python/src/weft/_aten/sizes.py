@@ -15,8 +15,8 @@ from .._values import Fill, Number, Unlowerable, Value, Vertices, kind_of
     *"empty_like empty_permuted scalar_tensor fill zero".split(),
 )
 def _filled(to: Lowering, **named: Any) -> Any:
-    given = (named.get(k) for k in ("fill_value", "value", "s"))
-    number = next((v for v in given if v is not None), 1 if "ones" in to.name else 0)
+    fills = (named.get(k) for k in ("fill_value", "value", "s"))
+    number = next((v for v in fills if v is not None), 1 if "ones" in to.name else 0)
     rows, shape, axis = to.layout()
     if isinstance(number, (Value, Number)):
         one = to.reshape(to.value(number), (1,) * (len(shape) + (rows is not None)))

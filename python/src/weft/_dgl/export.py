@@ -14,7 +14,7 @@ _OWN = f"{os.sep}weft{os.sep}"
 _CALLED = os.path.join(_OWN, "_trace", "called.py")  # which calls forward
 
 
-def exported(called: Any, given: dict[str, Tensor]) -> tuple[Any, dict[Any, str]]:
+def exported(called: Any, tensors_by_name: dict[str, Tensor]) -> tuple[Any, dict[Any, str]]:
     """The graph of ATen's operations, and what its inputs are: names of the state, or of what is given."""
     from torch._dynamo.source import ConstantSource
     from torch._subclasses import FakeTensorMode
@@ -26,20 +26,20 @@ def exported(called: Any, given: dict[str, Tensor]) -> tuple[Any, dict[Any, str]
     state = {**dict(called.named_parameters()), **dict(called.named_buffers())}
 
     def faked(name: str, tensor: Tensor) -> Tensor:
-        varies = called.given[name].varies if name in given else None
+        varies = called.specs[name].varies if name in tensors_by_name else None
         dims = [DimDynamic.DUCK if d == varies else DimDynamic.STATIC for d in range(tensor.dim())]
         context = StatelessSymbolicContext(dynamic_sizes=dims)
         return fake.from_tensor(tensor, source=ConstantSource(name), symbolic_context=context)
 
     def run(*tensors: Tensor) -> Any:
-        values = dict(zip([*state, *given], tensors))
-        own, tensors_of = ({name: values[name] for name in names} for names in (state, given))
+        values = dict(zip([*state, *tensors_by_name], tensors))
+        own, tensors_of = ({name: values[name] for name in names} for names in (state, tensors_by_name))
         return torch.func.functional_call(called, own, (tensors_of,))
 
-    inputs = [faked(name, t) for name, t in (*state.items(), *given.items())]
+    inputs = [faked(name, t) for name, t in (*state.items(), *tensors_by_name.items())]
     with fake, _Lines(called):
         graph = make_fx(run, tracing_mode="real")(*inputs).graph
-    return graph, dict(zip((n for n in graph.nodes if n.op == "placeholder"), [*state, *given]))
+    return graph, dict(zip((n for n in graph.nodes if n.op == "placeholder"), [*state, *tensors_by_name]))
 
 
 class _Lines(torch.overrides.TorchFunctionMode):  # type: ignore[misc]

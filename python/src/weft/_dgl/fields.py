@@ -64,16 +64,16 @@ class Fields(dict[str, Any]):
     def __missing__(self, field: str) -> Any:
         raise NotImplementedError(
             f"the field {field!r} of the graph is set outside of forward: compute it in forward, or "
-            f"{self.given(field)}"
+            f"{self.advice(field)}"
         )
 
-    def given(self, field: str) -> str:
+    def advice(self, field: str) -> str:
         """How a field is given."""
         return "make it columns of the features x"
 
 
 class OfEdges(Fields):
-    def given(self, field: str) -> str:
+    def advice(self, field: str) -> str:
         return (
             f"compile weft.Graph.of(graph, edge_attr=graph.edata[{field!r}]), and read graph.edata['feat'], "
             "or an argument efeat"

@@ -79,9 +79,9 @@ class Lowering(Sets):
     def block(self, target: Any, *args: Any) -> Any:
         """A part of forward under torch.no_grad, torch.autocast or a checkpoint."""
         at = next(k for k, a in enumerate(args) if isinstance(a, torch.fx.GraphModule))
-        inner, given = args[at].graph, args[at + 1 :]
+        inner, inputs = args[at].graph, args[at + 1 :]
         inside = [n for n in inner.nodes if n.op == "placeholder"]
-        self.env.update(zip(inside, given))
+        self.env.update(zip(inside, inputs))
         self.outer.update(zip(inside, self.node.args[at + 1 :]))
         result = self.run(inner)
         if "grad" in target.__name__ and args[0] is False:

@@ -42,9 +42,9 @@ _OF_MEMORY = set(
 
 def operands(schema: Any, args: Sequence[Any], kwargs: dict[str, Any]) -> dict[str, Any]:
     """Operands by their names in the schema, without those that change no value."""
-    given = dict(zip((a.name for a in schema.arguments), args)) | kwargs
-    known = [a for a in schema.arguments if a.name in given or a.has_default_value()]
-    return {a.name: given.get(a.name, a.default_value) for a in known if a.name not in _OF_MEMORY}
+    named = dict(zip((a.name for a in schema.arguments), args)) | kwargs
+    known = [a for a in schema.arguments if a.name in named or a.has_default_value()]
+    return {a.name: named.get(a.name, a.default_value) for a in known if a.name not in _OF_MEMORY}
 
 
 def path_of(node: Any) -> str:

@@ -44,6 +44,6 @@ def refuse_inexact(node: Any, name: str, precisions: set[torch.dtype]) -> None:
             f"{name.strip('_')} works on the bits of whole numbers: compare, and write logical_and, "
             "logical_or or logical_not"
         )
-    given = {n.meta["val"].dtype for n in node.all_input_nodes if isinstance(n.meta.get("val"), Tensor)}
-    if kind in _WRAPS and (name in _WRAPPING or name in _CASTS and given - {torch.bool, kind}):
+    dtypes = {n.meta["val"].dtype for n in node.all_input_nodes if isinstance(n.meta.get("val"), Tensor)}
+    if kind in _WRAPS and (name in _WRAPPING or name in _CASTS and dtypes - {torch.bool, kind}):
         raise Unlowerable(f"{name.strip('_')} gives {_said(kind)}, whose numbers wrap: write .long()")

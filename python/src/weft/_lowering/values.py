@@ -81,19 +81,19 @@ class Values(Sizes):
             result = self.pointwise(name, result, p)
         return self.pointwise("floor", result) if type(e).__name__ == "FloorDiv" else result
 
-    def elementwise(self, name: str, *given: Any, **attributes: Any) -> Any:
-        if name in ("eq", "ne") and len(given) == 2 and all(isinstance(v, Vertices) for v in given):
+    def elementwise(self, name: str, *operands: Any, **attributes: Any) -> Any:
+        if name in ("eq", "ne") and len(operands) == 2 and all(isinstance(v, Vertices) for v in operands):
             raise Unlowerable(
                 "self loops are told from edges of several sets: add them after what looks for them"
             )
-        if name in ("eq", "ne") and len(given) == 2 and all(isinstance(v, Ends) for v in given):
-            if given[0].rows != given[1].rows or given[0].end == given[1].end:
+        if name in ("eq", "ne") and len(operands) == 2 and all(isinstance(v, Ends) for v in operands):
+            if operands[0].rows != operands[1].rows or operands[0].end == operands[1].end:
                 raise Unlowerable("the ends of different edges are compared")
-            return Loops(given[0].rows, inverse=name == "ne")
-        if name == "not" and isinstance(given[0], Loops):
-            return replace(given[0], inverse=not given[0].inverse)
-        filled = any(isinstance(v, Fill) for v in given)
-        numbers = [v.number if isinstance(v, Fill) else v for v in given]
+            return Loops(operands[0].rows, inverse=name == "ne")
+        if name == "not" and isinstance(operands[0], Loops):
+            return replace(operands[0], inverse=not operands[0].inverse)
+        filled = any(isinstance(v, Fill) for v in operands)
+        numbers = [v.number if isinstance(v, Fill) else v for v in operands]
         if filled and all(
             isinstance(v, (int, float)) or isinstance(v, Tensor) and v.numel() == 1 for v in numbers
         ):
@@ -103,9 +103,9 @@ class Values(Sizes):
             }
             number = done(*(torch.tensor(float(v), dtype=torch.float64) for v in numbers), **arguments)
             return Fill(float(number), *self.layout())
-        rows = next((v.rows for v in given if isinstance(v, Value) and v.rows is not None), None)
+        rows = next((v.rows for v in operands if isinstance(v, Value) and v.rows is not None), None)
         values = []
-        for v in given:  # a number in every row is a constant, where another operand has the rows
+        for v in operands:  # a number in every row is a constant, where another operand has the rows
             alone = isinstance(v, Fill) and rows == v.rows
             values.append(
                 self.constant(torch.full((1,) * len(v.shape), v.number)) if alone else self.value(v)

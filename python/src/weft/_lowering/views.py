@@ -33,7 +33,7 @@ class Views(Values, abc.ABC):
         self.env: dict[Any, Any] = {}  # what each node is
         self.views: dict[Any, list[Any]] = {}  # the nodes that are views of a node
         self.state: dict[Any, str] = {}  # the names of the module's parameters and buffers, by their nodes
-        self.given: dict[Any, str] = {}  # the names of what forward is called with, by their nodes
+        self.input_names: dict[Any, str] = {}  # the names of what forward is called with, by their nodes
         self.outer: dict[Any, Any] = {}  # the node that is passed to an input of a block
         self.counters = set[str]()  # the buffers that it may change
         self.updates: dict[str, Any] = {}  # what a step of training makes of buffers, by their names
@@ -91,7 +91,7 @@ class Views(Values, abc.ABC):
             if name not in self.counters:
                 raise Unlowerable(f"forward changes {name}: {KEEPS}")
             self.updates[name] = result
-        if name := self.given.get(node):
+        if name := self.input_names.get(node):
             raise Unlowerable(
                 f"forward writes into {name}, with which it is called again: begin with {name} = "
                 f"{name}.clone()"

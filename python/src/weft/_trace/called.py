@@ -28,12 +28,12 @@ class Called(nn.Module):  # type: ignore[misc]
     """
 
     def __init__(
-        self, module: nn.Module, schema: Schema, given: dict[Given, Tensor], outputs: Outputs | None = None
+        self, module: nn.Module, schema: Schema, inputs: dict[Given, Tensor], outputs: Outputs | None = None
     ) -> None:
         super().__init__()
         self.module, self.schema, self.outputs = module, schema, outputs
         self.typed = "" not in schema.features
-        there = {spec.what for spec in given}
+        there = {spec.what for spec in inputs}
         inner: Any = module
         while type(inner).__name__ in _AROUND:
             inner = inner._orig_mod if hasattr(inner, "_orig_mod") else inner.module
@@ -88,7 +88,7 @@ class Called(nn.Module):  # type: ignore[misc]
             there -= {what for what, columns in widths.items() if len(set(columns)) > 1}
         named = {p.name: p.name.removesuffix(dicts).replace("node_id", "n_id") for p in free}
         self.names = {name: what for name, what in named.items() if what in there}
-        kinds = given.get(Given("edge_attr"))
+        kinds = inputs.get(Given("edge_attr"))
         if self.joined or (kinds is not None and kinds.shape[1] == 1):
             self.names |= {p.name: "edge_type" for p in free if p.name in _TYPES_OF_EDGES}
         others = (
@@ -102,12 +102,12 @@ class Called(nn.Module):  # type: ignore[misc]
             p.name.removesuffix("_dict") in ("batch", "ptr", "batch_size") for p in free
         ):
             raise Refused(SEVERAL.format("forward takes batch"))
-        self.given = {
+        self.specs = {
             " ".join(filter(None, (spec.what, spec.type_name, spec.name))): spec
-            for spec in given
+            for spec in inputs
             if spec.what != "n_id" or self.data or self.dgl or "n_id" in self.names.values()
         }
-        self.tensors = {name: given[spec] for name, spec in self.given.items()}
+        self.tensors = {name: inputs[spec] for name, spec in self.specs.items()}
         if self.dgl:
             self.names |= {
                 p.name: weft
@@ -144,9 +144,9 @@ class Called(nn.Module):  # type: ignore[misc]
         return self
 
     def forward(self, tensors: Mapping[str, Tensor]) -> Any:
-        given = {self.given[name]: tensor for name, tensor in tensors.items()}
-        tables = {spec.name: tensor for spec, tensor in given.items() if spec.what == "table"}
-        whole = self.by_type({spec: tensor for spec, tensor in given.items() if spec.what != "table"})
+        inputs = {self.specs[name]: tensor for name, tensor in tensors.items()}
+        tables = {spec.name: tensor for spec, tensor in inputs.items() if spec.what == "table"}
+        whole = self.by_type({spec: tensor for spec, tensor in inputs.items() if spec.what != "table"})
         whole = self.of_one_type(whole) if self.joined else whole
         if "edge_type" in self.names.values() and not self.joined:
             whole["edge_type"] = whole["edge_attr"][:, 0].long()
@@ -172,8 +172,8 @@ class Called(nn.Module):  # type: ignore[misc]
         if self.outputs is None:
             made = self.output(made)
         else:
-            edges = {spec.type_name: t.shape[1] for spec, t in given.items() if spec.what == "edge_index"}
-            made = tuple(self.outputs.joined(made, self.counts(given), edges))
+            edges = {spec.type_name: t.shape[1] for spec, t in inputs.items() if spec.what == "edge_index"}
+            made = tuple(self.outputs.joined(made, self.counts(inputs), edges))
             made = made[0] if len(made) == 1 else made
         _put_back(self.module, buffers)
         if not isinstance(made, Tensor) and self.outputs is None:
@@ -184,21 +184,21 @@ class Called(nn.Module):  # type: ignore[misc]
             )
         return made
 
-    def counts(self, given: Mapping[Given, Tensor]) -> dict[str, Any]:
+    def counts(self, inputs: Mapping[Given, Tensor]) -> dict[str, Any]:
         """The numbers of vertices, by type, of the types that something with a row for each vertex is given
         of."""
         rows = {
             spec.type_name: t.shape[0]
             for what in ("n_id", "table", "x")
-            for spec, t in given.items()
+            for spec, t in inputs.items()
             if spec.what == what
         }
         return {name: rows[name] for name in self.schema.features if name in rows}
 
-    def by_type(self, given: Mapping[Given, Any]) -> dict[str, Any]:
+    def by_type(self, inputs: Mapping[Given, Any]) -> dict[str, Any]:
         """What is given by its name, in a graph of several types as a dict of these."""
         made: dict[str, Any] = {}
-        for spec, value in given.items():
+        for spec, value in inputs.items():
             if self.typed:
                 key = (
                     self.schema.relations[spec.type_name].key
@@ -237,8 +237,10 @@ class Called(nn.Module):  # type: ignore[misc]
     @contextlib.contextmanager
     def weighted(self, adjacencies: Iterable[Any], whole: Mapping[str, Any]) -> Iterator[None]:
         """Layers of PyG that are called with adj_t get edge_weight, as a sparse matrix has its values."""
-        given = whole.get("edge_weight")
-        weights: dict[Any, Tensor] = {} if given is None else given if self.by_types else {None: given}
+        edge_weight = whole.get("edge_weight")
+        weights: dict[Any, Tensor] = (
+            {} if edge_weight is None else edge_weight if self.by_types else {None: edge_weight}
+        )
         weight_of: dict[int, Tensor] = {}
         for adj in adjacencies:
             for key, weight in weights.items():

@@ -42,7 +42,7 @@ def exported(called: Called) -> tuple[Any, dict[Any, Any]]:
                     "model: by PyTorch 2.5 or earlier weft reads modules over DGL alone: call forward's "
                     "first parameter graph, or install PyTorch 2.6 to 2.15"
                 )
-            varies = {name: {spec.varies: torch.export.Dim.AUTO} for name, spec in called.given.items()}
+            varies = {name: {spec.varies: torch.export.Dim.AUTO} for name, spec in called.specs.items()}
             # One dict as an argument: names of **keywords stand in dynamic_shapes otherwise from version to
             # version.
             shapes = (varies,) if varies else None
@@ -56,7 +56,7 @@ def exported(called: Called) -> tuple[Any, dict[Any, Any]]:
     kinds = {
         **signature.inputs_to_parameters,
         **signature.inputs_to_buffers,
-        **dict(zip(signature.user_inputs, called.given)),
+        **dict(zip(signature.user_inputs, called.specs)),
     }
     lifted = {k: exported.constants[name] for k, name in signature.inputs_to_lifted_tensor_constants.items()}
     for node in exported.graph.nodes:
@@ -119,15 +119,15 @@ def quiet() -> Iterator[None]:
 _AGAIN = ("torch.utils.checkpoint", "torch_geometric.nn.models.rev_gnn", "dgl.nn.pytorch.conv.grouprevres")
 
 
-def _own_gradient(function: Any, *given: Any) -> Any:
+def _own_gradient(function: Any, *arguments: Any) -> Any:
     if function.__name__ == "_NoopSaveInputs":  # of checkpoint(use_reentrant=False), in PyTorch before 2.10
-        return function.forward(*given)
+        return function.forward(*arguments)
     if function.__module__ in _AGAIN:
         named = list(inspect.signature(function.forward).parameters)[
             1:-1
         ]  # ctx comes before, and the inputs after
-        inputs = given[len(named) :]
-        return given[0](*inputs[: dict(zip(named, given)).get("num_inputs")])
+        inputs = arguments[len(named) :]
+        return arguments[0](*inputs[: dict(zip(named, arguments)).get("num_inputs")])
     raise Unlowerable(
         f"{function.__name__} has a gradient of its own: write it by plain operations (checkpoint: "
         "use_reentrant=False)"

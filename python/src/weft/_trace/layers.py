@@ -118,8 +118,8 @@ def _unsampled() -> Iterator[None]:
     names = "positive_sampling", "negative_sampling", "get_attention"
     kept = {name: vars(conv_class)[name] for name in names}
 
-    def attention(self: Any, *given: Any, return_logits: bool = False, **named: Any) -> Any:
-        return _Unread() if return_logits else kept["get_attention"](self, *given, **named)
+    def attention(self: Any, *arguments: Any, return_logits: bool = False, **named: Any) -> Any:
+        return _Unread() if return_logits else kept["get_attention"](self, *arguments, **named)
 
     conv_class.positive_sampling = conv_class.negative_sampling = lambda self, edge_index, *_: edge_index
     conv_class.get_attention = attention

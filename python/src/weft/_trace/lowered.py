@@ -43,7 +43,7 @@ def lower(called: Any, training: bool, trained: Lowering | None = None) -> tuple
     for to.node in graph.nodes:
         to.possible()
     for node, kind in inputs.items():
-        spec = called.given.get(kind) if isinstance(kind, str) else None
+        spec = called.specs.get(kind) if isinstance(kind, str) else None
         if spec is not None:
             size = node.meta["val"].shape[spec.varies]
             if isinstance(size, int) or size.node.expr.is_number:
@@ -74,7 +74,7 @@ def lower(called: Any, training: bool, trained: Lowering | None = None) -> tuple
     for node, kind in inputs.items():
         if isinstance(kind, Tensor):
             to.env[node] = kind
-        elif (spec := called.given.get(kind)) is not None:
+        elif (spec := called.specs.get(kind)) is not None:
             rows, shape, _ = to.layout(node)
             if spec.what == "edge_index":
                 to.env[node] = Edges(spec.rows)
@@ -101,11 +101,11 @@ def lower(called: Any, training: bool, trained: Lowering | None = None) -> tuple
     to.state = {
         n: k.removeprefix("module.")
         for n, k in inputs.items()
-        if isinstance(k, str) and k not in called.given
+        if isinstance(k, str) and k not in called.specs
     }
     to.state = {n: names.get(name, name) for n, name in to.state.items()}
-    to.given = {
-        n: called.given[k].what for n, k in inputs.items() if isinstance(k, str) and k in called.given
+    to.input_names = {
+        n: called.specs[k].what for n, k in inputs.items() if isinstance(k, str) and k in called.specs
     }
     try:
         output = to.run(graph)

@@ -39,7 +39,7 @@ def without_features(error: BaseException, called: Called) -> Refused | None:
     )
 
 
-def why(error: BaseException, given: Iterable[str]) -> Refused:
+def why(error: BaseException, names: Iterable[str]) -> Refused:
     """What torch.export, or the module in it, raised, in the words of who wrote the module."""
     if isinstance(error, Refused):
         return error
@@ -79,7 +79,7 @@ def why(error: BaseException, given: Iterable[str]) -> Refused:
         return Refused(f"model: {at}{OF_DATA}")
     if "in-place operation" in text or "functions with out=" in text:
         return Refused(f"model: {at}forward writes into a parameter or a buffer: {KEEPS}")
-    matrix = next((name for name in given if name.startswith("adj")), None)
+    matrix = next((name for name in names if name.startswith("adj")), None)
     if matrix:
         return Refused(
             f"model: {at}{kind}: {matrix} is edge_index, 2 × E: make a matrix of it in forward, by "
@@ -103,7 +103,7 @@ def why(error: BaseException, given: Iterable[str]) -> Refused:
             "from numbers that the module holds"
         )
     return Refused(
-        f"model: {at}{kind}: {' '.join(text.split())[:300]}; weft calls module({', '.join(given)})"
+        f"model: {at}{kind}: {' '.join(text.split())[:300]}; weft calls module({', '.join(names)})"
     )
 
 

@@ -66,7 +66,7 @@ def tensors_of(
 ) -> dict[Given, Tensor]:
     """A tensor for each thing that forward may be given. No two types or relations have the same number of
     rows."""
-    given: dict[Given, Tensor] = {}
+    inputs: dict[Given, Tensor] = {}
     sizes: dict[str, int] = {}
     parameters = dict(module.named_parameters())
     for n, (name, count) in enumerate(schema.vertices.items()):
@@ -75,18 +75,18 @@ def tensors_of(
         )  # PyTorch takes a size of 1 for a fixed one
         sizes[name] = v = next(v for v in itertools.count(least) if v not in sizes.values())
         if schema.features[name]:
-            given[Given("x", name)] = torch.zeros(v, schema.features[name], dtype=dtype)
-        given[Given("n_id", name)] = torch.arange(v)
+            inputs[Given("x", name)] = torch.zeros(v, schema.features[name], dtype=dtype)
+        inputs[Given("n_id", name)] = torch.arange(v)
     for name, vertices in tables.items():
         table = parameters[name].detach()
-        given[Given("table", vertices, name)] = table.new_zeros(sizes[vertices], table.shape[1])
+        inputs[Given("table", vertices, name)] = table.new_zeros(sizes[vertices], table.shape[1])
     for n, (name, relation) in enumerate(schema.relations.items()):
         e = next(e for e in itertools.count(edges + 10 * n) if e not in sizes.values())
         ends = torch.arange(2 * e).view(2, e)
         most = torch.tensor([[sizes[relation.source]], [sizes[relation.target]]])
-        given[Given("edge_index", name)] = ends % most
+        inputs[Given("edge_index", name)] = ends % most
         if relation.features:
-            given[Given("edge_attr", name)] = torch.zeros(e, relation.features, dtype=dtype)
+            inputs[Given("edge_attr", name)] = torch.zeros(e, relation.features, dtype=dtype)
         if relation.weighted:
-            given[Given("edge_weight", name)] = torch.ones(e, dtype=dtype)
-    return given
+            inputs[Given("edge_weight", name)] = torch.ones(e, dtype=dtype)
+    return inputs

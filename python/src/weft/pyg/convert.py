@@ -95,15 +95,15 @@ def to_pyg(run: Trained) -> nn.Module:
     if s.norm == "auto":
         s.norm = "layer" if s.model == "resgcn" or s.blocks == "residual" else "none"
     s.jk = None if s.jk == "none" or s.blocks == "residual" else s.jk
-    given = run.state_dict()
-    if not s.types and any(re.match(r"convs\.0\.(\w+__|(weight|root)\.)", name) for name in given):
+    state = run.state_dict()
+    if not s.types and any(re.match(r"convs\.0\.(\w+__|(weight|root)\.)", name) for name in state):
         raise Refused(
             f"{run.directory}: is of a weft that did not record the types of the graph in run.json; train "
             "again"
         )
-    s.embedded = [name[len("embed.") : -len(".weight")] for name in given if name.startswith("embed.")]
-    keys = keys_of(s, given)
-    weights = {keys[name]: torch.from_numpy(values) for name, values in given.items()}
+    s.embedded = [name[len("embed.") : -len(".weight")] for name in state if name.startswith("embed.")]
+    keys = keys_of(s, state)
+    weights = {keys[name]: torch.from_numpy(values) for name, values in state.items()}
     around = Model.taken(s, weights)
     net = _network(s, weights)
     net.load_state_dict(weights)

@@ -75,16 +75,21 @@ class Both(g.DirGNNConv):
         if c.s.model == "transformer":  # DirGNNConv switches the map off, and keeps it
             self.conv_in.lin_skip = self.conv_out.lin_skip = None
 
-    def forward(self, x: Tensor, edge_index: Tensor, **given: Tensor) -> Tensor:
-        x_in, x_out = self.conv_in(x, edge_index, **given), self.conv_out(x, edge_index.flip([0]), **given)
+    def forward(self, x: Tensor, edge_index: Tensor, **edge_inputs: Tensor) -> Tensor:
+        x_in, x_out = (
+            self.conv_in(x, edge_index, **edge_inputs),
+            self.conv_out(x, edge_index.flip([0]), **edge_inputs),
+        )
         return 0.5 * x_in + 0.5 * x_out + self.lin(x)
 
 
 class Called(nn.Module):
     """A module that is called with x and edge_index, which may be named as the dictionaries that they are."""
 
-    def __call__(self, *given: Any, **named: Any) -> Any:
-        return super().__call__(*given, **{_PLAIN.get(name, name): value for name, value in named.items()})
+    def __call__(self, *arguments: Any, **named: Any) -> Any:
+        return super().__call__(
+            *arguments, **{_PLAIN.get(name, name): value for name, value in named.items()}
+        )
 
 
 _PLAIN = {"x_dict": "x", "edge_index_dict": "edge_index"}
@@ -112,8 +117,8 @@ class Net(Called):
         values["edge_type"] = edge_type
         return self.rows(x, edge_index, values.get(self.takes))
 
-    def convolved(self, conv: nn.Module, edge_index: Any, given: Any, *x: Any) -> Any:
-        return conv(*x, edge_index, **_given(self.takes, given))
+    def convolved(self, conv: nn.Module, edge_index: Any, edge_inputs: Any, *x: Any) -> Any:
+        return conv(*x, edge_index, **_given(self.takes, edge_inputs))
 
     def between(self, x: Any, layers: Iterable[Callable[[Any], Any]]) -> list[Any]:
         """The outputs of all layers but the last, with norm, activation and dropout. With residual
@@ -147,9 +152,9 @@ class Layers(Net):
         self.jk = g.JumpingKnowledge(s.jk) if s.jk else None
         self.lin = nn.Linear(s.hidden * layers if s.jk == "cat" else s.hidden, s.outputs) if s.jk else None
 
-    def rows(self, x: Any, edge_index: Any, given: Any) -> Any:
+    def rows(self, x: Any, edge_index: Any, edge_inputs: Any) -> Any:
         if self.takes == "edge_type":
-            given = numbered(given, self.convs[0].num_relations)
-        layers = [partial(self.convolved, conv, edge_index, given) for conv in self.convs]
+            edge_inputs = numbered(edge_inputs, self.convs[0].num_relations)
+        layers = [partial(self.convolved, conv, edge_index, edge_inputs) for conv in self.convs]
         outputs = self.between(x, layers)
         return self.lin(self.jk(outputs)) if self.jk else layers[-1](outputs[-1] if outputs else x)

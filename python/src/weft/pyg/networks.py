@@ -37,10 +37,10 @@ class Perceptron(Net):
             rounds = s.rounds or (s.layers if s.decoupled else 10)
             self.propagation = g.APPNP(rounds, s.teleport if s.decoupled else s.alpha)
 
-    def rows(self, x: Any, edge_index: Any, given: Any) -> Tensor:
+    def rows(self, x: Any, edge_index: Any, edge_inputs: Any) -> Tensor:
         x = x[self.predicted[0]] if isinstance(x, dict) else x
         z = self.lins[-1]([x, *self.between(x, self.lins)][-1])
-        return z if self.propagation is None else self.convolved(self.propagation, edge_index, given, z)
+        return z if self.propagation is None else self.convolved(self.propagation, edge_index, edge_inputs, z)
 
 
 class GCNII(Net):
@@ -53,11 +53,11 @@ class GCNII(Net):
             g.GCN2Conv(s.hidden, s.alpha, s.theta, i + 1, s.shared_weights) for i in range(s.layers)
         )
 
-    def rows(self, x: Tensor, edge_index: Tensor, given: Tensor | None) -> Tensor:
+    def rows(self, x: Tensor, edge_index: Tensor, edge_inputs: Tensor | None) -> Tensor:
         x_0 = self.act(self.lins[0](x))
         x = self.dropout(x_0)
         for conv in self.convs:
-            x = self.dropout(self.act(self.convolved(conv, edge_index, given, x, x_0)))
+            x = self.dropout(self.act(self.convolved(conv, edge_index, edge_inputs, x, x_0)))
         return self.lins[1](x)
 
 
@@ -80,7 +80,7 @@ class ResGCN(Net):
             g.DeepGCNLayer(c, NORMS[s.norm](s.hidden), self.act, **more) for c in convs
         )
 
-    def rows(self, x: Tensor, edge_index: Tensor, given: None) -> Tensor:
+    def rows(self, x: Tensor, edge_index: Tensor, edge_inputs: None) -> Tensor:
         first = self.layers[0]
         x = first.conv(self.node_encoder(x), edge_index)
         for layer in self.layers[1:]:
@@ -103,10 +103,10 @@ class Blocks(Net):
             for _ in range(s.layers)
         )
 
-    def rows(self, x: Tensor, edge_index: Tensor, given: Tensor | None) -> Tensor:
+    def rows(self, x: Tensor, edge_index: Tensor, edge_inputs: Tensor | None) -> Tensor:
         x = self.dropout(self.act(self.encoder(x)))
         for norm, conv, feed_forward in zip(self.norms, self.convs, self.feed_forwards):
-            z, lins = self.convolved(conv, edge_index, given, norm(x)), feed_forward["lins"]
+            z, lins = self.convolved(conv, edge_index, edge_inputs, norm(x)), feed_forward["lins"]
             if "0" in lins:
                 z = lins["0"](z)
             x = x + self.dropout(lins["1"](self.dropout(self.act(z))))

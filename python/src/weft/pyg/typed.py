@@ -64,16 +64,18 @@ class TypedLayers(Layers):
             edge_weight, edge_attr = divided(edge_weight), divided(edge_attr)
         return super().forward(x, edge_index, edge_weight, edge_attr, **by_type)
 
-    def rows(self, x: Any, edge_index: Any, given: Any) -> Any:
+    def rows(self, x: Any, edge_index: Any, edge_inputs: Any) -> Any:
         """The rows of the types that the run predicts, a dictionary of several types."""
-        z = super().rows(x, edge_index, given)
+        z = super().rows(x, edge_index, edge_inputs)
         return z[self.predicted[0]] if len(self.predicted) == 1 else {t: z[t] for t in self.predicted}
 
-    def convolved(self, conv: nn.ModuleDict, edge_index: Edges, given: Edges | None, x: Weights) -> Weights:
+    def convolved(
+        self, conv: nn.ModuleDict, edge_index: Edges, edge_inputs: Edges | None, x: Weights
+    ) -> Weights:
         sums: Weights = {}
         for r in _listed([r for r in self.relations if key_of(r) in conv], edge_index):
             ends = x[r[0]] if self.one else (x[r[0]], x[r[2]])
-            z = super().convolved(conv[key_of("__".join(r))], edge_index[r], (given or {}).get(r), ends)
+            z = super().convolved(conv[key_of("__".join(r))], edge_index[r], (edge_inputs or {}).get(r), ends)
             sums[r[2]] = sums[r[2]] + z if r[2] in sums else z
         return sums
 
@@ -92,13 +94,13 @@ class Norms(nn.ModuleDict):
 
 def _listed(names: Iterable[str], edges: Edges) -> list[tuple[str, str, str]]:
     """The relations with these names. Raises Refused if one is missing."""
-    given, names = {"__".join(r): r for r in edges}, list(names)
-    if missing := [name for name in names if name not in given]:
+    by_name, names = {"__".join(r): r for r in edges}, list(names)
+    if missing := [name for name in names if name not in by_name]:
         raise Refused(
             f"edge_index_dict: the run's model reads the relation {missing[0]}, and it is missing; give it, "
             "with no edges if it has none"
         )
-    return [given[name] for name in names]
+    return [by_name[name] for name in names]
 
 
 class TypedRGCN(TypedLayers):
@@ -115,7 +117,7 @@ class TypedRGCN(TypedLayers):
     def layer(self, s: SimpleNamespace, weights: Weights, i: int) -> nn.Module:
         return RelationWeights(s, weights, f"convs.{i}")
 
-    def convolved(self, conv: RelationWeights, edge_index: Edges, given: None, x: Weights) -> Weights:
+    def convolved(self, conv: RelationWeights, edge_index: Edges, edge_inputs: None, x: Weights) -> Weights:
         z = {t: conv.own(t, x.get(t)) for t in self.types if conv.parameter("root", t) is not None}
         before = dict.fromkeys(self.types, 0)  # relations so far, by source type
         for k, r in enumerate(_listed(self.relations, edge_index)):
