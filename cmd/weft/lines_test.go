@@ -48,6 +48,41 @@ func TestLines(t *testing.T) {
 	}
 }
 
+// pythonText is a comment or a string of Python.
+var pythonText = regexp.MustCompile(`#[^\n]*|(?s:""".*?"""|'''.*?''')|"(?:\\[\s\S]|[^"\\\n])*"|'(?:\\[\s\S]|[^'\\\n])*'`)
+
+// public is where callers of the package see that name: weft.Graph.of, run.embeddings(of="conv2"), and the
+// attribute of an explanation.
+var public = regexp.MustCompile(`Graph\.of\b|\bdef of\(cls, data: Data|embeddings\(of=|\b(?:why|made)\.of\b|` +
+	`\bof: str \| None = None, \*\*settings|\blayer = of\b`)
+
+var nameOf = regexp.MustCompile(`\bof\b`)
+
+// TestPythonNames: no name in Python is the word of, which says nothing, but those that callers see.
+func TestPythonNames(t *testing.T) {
+	root := filepath.Join("..", "..")
+	list := exec.Command("git", "ls-files", "*.py")
+	list.Dir = root
+	files, err := list.Output()
+	if err != nil {
+		t.Skip("not a checkout of git: ", err)
+	}
+	for path := range strings.FieldsSeq(string(files)) {
+		text, err := os.ReadFile(filepath.Join(root, path))
+		require.NoError(t, err)
+		code := pythonText.ReplaceAllStringFunc(string(text), func(text string) string {
+			return strings.Repeat("\n", strings.Count(text, "\n"))
+		})
+		number := 0
+		for line := range strings.Lines(code) {
+			number++
+			if nameOf.MatchString(public.ReplaceAllString(line, "")) {
+				t.Errorf("%s:%d: a name is of; say what it is", path, number)
+			}
+		}
+	}
+}
+
 // TestLinesOfDocuments: so has a line of a document, but in tables and in code. A page of docs/ has at most
 // 600 lines.
 func TestLinesOfDocuments(t *testing.T) {

@@ -298,21 +298,22 @@ class Run:
         Raises:
             Refused: the module has no such layer, or its last one has no input of vertices.
         """
+        layer = of
         file = self.directory / "program.json"
         if file.exists():
             # A part of a module is perhaps no layer for each stage of the run's mesh: one worker computes it.
             settings = {"parallel": "graph=1"} | settings
-        elif of is not None:
-            raise Refused(f"of={of!r}: is for runs of a module of one's own; leave it out")
-        if of is not None and self.summary["task"] == "edge":
+        elif layer is not None:
+            raise Refused(f"of={layer!r}: is for runs of a module of one's own; leave it out")
+        if layer is not None and self.summary["task"] == "edge":
             raise Refused(
-                f"of={of!r}: the run predicts edges; a forward hook of the layer, "
-                f"run.module().get_submodule({of!r}), has its rows, as own-model.md says"
+                f"of={layer!r}: the run predicts edges; a forward hook of the layer, "
+                f"run.module().get_submodule({layer!r}), has its rows, as own-model.md says"
             )
-        if of is None:
+        if layer is None:
             return self._predicted(data, vertices, settings, "embeddings")
         with reading(file):
-            program = until(json.loads(file.read_text(encoding="utf-8")), of)
+            program = until(json.loads(file.read_text(encoding="utf-8")), layer)
         scratch = Scratch()
         try:
             cut = scratch.path / "program.json"
