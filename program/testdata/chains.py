@@ -37,8 +37,8 @@ class Chain(nn.Module):
         super().__init__()
         self.steps, self.m, self.p = [], nn.ModuleList(), nn.ParameterList()
 
-    def run(self, *given):
-        x, edge_index, *more = given
+    def run(self, *inputs):
+        x, edge_index, *more = inputs
         values, sets = [x, *more], {"stored": edge_index, "n": x.size(0)}
         for f, operands in self.steps:
             values.append(f(self, sets, *(values[k] for k in operands)))
@@ -198,10 +198,10 @@ class Drawn:
     def __init__(self, seed):
         self.r = random.Random(seed)
         torch.manual_seed(seed)
-        self.x, self.e, given = graph()
+        self.x, self.e, edge_inputs = graph()
         self.e[:, :5] = torch.tensor([3, 4, 5, 6, 6])  # several loops of a vertex
         kind = self.r.choices([Chain, WithFeatures, WithWeights, WithBoth], [3, 2, 2, 1])[0]
-        self.more = {k: v for k, v in given.items() if k in kind.forward.__code__.co_varnames}
+        self.more = {k: v for k, v in edge_inputs.items() if k in kind.forward.__code__.co_varnames}
         torch.manual_seed(seed)
         self.chain = kind()
         self.values = [self.x.double(), *(v.double() for v in self.more.values())]
@@ -469,15 +469,15 @@ def main(folder, first, count):
         for attempt in range(1000 * seed, 1000 * (seed + 1)):
             drawn = Drawn(attempt)
             chain = drawn.draw()
-            given = (chain, drawn.x, drawn.e, drawn.more)
-            exact = computed(*given)
+            arguments = (chain, drawn.x, drawn.e, drawn.more)
+            exact = computed(*arguments)
             if (
                 exact["grad.x"] is None
-                or not off(computed(*given, exact["cotangent"], torch.float32), exact) < 3e-6
+                or not off(computed(*arguments, exact["cotangent"], torch.float32), exact) < 3e-6
             ):
                 continue
             try:
-                write(pathlib.Path(folder) / f"{seed:04}.safetensors", *given, exact)
+                write(pathlib.Path(folder) / f"{seed:04}.safetensors", *arguments, exact)
                 break
             except Refused as why:
                 print(f"chain {attempt}: {why}", flush=True)

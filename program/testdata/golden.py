@@ -383,28 +383,30 @@ def several():
 def typed_graph():
     """The tensors of a graph of several types, whose first and last vertices are isolated."""
     torch.manual_seed(2)
-    given = {Given("x", name): torch.randn(COUNTS[name], n) for name, n in COLUMNS.items() if n}
-    given |= {Given("n_id", name): torch.arange(n) for name, n in COUNTS.items()}
+    tensors = {Given("x", name): torch.randn(COUNTS[name], n) for name, n in COLUMNS.items() if n}
+    tensors |= {Given("n_id", name): torch.arange(n) for name, n in COUNTS.items()}
     for name, key in NAMES.items():
         source, target = (torch.randint(1, COUNTS[key[end]] - 1, (RELATIONS[key],)) for end in (0, 2))
         if key[0] == key[2]:
             target[:3] = source[:3]
-        given[Given("edge_index", name)] = e = torch.stack([source, target])
+        tensors[Given("edge_index", name)] = e = torch.stack([source, target])
         e[:, 3:6] = e[:, 6:9]
         if TYPES.relations[name].features:
-            given[Given("edge_attr", name)] = torch.randn(e.shape[1], A)
+            tensors[Given("edge_attr", name)] = torch.randn(e.shape[1], A)
         if TYPES.relations[name].weighted:
-            given[Given("edge_weight", name)] = torch.rand(e.shape[1]) + 0.25
-    return given
+            tensors[Given("edge_weight", name)] = torch.rand(e.shape[1]) + 0.25
+    return tensors
 
 
-def write_typed(path, module, given):
+def write_typed(path, module, graph_tensors):
     with torch.no_grad():
-        Called(module, TYPES, given)(Called(module, TYPES, given).tensors)  # lazy layers take their sizes
+        Called(module, TYPES, graph_tensors)(
+            Called(module, TYPES, graph_tensors).tensors
+        )  # lazy layers take their sizes
     program, exact = trace(module, schema=TYPES), copy.deepcopy(module).double().train()
     inputs = {
         spec: t.double().requires_grad_(spec.what == "x") if t.is_floating_point() else t
-        for spec, t in given.items()
+        for spec, t in graph_tensors.items()
     }
     own = Called(exact, TYPES, inputs)
     logits = own(own.tensors)
@@ -413,7 +415,7 @@ def write_typed(path, module, given):
     tensors = {
         "cotangent": cotangent,
         "logits": logits,
-        **{f"{spec.what} {spec.type_name}": t for spec, t in given.items()},
+        **{f"{spec.what} {spec.type_name}": t for spec, t in graph_tensors.items()},
     }
     tensors |= {f"grad.x {spec.type_name}": t.grad for spec, t in inputs.items() if t.grad is not None}
     tensors |= {"grad." + k: v.grad for k, v in exact.named_parameters() if v.grad is not None}
@@ -469,9 +471,9 @@ def graph():
     e[1, :5] = e[0, :5]
     e[:, 5:8] = e[:, 8:11]
     x = torch.randn(V, X)
-    given = {"edge_attr": torch.randn(E, A), "edge_weight": torch.rand(E) + 0.25}
-    given["edge_weight"][:5] = 1
-    return x, e, given
+    edge_inputs = {"edge_attr": torch.randn(E, A), "edge_weight": torch.rand(E) + 0.25}
+    edge_inputs["edge_weight"][:5] = 1
+    return x, e, edge_inputs
 
 
 def computed(module, x, e, more, cotangent=None, dtype=torch.float64):
@@ -504,14 +506,14 @@ def save(path, program, tensors, module):
 
 
 def main():
-    x, e, given = graph()
+    x, e, edge_inputs = graph()
     for name, module in modules():
-        more = {k: v for k, v in given.items() if k in module.forward.__code__.co_varnames}
+        more = {k: v for k, v in edge_inputs.items() if k in module.forward.__code__.co_varnames}
         write(HERE / f"{name}.safetensors", module, x, e, more, computed(module, x, e, more))
         print(name)
-    given = typed_graph()
+    edge_inputs = typed_graph()
     for name, module in several():
-        write_typed(HERE / f"{name}.safetensors", module, given)
+        write_typed(HERE / f"{name}.safetensors", module, edge_inputs)
         print(name)
 
 

@@ -29,9 +29,9 @@ def train(data, **settings):
 def test_bits_of_the_command(folder):
     """Some edges have no label, and a rule divides the others: losses and predictions are those of a list of
     edges."""
-    given = np.where(np.arange(400) % 7, Y, -1)
+    labels = np.where(np.arange(400) % 7, Y, -1)
     lines = [
-        f"{u},{v},{p},{q},{'' if c < 0 else c}" for (u, v), (p, q), c in zip(EDGES.T, ATTR.tolist(), given)
+        f"{u},{v},{p},{q},{'' if c < 0 else c}" for (u, v), (p, q), c in zip(EDGES.T, ATTR.tolist(), labels)
     ]
     (folder / "e.csv").write_text("\n".join(["source,target,p,q,y", *lines]), encoding="utf-8")
     np.save("x.npy", X)
@@ -48,7 +48,7 @@ def test_bits_of_the_command(folder):
         "random:60/20/20",
     )
     command("train", "store", "--edge-label", "y", "--hidden", 8, "--epochs", 5, "--out", "cli")
-    run, cli = train(graph(edge_y=given, split="random:60/20/20"), out="py"), weft.load("cli")
+    run, cli = train(graph(edge_y=labels, split="random:60/20/20"), out="py"), weft.load("cli")
     assert run.summary["losses"] == cli.summary["losses"] and run.summary["test"] == cli.summary["test"]
     assert (np.load("py/predictions.npy") == cli.logits).all()
     assert (run.logits == cli.logits[np.argsort(np.argsort(EDGES[1] * 40 + EDGES[0], kind="stable"))]).all()
@@ -58,9 +58,9 @@ def test_several_columns(folder):
     """Several columns of labels, some without a value, are an array of several labels: the same bits."""
     other = random.random(400) < 0.3
     missing = [np.arange(400) % 7 == 0, np.arange(400) % 5 == 0]
-    given = np.stack([np.where(gone, np.nan, column) for gone, column in zip(missing, (Y, other))], 1).astype(
-        np.float32
-    )
+    labels = np.stack(
+        [np.where(gone, np.nan, column) for gone, column in zip(missing, (Y, other))], 1
+    ).astype(np.float32)
     cells = [
         ["" if gone[k] else word for k, word in enumerate(words)]
         for gone, words in (
@@ -84,7 +84,7 @@ def test_several_columns(folder):
         "random:60/20/20",
     )
     command("train", "store", "--edge-label", "one, two", "--hidden", 8, "--epochs", 5, "--out", "cli")
-    run, cli = train(graph(edge_y=given, split="random:60/20/20"), out="py"), weft.load("cli")
+    run, cli = train(graph(edge_y=labels, split="random:60/20/20"), out="py"), weft.load("cli")
     assert run.summary["losses"] == cli.summary["losses"] and run.summary["test"] == cli.summary["test"]
     assert (np.load("py/predictions.npy") == cli.logits).all() and cli.classes.tolist() == ["one", "two"]
     table = cli.predict(columns=["edge", "probabilities"])
@@ -470,7 +470,7 @@ def test_refused():
     with pytest.raises(weft.Refused, match="or edge_y of edges, to weft.Graph"):
         train(graph(), task="vertex")
     divided = {"edge_split": PART}
-    for given, line in [
+    for changes, line in [
         ({"edge_y": Y[:5]}, 'array "edge_y": has 5 rows, not 400'),
         ({"edge_split": ["x"] * 400}, "edge_split: 'x' is no part of a split: give train, val or test"),
         ({"edge_split": np.full(400, 3)}, "edge_split: give one of train, val and test for each edge"),
@@ -511,4 +511,4 @@ def test_refused():
         ({"symmetrize": True}, r"symmetrize: edges have labels \(edge_y\)"),
     ]:
         with pytest.raises(weft.Refused, match=line):
-            weft.inspect(graph(**given))
+            weft.inspect(graph(**changes))

@@ -320,8 +320,8 @@ def test_masks_in_place_of_a_split(arrays):
         ),
     ):
         weft.Graph(**arrays, split=split)
-    for given in (weft.Graph(**arrays, split="given"), weft.Graph.of(Data(**arrays), split="given")):
-        assert (given.train_mask == arrays["train_mask"]).all()
+    for masked in (weft.Graph(**arrays, split="given"), weft.Graph.of(Data(**arrays), split="given")):
+        assert (masked.train_mask == arrays["train_mask"]).all()
     assert (
         weft.Graph.of(Data(**arrays), split=split).train_mask.sum() == 30
     )  # asked for in place of the data's

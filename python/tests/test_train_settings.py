@@ -55,8 +55,8 @@ def test_warnings(graph, caplog):
 def test_values(tmp_path):
     scratch = type("Scratch", (), {"path": tmp_path, "writing": lambda _: contextlib.nullcontext()})
 
-    def value(name, given):
-        return _program.text_of(_arguments.value_of(name, given, scratch))
+    def value(name, setting):
+        return _program.text_of(_arguments.value_of(name, setting, scratch))
 
     assert (
         value("parallel", {"graph": 2, "tensor": 3}) == "graph=2,tensor=3"

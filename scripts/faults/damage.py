@@ -89,7 +89,7 @@ class Damaged:
 
     def __init__(self, setting, folder, name, way, phase):
         self.setting, self.folder, self.name, self.way, self.phase = setting, folder, name, way, phase
-        self.out, self.given = folder / "run", folder / "given"
+        self.out, self.inputs = folder / "run", folder / "given"
 
     def __str__(self):
         return f"{self.phase:<8} {self.name:<36} {self.way}"
@@ -125,9 +125,9 @@ class Damaged:
             "train",
             self.setting.stores,
             "--program",
-            self.given / "program.json",
+            self.inputs / "program.json",
             "--init",
-            self.given / "init.safetensors",
+            self.inputs / "init.safetensors",
             "--epochs",
             EPOCHS,
             "--checkpoint-every",
@@ -165,13 +165,13 @@ class Damaged:
         if moved.exists():
             moved.rename(self.path)
         if self.name == "program.json":
-            shutil.copy(self.given / "program.json", self.path)
+            shutil.copy(self.inputs / "program.json", self.path)
 
     def run(self):
         """What is broken."""
-        self.given.mkdir(parents=True)
-        (self.given / "program.json").write_text(json.dumps(PROGRAM))
-        weights(self.given / "init.safetensors")
+        self.inputs.mkdir(parents=True)
+        (self.inputs / "program.json").write_text(json.dumps(PROGRAM))
+        weights(self.inputs / "init.safetensors")
         self.struck, before = False, 0
         if self.phase == "new":
             status, _, err = self.begin(after=DAMAGED_AFTER)
@@ -180,9 +180,9 @@ class Damaged:
                 "train",
                 self.setting.stores,
                 "--program",
-                self.given / "program.json",
+                self.inputs / "program.json",
                 "--init",
-                self.given / "init.safetensors",
+                self.inputs / "init.safetensors",
                 "--epochs",
                 4,
                 "--checkpoint-every",
@@ -233,9 +233,9 @@ def main(setting, options, folder):
         "generate", "sbm", setting.stores, "--vertices", 200, "--degree", 4, "--features", 8, "--classes", 3
     )
     whole = Damaged(setting, folder / "whole", "", "", "")
-    whole.given.mkdir(parents=True)
-    (whole.given / "program.json").write_text(json.dumps(PROGRAM))
-    weights(whole.given / "init.safetensors")
+    whole.inputs.mkdir(parents=True)
+    (whole.inputs / "program.json").write_text(json.dumps(PROGRAM))
+    weights(whole.inputs / "init.safetensors")
     whole.begin()
     setting.uninterrupted["damage"] = whole.out
     all_ways = itertools.cycle(itertools.product(PHASES, FILES, WAYS))

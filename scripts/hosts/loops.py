@@ -132,9 +132,9 @@ def by_hand(net, store, number, count):
     place[torch.cat([rows, *halo])] = torch.arange(len(rows) + sum(map(len, halo)))
     asked, lists = torch.zeros(count, dtype=torch.int64), [len(ids) for ids in halo]
     dist.all_to_all_single(asked, torch.tensor(lists))
-    given = torch.empty(int(asked.sum()), dtype=torch.int64)
-    dist.all_to_all_single(given, torch.cat(halo), asked.tolist(), lists)
-    gives, takes, own = asked.tolist(), lists, place[given]
+    requested = torch.empty(int(asked.sum()), dtype=torch.int64)
+    dist.all_to_all_single(requested, torch.cat(halo), asked.tolist(), lists)
+    gives, takes, own = asked.tolist(), lists, place[requested]
     edge_index = torch.stack([place[source], target])
 
     class Halo(torch.autograd.Function):

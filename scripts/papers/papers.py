@@ -444,7 +444,7 @@ def taken(folder):
     )
 
 
-def measured(command, given="", epochs=None):
+def measured(command, stdin="", epochs=None):
     """Runs a command to its end: what it printed, the seconds, the resident memory of its largest process,
     and the bytes that all its processes moved between memory and disk. Pages that the system still had are
     not read from disk. Of a training in one process, whose epochs are written to that file, also the
@@ -455,7 +455,7 @@ def measured(command, given="", epochs=None):
         tempfile.TemporaryFile("w+") as printed,
         tempfile.TemporaryFile("w+") as asked,
     ):
-        asked.write(given)
+        asked.write(stdin)
         asked.seek(0)
         process = subprocess.Popen(
             ["setpriv", "--pdeathsig", "TERM", *command],

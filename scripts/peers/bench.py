@@ -419,8 +419,8 @@ def write(file: Path, lines: list[dict]) -> None:
 
 def parse() -> argparse.Namespace:
     def names(allowed):
-        def split(given: str) -> list[str]:
-            chosen = given.split(",")
+        def split(listed: str) -> list[str]:
+            chosen = listed.split(",")
             if unknown := [name for name in chosen if name not in allowed]:
                 raise argparse.ArgumentTypeError(
                     f"unknown: {', '.join(unknown)}; there are {', '.join(allowed)}"
@@ -429,8 +429,8 @@ def parse() -> argparse.Namespace:
 
         return split
 
-    def counts(given: str) -> list[int]:
-        return [int(count) for count in given.split(",")]
+    def counts(listed: str) -> list[int]:
+        return [int(count) for count in listed.split(",")]
 
     cache = os.environ.get("XDG_CACHE_HOME") or "~/.cache"
     parser = argparse.ArgumentParser(

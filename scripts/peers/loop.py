@@ -36,21 +36,21 @@ def main() -> None:
     parser.add_argument("--hidden", type=int, default=256)
     parser.add_argument("--classes", type=int, nargs="+", default=[64, 256])
     parser.add_argument("--rounds", type=int, default=5)
-    given = parser.parse_args()
+    options = parser.parse_args()
     torch.manual_seed(0)
-    v = given.vertices
-    edges, x = torch.randint(v, (2, v * given.degree)), torch.randn(v, 128)
+    v = options.vertices
+    edges, x = torch.randint(v, (2, v * options.degree)), torch.randn(v, 128)
     print(
-        f"SAGE 3 × {given.hidden}, {v:,} vertices, {v * given.degree:,} edges, medians of {given.rounds} "
-        "rounds"
+        f"SAGE 3 × {options.hidden}, {v:,} vertices, {v * options.degree:,} edges, medians of "
+        f"{options.rounds} rounds"
     )
-    for classes in given.classes:
+    for classes in options.classes:
         y = torch.randint(classes, (v,))
         graph = weft.Graph(edge_index=edges, x=x, y=y, split="random:60/20/20")
-        module = Net(128, given.hidden, classes)
+        module = Net(128, options.hidden, classes)
         net = weft.compile(module, graph)
         passes, losses, epochs = [], [], []
-        for _ in range(given.rounds):
+        for _ in range(options.rounds):
             for first in (True, False, False, False):
                 begin = time.perf_counter()
                 out = net()

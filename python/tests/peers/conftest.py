@@ -106,8 +106,8 @@ def same(tmp_path, program):
         run = weft.train(data, out=tmp_path / "memory", progress=False, **settings)
         save(tmp_path / "file")
         program("import", form, *flags, tmp_path / "file", tmp_path / "store")
-        given = [f"--{name.replace('_', '-')}={value}" for name, value in settings.items()]
-        program("train", tmp_path / "store", "--out", tmp_path / "run", *given)
+        options = [f"--{name.replace('_', '-')}={value}" for name, value in settings.items()]
+        program("train", tmp_path / "store", "--out", tmp_path / "run", *options)
         other = json.loads((tmp_path / "run" / "run.json").read_text())["summary"]
         assert run.summary["graph"] == other["graph"]
         assert run.summary["losses"] == other["losses"]

@@ -118,10 +118,10 @@ def make(name):
 
 def inputs(graph, kind):
     """What the model is called with."""
-    given = [graph["x"].to(kind), graph["edge_index"]]
+    values = [graph["x"].to(kind), graph["edge_index"]]
     if LIBRARY == "dgl":
-        given = [dgl.graph(tuple(graph["edge_index"]), num_nodes=VERTICES), given[0]]
-    return given + [graph[k].to(kind) for k in graph if k == "edge_attr"]
+        values = [dgl.graph(tuple(graph["edge_index"]), num_nodes=VERTICES), values[0]]
+    return values + [graph[k].to(kind) for k in graph if k == "edge_attr"]
 
 
 def rate(name, optimizer):
@@ -132,11 +132,11 @@ def pytorch(name, net, graph, optimizer, kind=torch.float64):
     """The losses of PyTorch, in float64 if nothing else is said."""
     net = copy.deepcopy(net).to(kind).train()
     steps, losses = OPTIMIZERS[optimizer](net.parameters(), lr=rate(name, optimizer)), []
-    given = inputs(graph, kind)
+    arguments = inputs(graph, kind)
     torch.set_default_dtype(kind)  # of numbers that layers make
     for _ in range(EPOCHS):
         steps.zero_grad()
-        loss = F.cross_entropy(net(*given)[graph["train_mask"]], graph["y"][graph["train_mask"]])
+        loss = F.cross_entropy(net(*arguments)[graph["train_mask"]], graph["y"][graph["train_mask"]])
         loss.backward()
         steps.step()
         losses.append(float(loss.detach()))

@@ -231,6 +231,6 @@ if __name__ == "__main__":
     parser.add_argument("--trials", type=int, default=100)
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--only", choices=("python", "interrupts", "program"))
-    given = parser.parse_args()
-    for each in ("python", "interrupts", "program") if given.only is None else (given.only,):
-        run(each, given.trials, given.seed)
+    options = parser.parse_args()
+    for each in ("python", "interrupts", "program") if options.only is None else (options.only,):
+        run(each, options.trials, options.seed)

@@ -46,14 +46,14 @@ def gradients(module, data, label, steps=0, score=log_odds):
     points = [1.0] if not steps else [(k + 0.5) / steps for k in range(steps)]
     for at in points:
         for which in range(2):
-            given = (x * at if which == 0 else x).clone().requires_grad_()
+            features = (x * at if which == 0 else x).clone().requires_grad_()
             mask = torch.full(
                 (data.num_edges,), at if which == 1 else 1.0, dtype=torch.float64, requires_grad=True
             )
             set_masks(module, mask, data.edge_index, apply_sigmoid=False)
-            out = module(given, data.edge_index, **extra)[VERTEX]
+            out = module(features, data.edge_index, **extra)[VERTEX]
             clear_masks(module)
-            grads = torch.autograd.grad(score(out, label), [given, mask], allow_unused=True)
+            grads = torch.autograd.grad(score(out, label), [features, mask], allow_unused=True)
             if grads[which] is not None:
                 masks[which] += grads[which] / len(points)
     return x * masks[0], masks[1]

@@ -114,25 +114,25 @@ def bound_method(s):
 
 def forward_hook(s):
     s.layer = nn.Linear(5, 5)
-    s.layer.register_forward_hook(lambda module, given, out: out + given[0] @ s.w)
+    s.layer.register_forward_hook(lambda module, inputs, out: out + inputs[0] @ s.w)
 
 
 def forward_pre_hook(s):
     w = s.w
     s.layer = nn.Linear(5, 5)
-    s.layer.register_forward_pre_hook(lambda module, given: (given[0] @ w,))
+    s.layer.register_forward_pre_hook(lambda module, inputs: (inputs[0] @ w,))
 
 
 def hook_that_looks(s):
     s.layer, s.seen = nn.Linear(5, 5), {}
-    s.layer.register_forward_hook(lambda module, given, out: s.seen.update(out=out))
+    s.layer.register_forward_hook(lambda module, inputs, out: s.seen.update(out=out))
 
 
 def hooks_on_messages(s):
     w = s.w
     s.layer = g.SAGEConv(5, 5)
-    s.layer.register_message_forward_hook(lambda module, given, out: out @ w)
-    s.layer.register_propagate_forward_hook(lambda module, given, out: out + 1)
+    s.layer.register_message_forward_hook(lambda module, inputs, out: out @ w)
+    s.layer.register_propagate_forward_hook(lambda module, inputs, out: out + 1)
 
 
 def helper_object(s):

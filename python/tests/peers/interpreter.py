@@ -69,23 +69,23 @@ class Interpreter:
             self.values.append((rows, value.to(x.dtype)))
         return self.values[self.program["output"]][1]
 
-    def run(self, op, given, **o):
-        rows = next((r for r, _ in given if r), None)
-        assert len({r for r, _ in given if r}) < 2 or op in ("with_loops", "loop_values"), (op, given)
+    def run(self, op, operands, **o):
+        rows = next((r for r, _ in operands if r), None)
+        assert len({r for r, _ in operands if r}) < 2 or op in ("with_loops", "loop_values"), (op, operands)
         lead = 0 if rows is None else 1
-        tensors = [v for _, v in given]
+        tensors = [v for _, v in operands]
         if op in UNARY:
             return rows, UNARY[op](*tensors, **o)
         if op in BINARY or op == "where":
-            columns = max(v.dim() - (r is not None) for r, v in given)
+            columns = max(v.dim() - (r is not None) for r, v in operands)
             wide = [
                 v if r is None else v.reshape(v.shape[:1] + (1,) * (columns + 1 - v.dim()) + v.shape[1:])
-                for r, v in given
+                for r, v in operands
             ]
             return rows, torch.where(wide[0] != 0, *wide[1:]) if op == "where" else BINARY[op](*wide)
         op += "_" * (op == "edge_weight")
         if hasattr(self, op) and op != "edge_weight":
-            return getattr(self, op)(*given, **o)
+            return getattr(self, op)(*operands, **o)
         x = tensors[0]
         head, shape = list(x.shape[:lead]), list(x.shape[lead:])
         dims = [d + lead for d in o.get("dims") or range(len(shape))]

@@ -198,12 +198,12 @@ def finished(launcher: str) -> float:
 
 
 def main() -> None:
-    given = argparse.ArgumentParser(description=__doc__)
-    given.add_argument("--trials", type=int, default=50)
-    given.add_argument("--seed", type=int, default=0)
-    given.add_argument("--launcher", default="mpirun.openmpi")
-    given.add_argument("--loop", type=int)
-    options = given.parse_args()
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--trials", type=int, default=50)
+    parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--launcher", default="mpirun.openmpi")
+    parser.add_argument("--loop", type=int)
+    options = parser.parse_args()
     if options.loop is not None:
         return loop(options.loop)
     chance, took = random.Random(options.seed), collections.defaultdict(list)

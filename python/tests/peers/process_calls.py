@@ -251,8 +251,8 @@ class Calls:
         )
         parameters = [layer.weight for layer in layers]
         parameters[net.rank].grad = torch.full((3, 3), 2.0)
-        given = [*parameters, *parameters]  # each counts once
-        net.sum_gradients(given)
+        repeated = [*parameters, *parameters]  # each counts once
+        net.sum_gradients(repeated)
         assert all(torch.equal(parameter.grad, torch.full((3, 3), 2.0)) for parameter in parameters)
         both = nn.Parameter(torch.ones(2))
         both.grad = torch.tensor([1.0, 10.0]) * (1 + net.rank)

@@ -391,8 +391,8 @@ def encoded(net: Any, x: Tensor, again: Again) -> Iterator[Tensor]:
     attr = PLAIN["edge_attr"][net.edges].to(x)
     for k in range(3):
         optimizer.zero_grad()
-        given = {"edges": (torch.rand(E, generator=drawn) < 0.8)[net.edges]} if k else {}
-        loss = of_labels(net, net(edge_attr=torch.tanh(into(attr)), **given))
+        inputs = {"edges": (torch.rand(E, generator=drawn) < 0.8)[net.edges]} if k else {}
+        loss = of_labels(net, net(edge_attr=torch.tanh(into(attr)), **inputs))
         loss.backward()
         net.sum_gradients(into.parameters())
         optimizer.step()
@@ -458,7 +458,7 @@ def two(first: Any = SAGEConv, last: Any = GCNConv) -> Callable[[], nn.Module]:
 class Loop(NamedTuple):
     run: Any
     make: Callable[[], nn.Module]
-    given: Mapping[str, Any] = PLAIN
+    arrays: Mapping[str, Any] = PLAIN
     by_net: bool = False  # beside a net of one process, as PyTorch has other masks
 
 

@@ -151,10 +151,10 @@ class Upwards(nn.Module):
         return self.decode(h), e
 
 
-def in_double(given: Any) -> Any:
-    if isinstance(given, Mapping):
-        return {name: in_double(tensor) for name, tensor in given.items()}
-    return given.double() if given.is_floating_point() else given
+def in_double(value: Any) -> Any:
+    if isinstance(value, Mapping):
+        return {name: in_double(tensor) for name, tensor in value.items()}
+    return value.double() if value.is_floating_point() else value
 
 
 class Alone(nn.Module):
@@ -162,11 +162,15 @@ class Alone(nn.Module):
 
     rank, workers, group, groups = 0, 1, 0, 1
 
-    def __init__(self, module: nn.Module, given: Mapping[str, Any]):
+    def __init__(self, module: nn.Module, arrays: Mapping[str, Any]):
         super().__init__()
         taken = inspect.signature(module.forward).parameters
-        given = {name: in_double(tensor) for name, tensor in given.items() if name in taken}
-        self.module, self.x, self.edge_inputs = module, next(iter(given.values())), dict([*given.items()][1:])
+        arrays = {name: in_double(tensor) for name, tensor in arrays.items() if name in taken}
+        self.module, self.x, self.edge_inputs = (
+            module,
+            next(iter(arrays.values())),
+            dict([*arrays.items()][1:]),
+        )
 
     @property
     def vertices(self) -> Any:
@@ -184,13 +188,13 @@ class Alone(nn.Module):
             return {key: torch.arange(index.shape[1]) for key, index in ends.items()}
         return torch.arange(ends.shape[1])
 
-    def forward(self, x: Any = None, samples: bool = False, edges: Any = None, **given: Any) -> Any:
+    def forward(self, x: Any = None, samples: bool = False, edges: Any = None, **passed: Any) -> Any:
         if samples:
             return torch.stack([self(one) for one in x])
         if isinstance(x, dict):
             x = self.x | x
         inputs = dict(self.edge_inputs)
-        for name, tensor in given.items():
+        for name, tensor in passed.items():
             inputs |= (
                 {f"{name}_dict": inputs[f"{name}_dict"] | tensor}
                 if isinstance(tensor, dict)

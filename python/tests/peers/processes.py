@@ -41,11 +41,11 @@ def apart(ours: list[float], theirs: list[float]) -> float:
     return max(abs(a - b) / max(abs(b), 1e-6) for a, b in zip(ours, theirs, strict=True))
 
 
-def graph_of(given: Mapping[str, Any], module: nn.Module) -> weft.Graph:
+def graph_of(arrays: Mapping[str, Any], module: nn.Module) -> weft.Graph:
     """The graph with what the module takes."""
     taken = inspect.signature(module.forward).parameters
     return weft.Graph(
-        **{name.removesuffix("_dict"): tensor for name, tensor in given.items() if name in taken}
+        **{name.removesuffix("_dict"): tensor for name, tensor in arrays.items() if name in taken}
     )
 
 
@@ -56,10 +56,10 @@ def in_groups(one: Loop, module: nn.Module, groups: int) -> list[float]:
 
     def group(number: int) -> list[float]:
         def net(module: nn.Module) -> Any:
-            alone = Alone(module.double(), one.given)
+            alone = Alone(module.double(), one.arrays)
             return alone if groups == 1 else OfGroup(alone, together, number)
 
-        x = in_double(next(iter(one.given.values())))
+        x = in_double(next(iter(one.arrays.values())))
         return [float(one) for one in one.run(net(modules[number]), sample_of(number, x), net)]
 
     with set_checkpoint_early_stop(False):  # each group computes a pass again as far as the others
@@ -74,19 +74,19 @@ def run(name: str, mesh: str) -> None:
     exact, begun = copy.deepcopy(module), copy.deepcopy(module.state_dict())
     groups = int(dict(axis.split("=") for axis in mesh.split(",")).get("samples", 1))
     if loop.by_net:
-        alone = Copies(weft.compile(exact, graph_of(loop.given, exact)), groups)
-        theirs = [float(one) for one in loop.run(alone, next(iter(loop.given.values())), None)]
+        alone = Copies(weft.compile(exact, graph_of(loop.arrays, exact)), groups)
+        theirs = [float(one) for one in loop.run(alone, next(iter(loop.arrays.values())), None)]
     else:
         theirs = in_groups(loop, exact.double(), groups)
-    graph, runs = graph_of(loop.given, module), []
+    graph, runs = graph_of(loop.arrays, module), []
     for _ in range(2):
         module.load_state_dict(begun)
         net = weft.compile(module, graph, parallel=mesh)
-        x, rows = next(iter(loop.given.values())), net.vertices
+        x, rows = next(iter(loop.arrays.values())), net.vertices
         local = {kind: x[kind][ids] for kind, ids in rows.items()} if isinstance(rows, dict) else x[rows]
         local = sample_of(net.group, local)
         made = loop.run(
-            net, local, lambda other: weft.compile(other, graph_of(loop.given, other), parallel=mesh)
+            net, local, lambda other: weft.compile(other, graph_of(loop.arrays, other), parallel=mesh)
         )
         ours = [float(one) for one in made]
         runs.append((ours, [one.detach().clone() for one in module.state_dict().values()]))
@@ -120,9 +120,9 @@ def check_planned(net: Any, name: str = "x") -> None:
     planned = weft.plan(graph_of(PLAIN, net.module), model=net, passes=2, gradients=name)
     rows = net.vertices if name == "x" else net.edges
     for _ in range(3):
-        given = {name: PLAIN[name][rows].requires_grad_()}
-        a = net(**given)
-        b = net(**given)  # one of the outputs of the step before is garbage now
+        inputs = {name: PLAIN[name][rows].requires_grad_()}
+        a = net(**inputs)
+        b = net(**inputs)  # one of the outputs of the step before is garbage now
         sum(
             one.mean() for made in (a, b) for one in (made if isinstance(made, tuple) else (made,))
         ).backward()

@@ -246,10 +246,10 @@ class Special(nn.Module):
 
     def one(self, step, x, edge_index):
         kind, f, first, last = step
-        given = x[:, first:last]
+        columns = x[:, first:last]
         if kind == "edges":
-            return f(given[:, 0], *edge_index, x.size(0))
-        return f(given) if kind == "four" else f(*given.unbind(1))
+            return f(columns[:, 0], *edge_index, x.size(0))
+        return f(columns) if kind == "four" else f(*columns.unbind(1))
 
     def forward(self, x, edge_index):
         made = [self.one(step, x, edge_index) for step in self.steps]

@@ -181,8 +181,8 @@ def test_without_parameters(mesh: str, has_features: bool) -> None:
     """Rows and their gradients are those of float64, and the memory is planned."""
     graph = GRAPHS["plain"] if has_features else weft.Graph(edge_index=ENDS, num_nodes=len(X))
     module, x, exact = Light(), X.clone().requires_grad_(), X.double().requires_grad_()
-    net, given = weft.compile(module, graph, parallel=mesh), {} if has_features else {"x": X}
-    assert not net(**given).requires_grad and not [*net.parameters()]
+    net, inputs = weft.compile(module, graph, parallel=mesh), {} if has_features else {"x": X}
+    assert not net(**inputs).requires_grad and not [*net.parameters()]
     # D^-1/2 A D^-1/2 of the in-degrees, as LGConv has it
     degrees = torch.bincount(ENDS[1], minlength=len(X)).double()
     scale = torch.where(degrees > 0, degrees, torch.inf) ** -0.5

@@ -253,16 +253,16 @@ def test_what_is_left_out(tmp_path):
     """Weights of edges, which DGL has under any name, are left out with a warning, and taken as
     edge_weight."""
     g = with_edges(graph(), w=numbers(80) + 0.5)
-    given = {"model": "gcn", "epochs": 3, "hidden": 8, "progress": False}
+    settings = {"model": "gcn", "epochs": 3, "hidden": 8, "progress": False}
     with pytest.warns(UserWarning) as told:
-        plain = weft.train(g, out=tmp_path / "plain", **given)
+        plain = weft.train(g, out=tmp_path / "plain", **settings)
     assert [(str(w.message), w.filename) for w in told] == [
         (
             "edata['w']: left out; if it counts, give it as edge_weight: weft.Graph.of(data, edge_weight=…)",
             __file__,
         )
     ]
-    assert plain.summary["losses"] == weft.train(graph(), out=tmp_path / "none", **given).summary["losses"]
+    assert plain.summary["losses"] == weft.train(graph(), out=tmp_path / "none", **settings).summary["losses"]
     data = {"x": g.ndata["feat"], "y": g.ndata["label"], **masks(V, 4)}
     arrays = weft.Graph(edge_index=g.edges(), edge_weight=g.edata["w"], **data)
     with warnings.catch_warnings():
@@ -272,7 +272,9 @@ def test_what_is_left_out(tmp_path):
         repr(weft.Graph.of(g, edge_weight=g.edata["w"], x=numbers(V, 9)))
         == "Graph(30 vertices, 80 edges, 9 features)"
     )
-    runs = [weft.train(source, out=tmp_path / str(k), **given) for k, source in enumerate((weighted, arrays))]
+    runs = [
+        weft.train(source, out=tmp_path / str(k), **settings) for k, source in enumerate((weighted, arrays))
+    ]
     assert runs[0].summary["losses"] == runs[1].summary["losses"] != plain.summary["losses"]
 
 

@@ -171,10 +171,10 @@ def test_as_pytorch(name: str, mesh: str) -> None:
     for kept in (None, torch.rand(E) > 0.3):
         kinds = (torch.float32, torch.float64)
         ours, theirs = ({"x": X.clone().to(dtype), "edge_attr": ATTR.clone().to(dtype)} for dtype in kinds)
-        for given in (ours, theirs):
+        for inputs in (ours, theirs):
             if not takes_attr(module):
-                del given["edge_attr"]
-            for tensor in given.values():
+                del inputs["edge_attr"]
+            for tensor in inputs.values():
                 tensor.requires_grad_()
         if kept is None:
             want = exact(edge_index=ENDS, **theirs)
@@ -230,8 +230,8 @@ def test_relations(mesh: str) -> None:
     net = weft.compile(module, TYPED, **settings(mesh))
     kept = torch.rand(300) > 0.5
 
-    def copied(given: dict[Any, Tensor], dtype: torch.dtype) -> dict[Any, Tensor]:
-        return {key: x.clone().to(dtype).requires_grad_() for key, x in given.items()}
+    def copied(tensors: dict[Any, Tensor], dtype: torch.dtype) -> dict[Any, Tensor]:
+        return {key: x.clone().to(dtype).requires_grad_() for key, x in tensors.items()}
 
     kinds = (torch.float32, torch.float64)
     ours, theirs = ({"x": copied(X_OF, dtype), "e": copied(ATTR_OF, dtype)} for dtype in kinds)

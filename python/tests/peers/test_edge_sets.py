@@ -153,8 +153,8 @@ def test_beside_pytorch(kind):
     if typed:
         net = model = Typed({"user": 5, "item": 3}, list(arrays["edge_index"]), 1 if values else 2)
         graph = weft.Graph(**arrays, edge_y={BUYS: y}, edge_split={BUYS: split})
-        given = {name: torch.tensor(features).double() for name, features in arrays["x"].items()}
-        given = given, {name: torch.tensor(ends) for name, ends in arrays["edge_index"].items()}
+        inputs = {name: torch.tensor(features).double() for name, features in arrays["x"].items()}
+        inputs = inputs, {name: torch.tensor(ends) for name, ends in arrays["edge_index"].items()}
         more = {}
     else:
         model, net = "sage", Named(5, 2)
@@ -163,8 +163,8 @@ def test_beside_pytorch(kind):
         first = weft.train(graph, model=model, epochs=1, **SETTINGS | more | {"lr": 1e-30}).state_dict()
         net.load_state_dict({name: torch.tensor(first[name]) for name in net.state_dict()})
         attr = arrays["edge_attr"].astype(float)
-        given = torch.tensor(arrays["x"]).double(), torch.tensor(arrays["edge_index"])
-        given = *given, torch.tensor((attr - attr.mean(0)) / attr.std(0))
+        inputs = torch.tensor(arrays["x"]).double(), torch.tensor(arrays["edge_index"])
+        inputs = *inputs, torch.tensor((attr - attr.mean(0)) / attr.std(0))
     exact, losses = copy.deepcopy(net).double(), []
     optimizer, some = torch.optim.Adam(exact.parameters(), lr=0.01), torch.tensor(train)
     mean, deviation = (y[train].astype(float).mean(), y[train].astype(float).std()) if values else (0, 1)
@@ -172,12 +172,12 @@ def test_beside_pytorch(kind):
     loss_of = torch.nn.functional.mse_loss if values else torch.nn.functional.cross_entropy
     for _ in range(60):
         optimizer.zero_grad()
-        loss = loss_of(exact(*given)[some], target[some])
+        loss = loss_of(exact(*inputs)[some], target[some])
         loss.backward()
         optimizer.step()
         losses.append(loss.item())
     with torch.no_grad():
-        logits = exact(*given).numpy()
+        logits = exact(*inputs).numpy()
 
     def measured(output):
         if values:
@@ -226,7 +226,7 @@ def test_divided_by_time(kind):
         attr = (attr - attr[time < 5].mean(0)) / attr[time < 5].std(0)
     else:
         settings |= {"model": net}
-    given = x, edges, torch.tensor(attr), torch.tensor(time)
+    inputs = x, edges, torch.tensor(attr), torch.tensor(time)
     exact, losses, best, kept = copy.deepcopy(net).double(), [], -1.0, None
     optimizer, target = torch.optim.Adam(exact.parameters(), lr=0.01), torch.tensor(y)
     parts = [torch.tensor((y >= 0) & mask) for mask in (time < 5, (time >= 5) & (time < 7), time >= 7)]
@@ -236,12 +236,12 @@ def test_divided_by_time(kind):
 
     for _ in range(40):
         optimizer.zero_grad()
-        loss = torch.nn.functional.cross_entropy(over_periods(exact, *given)[parts[0]], target[parts[0]])
+        loss = torch.nn.functional.cross_entropy(over_periods(exact, *inputs)[parts[0]], target[parts[0]])
         loss.backward()
         optimizer.step()
         losses.append(loss.item())
         with torch.no_grad():
-            logits = over_periods(exact, *given).numpy()
+            logits = over_periods(exact, *inputs).numpy()
         if measured(logits, 1) > best:
             best, kept = measured(logits, 1), logits
     for mesh in [*MESHES, {"parallel": "pipeline=2", "chunks": 1}] if kind != "states" else MESHES:
@@ -251,7 +251,7 @@ def test_divided_by_time(kind):
         double = copy.deepcopy(net).double()
         double.load_state_dict({name: torch.tensor(found[name]) for name in net.state_dict()})
         with torch.no_grad():
-            assert run.logits == pytest.approx(over_periods(double, *given).numpy(), abs=1e-5), mesh
+            assert run.logits == pytest.approx(over_periods(double, *inputs).numpy(), abs=1e-5), mesh
         assert (run.predict(output="logits") == run.logits).all(), mesh
     run = weft.train(graph, epochs=40, **settings)
     for part, name in ((1, "val"), (2, "test")):
@@ -289,13 +289,13 @@ def test_measured_on_later_edges():
     net, found = Named(5, 2).double(), run.state_dict()
     net.load_state_dict({name: torch.tensor(found[name]) for name in net.state_dict()})
     attr = (arrays["edge_attr"] - found["edge_features.mean"]) / found["edge_features.deviation"]
-    given = (
+    inputs = (
         torch.tensor(arrays["x"]).double(),
         torch.tensor(arrays["edge_index"]),
         torch.tensor(attr).double(),
     )
     with torch.no_grad():
-        logits = over_periods(net, *given, torch.tensor(time)).numpy()
+        logits = over_periods(net, *inputs, torch.tensor(time)).numpy()
     told = run.evaluate(weft.Graph(**arrays, edge_y=y, edge_time=time))
     parts = {"train": time < 5, "val": (time >= 5) & (time < 7), "test": time >= 7}
     for name, part in parts.items():

@@ -373,7 +373,7 @@ def test_metrics_of_models_that_read_edges(rows):
         ):
             run.embeddings(of="conv")
         kept = []
-        handle = module.get_submodule("conv").register_forward_hook(lambda _, given, rows: kept.append(rows))
+        handle = module.get_submodule("conv").register_forward_hook(lambda _, inputs, rows: kept.append(rows))
         out = module(why.x, why.edge_index, why.edge_attr)
         handle.remove()
         assert kept[0].shape == (V, C) and np.allclose(out.detach(), run.logits, atol=1e-5)

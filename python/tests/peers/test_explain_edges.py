@@ -182,9 +182,9 @@ def test_an_edge_of_an_own_module(net, tmp_path):
         want = [torch.zeros_like(x), torch.zeros_like(own)]
         points = [1.0] if not steps else [(k + 0.5) / steps for k in range(steps)]
         for at in points:
-            given = [(at * tensor).clone().requires_grad_() for tensor in (x, own)]
-            z = module.score(module.embed(given[0], ends, attr), ends[:, [e]], given[1])[0]
-            for into, tensor, grad in zip(want, (x, own), torch.autograd.grad(log_odds(z, 1), given)):
+            leaves = [(at * tensor).clone().requires_grad_() for tensor in (x, own)]
+            z = module.score(module.embed(leaves[0], ends, attr), ends[:, [e]], leaves[1])[0]
+            for into, tensor, grad in zip(want, (x, own), torch.autograd.grad(log_odds(z, 1), leaves)):
                 into += tensor * grad / len(points)
         close(why.node_mask, want[0])
         close(why.own_mask, want[1][0])

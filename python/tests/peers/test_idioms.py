@@ -51,7 +51,7 @@ def graph(data):
 
 
 @contextlib.contextmanager
-def given(module, graph, **settings):
+def in_program(module, graph, **settings):
     """The program that a training of a module is given, and the weights that it begins with."""
     scratch = Scratch()
     try:
@@ -95,7 +95,7 @@ def test_trains(name, data, graph):
     torch.manual_seed(4)
     module = TRAIN[name]()
     before = random.getstate(), np.random.get_state()[1].tolist(), torch.get_rng_state().tolist()
-    with given(module, graph) as (text, state):
+    with in_program(module, graph) as (text, state):
         assert before == (
             random.getstate(),
             np.random.get_state()[1].tolist(),
@@ -120,7 +120,7 @@ def test_trains(name, data, graph):
 def test_is_refused(name, graph):
     make, words = REFUSED[name]
     torch.manual_seed(4)
-    with pytest.raises(weft.Refused) as refused, given(make(), graph):
+    with pytest.raises(weft.Refused) as refused, in_program(make(), graph):
         pass
     message = re.sub(
         r'"[^"]*": \(lambda: .*\),: ', "", str(refused.value)
@@ -150,12 +150,12 @@ def test_several_graphs(kind, as_batch, data):
     graphs = weft.Graph.of(Batch.from_data_list([one, one]) if as_batch else [one, one])
     with (
         pytest.raises(weft.Refused, match="forward (takes|reads) batch, and the data are several graphs"),
-        given(normed(kind), graphs),
+        in_program(normed(kind), graphs),
     ):
         pass
-    with given(normed(kind), weft.Graph.of(one)):
+    with in_program(normed(kind), weft.Graph.of(one)):
         pass
-    with given(Net(lambda s, h, e: h @ s.w), graphs):
+    with in_program(Net(lambda s, h, e: h @ s.w), graphs):
         pass
 
 
@@ -170,10 +170,10 @@ def test_edge_attr_of_one_dimension(data):
     graph = weft.Graph(**data, edge_attr=torch.rand(E))
     with (
         pytest.raises(weft.Refused, match=r"each pair of edges meets, E × E: .*view\(-1, 1\)"),
-        given(OfEdges(lambda w: w.unsqueeze(-1)), graph),
+        in_program(OfEdges(lambda w: w.unsqueeze(-1)), graph),
     ):
         pass
-    with given(OfEdges(lambda w: w.view(-1, 1)), graph):
+    with in_program(OfEdges(lambda w: w.view(-1, 1)), graph):
         pass
 
 
@@ -181,7 +181,7 @@ def test_rate_of_0(graph):
     module = Net(lambda s, h, e: h @ s.w)
     with (
         pytest.raises(weft.Refused, match="optimizer: its lr is 0"),
-        given(module, graph, optimizer=torch.optim.SGD(module.parameters(), lr=0)),
+        in_program(module, graph, optimizer=torch.optim.SGD(module.parameters(), lr=0)),
     ):
         pass
 
@@ -223,7 +223,7 @@ def test_folders_of_the_user(tmp_path, graph):
     own = stray(tmp_path)
     with (
         pytest.raises(weft.Refused, match=r"own.py:7: self.calls \+= 1: forward changes calls"),
-        given(own.Own(), graph),
+        in_program(own.Own(), graph),
     ):
         pass
     assert not is_library("own") and not is_library("test_idioms") and not is_library("pytest")
@@ -250,7 +250,7 @@ def test_under(switch, data, graph):
 
     def program():
         torch.manual_seed(4)
-        with given(Net(lambda s, h, e: h @ s.w), graph, **settings) as (text, state):
+        with in_program(Net(lambda s, h, e: h @ s.w), graph, **settings) as (text, state):
             return text, {name: value.tolist() for name, value in state.items()}
 
     wanted = program()
@@ -282,7 +282,7 @@ def test_generators_stay(graph):
 def test_seeds_no_card(graph, monkeypatch):
     """PyTorch's generators on cards are left alone."""
     monkeypatch.setattr(torch.cuda, "manual_seed_all", lambda seed: pytest.fail("seeds cards"))
-    with given(Net(lambda s, h, e: h @ s.w), graph):
+    with in_program(Net(lambda s, h, e: h @ s.w), graph):
         pass
 
 

@@ -104,11 +104,11 @@ def test_one_part():
         ):
             weft.train(data, model="gcn", task="link")
     lists = {"train_edges": edges(train, 1), "val_edges": edges(val, 1), "test_edges": edges(test, 1)}
-    given = weft.Graph.of(train, **lists)
-    assert {name: array.tolist() for name, array in stored(given).items()} == {
+    divided = weft.Graph.of(train, **lists)
+    assert {name: array.tolist() for name, array in stored(divided).items()} == {
         name: array.tolist() for name, array in lists.items()
     }
-    run = weft.train(given, model="gcn", task="link", epochs=1)
+    run = weft.train(divided, model="gcn", task="link", epochs=1)
     assert run.embeddings(train).shape == (40, 64)
     graph_of = weft.Graph.of(train, y=np.arange(40) % 2)
     assert np.load(graph_of.store / "labels.npy").tolist() == [0, 1] * 20

@@ -275,11 +275,11 @@ def test_no_edges(vertices: int) -> None:
         "weighted": {"edge_weight": torch.zeros(0)},
         "featured": {"edge_attr": torch.zeros(0, 2)},
     }
-    for name, given in gives.items():
+    for name, inputs in gives.items():
         module = made(name, MODULES)
-        out = weft.compile(module, graph)(edges=kept, **given)
-        assert torch.allclose(out, module(x, none, *given.values()), atol=1e-5)
-        own = weft.compile(module, weft.Graph(edge_index=none, x=x, **given))()
+        out = weft.compile(module, graph)(edges=kept, **inputs)
+        assert torch.allclose(out, module(x, none, *inputs.values()), atol=1e-5)
+        own = weft.compile(module, weft.Graph(edge_index=none, x=x, **inputs))()
         assert torch.equal(own, out), "the graph's own"
 
 
@@ -390,8 +390,8 @@ def test_planned(name: str, graph: str) -> None:
     rows = WEIGHT if name == "weighted" else ATTR
 
     def step(net: Any) -> None:
-        given = {argument: rows.clone().requires_grad_(), "edges": torch.ones(E, dtype=torch.bool)}
-        a, b = (net(X, **given) for _ in range(2))
+        inputs = {argument: rows.clone().requires_grad_(), "edges": torch.ones(E, dtype=torch.bool)}
+        a, b = (net(X, **inputs) for _ in range(2))
         (a.sum() + b.pow(2).sum()).backward()
 
     module, mesh = made(name, MODULES), {"parallel": "graph=2", "recompute": "none"}
@@ -431,7 +431,7 @@ def test_refused() -> None:
         made("featured", MODULES), GRAPHS["plain"]
     )  # which calls give the features of edges
     attributes = weft.compile(made("featured", MODULES), GRAPHS["attributes"])
-    for net, given, why in (
+    for net, inputs, why in (
         (plain, {"edges": torch.ones(E)}, f"edges: is torch.float32 .{E},.: give a tensor of {E} booleans"),
         (
             plain,
@@ -489,7 +489,7 @@ def test_refused() -> None:
         (attributes, {"edge_attr": torch.ones(E, 3)}, f"give floats of {E} edges × 2 features"),
     ):
         with pytest.raises(weft.Refused, match=why):
-            net(**given)  # type: ignore[arg-type]
+            net(**inputs)  # type: ignore[arg-type]
     for kind in (torch.uint8, torch.bool):
         with pytest.raises(
             weft.Refused, match=f"rows: vertices are {kind} .{V},.: give a list of vertex ids"

@@ -99,10 +99,10 @@ def test_planned_by_counts(mesh: str) -> None:
     counts = {"vertices": 8e3, "edges": 60_000, "features": WIDTH}
     planned = weft.plan(**counts, model=module, parallel=mesh, passes=2, gradients="x")
     for _ in range(3):
-        given = (
+        features = (
             x.expand(2, -1, -1).clone().requires_grad_() if "samples" in mesh else x.clone().requires_grad_()
         )
-        first, second = (net(given, samples="samples" in mesh) for _ in range(2))
+        first, second = (net(features, samples="samples" in mesh) for _ in range(2))
         (first.mean() + second.square().mean()).backward()
         with torch.no_grad():
             module.first.lin_r.weight += 1

@@ -259,9 +259,9 @@ def kept(net: nn.Module, _: Tensor) -> Iterator[Tensor]:
     for loss in (out.pow(2).mean(), out.sigmoid().sum()):
         loss.backward(retain_graph=True)
         yield sum(p.grad.norm() for p in net.parameters())  # type: ignore[misc]
-    given = {name: (2 * p.detach()).requires_grad_() for name, p in net.named_parameters()}
-    torch.func.functional_call(net, given, ()).sum().backward()
-    yield sum(p.grad.norm() for p in given.values())  # type: ignore[misc]
+    parameters = {name: (2 * p.detach()).requires_grad_() for name, p in net.named_parameters()}
+    torch.func.functional_call(net, parameters, ()).sum().backward()
+    yield sum(p.grad.norm() for p in parameters.values())  # type: ignore[misc]
 
 
 def later(net: nn.Module, x: Tensor) -> Iterator[Tensor]:

@@ -91,13 +91,13 @@ def steps(net: nn.Module, x: Tensor) -> Iterator[Tensor]:
     y, optimizer = torch.arange(len(x)) % CLASSES, torch.optim.SGD(net.parameters(), 0.05, momentum=0.9)
     for step in range(4):
         optimizer.zero_grad()
-        given = (x * step).requires_grad_()
-        loss = F.cross_entropy(net(given) if step % 2 else net(), y)
+        features = (x * step).requires_grad_()
+        loss = F.cross_entropy(net(features) if step % 2 else net(), y)
         loss.backward()
         optimizer.step()
         yield loss
         if step % 2:
-            yield given.grad.norm()
+            yield features.grad.norm()
         with torch.no_grad():
             yield net(x + step).norm()
 

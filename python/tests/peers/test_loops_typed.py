@@ -38,8 +38,8 @@ for key, ends in ENDS.items():
     DATA[key].edge_index = ends
 
 
-def in_double(given: dict[Any, Tensor]) -> dict[Any, Tensor]:
-    return {key: tensor.double() for key, tensor in given.items()}
+def in_double(tensors: dict[Any, Tensor]) -> dict[Any, Tensor]:
+    return {key: tensor.double() for key, tensor in tensors.items()}
 
 
 class Convs(nn.Module):  # type: ignore[misc]
@@ -149,11 +149,11 @@ def rollout(net: nn.Module, x: dict[str, Tensor]) -> Iterator[Tensor]:
 
 def saliency(net: nn.Module, x: dict[str, Tensor]) -> Iterator[Tensor]:
     """Gradients in the features of each type, which are leaves and which a layer of the loop has made."""
-    given = {name: tensor.clone().requires_grad_() for name, tensor in x.items()}
+    leaves = {name: tensor.clone().requires_grad_() for name, tensor in x.items()}
     scale = torch.full((3,), 0.5).to(x["mesh"]).requires_grad_()
-    made = net({"grid": given["grid"], "mesh": given["mesh"] * scale})
+    made = net({"grid": leaves["grid"], "mesh": leaves["mesh"] * scale})
     made["grid"][:7].logsumexp(1).sum().backward()
-    for tensor in (given["grid"].grad, given["mesh"].grad, scale.grad):
+    for tensor in (leaves["grid"].grad, leaves["mesh"].grad, scale.grad):
         yield tensor.norm()
         yield tensor.reshape(-1)[2]
 
@@ -252,13 +252,13 @@ def test_features_of_calls() -> None:
     module = Two(GCNConv(4, 8), GCNConv(8, 2), nn.Identity())
     for graph in (weft.Graph(edge_index=ends, num_nodes=30), Data(edge_index=ends, num_nodes=30)):
         for mesh in ("graph=1", "graph=3", "tensor=2", "pipeline=2"):
-            given = x.clone().requires_grad_()
+            leaves = x.clone().requires_grad_()
             net = weft.compile(module, graph, parallel=mesh)
             refused(weft.Refused, r"x: the graph has no features: call net\(x\)", net)
-            out = net(given)
+            out = net(leaves)
             assert torch.allclose(out, module(x, ends), atol=1e-5)
-            (ours,) = torch.autograd.grad(out.pow(2).sum(), given)
-            (theirs,) = torch.autograd.grad(module(given, ends).pow(2).sum(), given)
+            (ours,) = torch.autograd.grad(out.pow(2).sum(), leaves)
+            (theirs,) = torch.autograd.grad(module(leaves, ends).pow(2).sum(), leaves)
             assert torch.allclose(ours, theirs, atol=1e-5)
             text = r"x: is torch.float32 \(30, 5\) on cpu, torch.strided: give floats of 30 vertices × 4 "
             text += "features, as the first call did"

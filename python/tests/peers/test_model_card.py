@@ -191,17 +191,17 @@ def test_of_edges_calibrated(folder):
     weft("predict", folder / "fraud", "--out", predicted)
     rows = list(csv.DictReader(predicted.open()))
     city = {p["id"]: p["city"] or "(missing)" for p in csv.DictReader((folder / "people.csv").open())}
-    given = {}
+    by_ends = {}
     for p in csv.DictReader((folder / "pay.csv").open()):
-        given.setdefault((p["payer"], p["payee"]), []).append(p)
-    kept = [r for r in range(len(rows)) if len(given[rows[r]["payer"], rows[r]["payee"]]) == 1]
+        by_ends.setdefault((p["payer"], p["payee"]), []).append(p)
+    kept = [r for r in range(len(rows)) if len(by_ends[rows[r]["payer"], rows[r]["payee"]]) == 1]
     assert (
         len(rows) == 1500 and len(kept) > 1400
     )  # but for those between the same two, whose order is the store's
     store = folder / "payments"
     truth, test = np.load(store / "edge_labels.npy"), np.load(store / "edge_test.npy")
     for r in kept:
-        p = given[rows[r]["payer"], rows[r]["payee"]][0]
+        p = by_ends[rows[r]["payer"], rows[r]["payee"]][0]
         assert (truth[r] == 1) == (p["fraud"] == "yes")
     logits = np.load(folder / "fraud" / "predictions.npy")
     p = probabilities(logits / np.float64(run["calibration"]["temperature"]))

@@ -265,7 +265,7 @@ def test_embeddings(arrays, graph):
     trained, seen = run.module(), {}
     trained.eval()
     for name, layer in trained.named_modules():
-        layer.register_forward_hook(lambda _, given, out, name=name: seen.update({name: (given[0], out)}))
+        layer.register_forward_hook(lambda _, inputs, out, name=name: seen.update({name: (inputs[0], out)}))
     trained(arrays["x"], arrays["edge_index"], arrays["edge_attr"])
     for name in ("into", "norm"):
         np.testing.assert_allclose(run.embeddings(of=name), seen[name][1].detach().numpy(), atol=1e-4)

@@ -224,7 +224,7 @@ def test_refused(tmp_path, name):
 
 
 @pytest.mark.parametrize(
-    "given, words",
+    "tensors, words",
     [
         ({"x": torch.zeros(4, 2, device="meta")}, "x: a tensor on the device meta has no values"),
         (
@@ -234,9 +234,9 @@ def test_refused(tmp_path, name):
         ({"x": torch.eye(4).to_sparse_bsc((2, 2))}, "x: a matrix of blocks, torch.sparse_bsc, is not read"),
     ],
 )
-def test_tensors_without_arrays(given, words):
+def test_tensors_without_arrays(tensors, words):
     with pytest.raises(weft.Refused, match=f"^{words}; give "):
-        weft.Graph(**{"edge_index": torch.tensor([[0, 1], [1, 2]])} | given if "x" in given else given)
+        weft.Graph(**{"edge_index": torch.tensor([[0, 1], [1, 2]])} | tensors if "x" in tensors else tensors)
 
 
 def test_negative_view():
@@ -286,9 +286,9 @@ def test_unlike_graphs(line):
 
 def test_fields_of_some_graphs(tmp_path):
     """What is not read may be in some graphs of a list alone."""
-    given = {"epochs": 2, "hidden": 8, "progress": False}
-    plain = weft.train([graph(), graph()], out=tmp_path / "plain", **given)
-    named = weft.train([graph(name="a", pos=numbers(V, 2)), graph()], out=tmp_path / "named", **given)
+    settings = {"epochs": 2, "hidden": 8, "progress": False}
+    plain = weft.train([graph(), graph()], out=tmp_path / "plain", **settings)
+    named = weft.train([graph(name="a", pos=numbers(V, 2)), graph()], out=tmp_path / "named", **settings)
     assert named.logits.tobytes() == plain.logits.tobytes()
 
 

@@ -130,8 +130,10 @@ def test_rows(name: str, mesh: str) -> None:
     are less."""
     torch.manual_seed(1)
     module = MODULES[name]()
-    given = {"edge_attr": ATTR} if name == "messages" else {"edge_weight": WEIGHT} if name == "gcn" else {}
-    net = weft.compile(module, weft.Graph(edge_index=ENDS, x=X, **given), parallel=mesh, threads=1)
+    edge_inputs = (
+        {"edge_attr": ATTR} if name == "messages" else {"edge_weight": WEIGHT} if name == "gcn" else {}
+    )
+    net = weft.compile(module, weft.Graph(edge_index=ENDS, x=X, **edge_inputs), parallel=mesh, threads=1)
     for training in (True, False):
         net.train(training)
         x, found = X.clone().requires_grad_(), []

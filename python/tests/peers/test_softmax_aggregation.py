@@ -143,17 +143,17 @@ def made(name):
 def stepped(module, arrays, lr):
     """PyTorch's losses in float64, and the module after them."""
     module = copy.deepcopy(module).double().train()
-    given = [arrays["x"].double(), arrays["edge_index"]]
+    inputs = [arrays["x"].double(), arrays["edge_index"]]
     if isinstance(module, OfEdges):
-        given.append(arrays["edge_attr"].double())
+        inputs.append(arrays["edge_attr"].double())
     optimizer, losses = torch.optim.SGD(module.parameters(), lr), []
     for _ in range(EPOCHS):
         optimizer.zero_grad()
-        loss = F.cross_entropy(module(*given)[arrays["train_mask"]], arrays["y"][arrays["train_mask"]])
+        loss = F.cross_entropy(module(*inputs)[arrays["train_mask"]], arrays["y"][arrays["train_mask"]])
         loss.backward()
         optimizer.step()
         losses.append(float(loss.detach()))
-    return losses, module, module.eval()(*given).detach()
+    return losses, module, module.eval()(*inputs).detach()
 
 
 @pytest.mark.parametrize(("name", "parallel"), CASES)

@@ -156,10 +156,10 @@ def test_compiled(arrays):
     module, graph = MODULES["GCN"](), weft.Graph(**arrays)
     exact, x = copy.deepcopy(module).double(), torch.from_numpy(arrays["x"].toarray())
     net = weft.compile(module, graph)
-    for given in ((), (x,)):
+    for inputs in ((), (x,)):
         net.zero_grad()
         exact.zero_grad()
-        out, want = net(*given), exact(x.double(), arrays["edge_index"])
+        out, want = net(*inputs), exact(x.double(), arrays["edge_index"])
         torch.testing.assert_close(out.double(), want, rtol=1e-5, atol=1e-6)
         out.square().sum().backward()
         want.square().sum().backward()

@@ -104,8 +104,8 @@ def test_reader_is_read_by_parts(tables, tmp_path, monkeypatch):
         lambda self, table: (written.append((len(read), table.nbytes)), write(self, table)),
     )
     settings = {name: SETTINGS[name] for name in ("source", "target", "label")}
-    given = pyarrow.RecordBatchReader.from_batches(batch.schema, batches())
-    assert weft.inspect(given, vertices_from=customers, **settings)["edges"] == 40 * 200_000
+    batches_reader = pyarrow.RecordBatchReader.from_batches(batch.schema, batches())
+    assert weft.inspect(batches_reader, vertices_from=customers, **settings)["edges"] == 40 * 200_000
     assert 1 < len(written) and written[0][0] < 40
     assert max(size for _, size in written) < (64 << 20) + 2 * batch.nbytes
 

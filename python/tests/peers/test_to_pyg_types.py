@@ -182,22 +182,22 @@ def test_types(trained, flags):
     data = HETERO[flags]
     run = trained(data, flags)
     model, x, edges = to_pyg(run), data.collect("x", allow_empty=True), data.edge_index_dict
-    given = {
+    inputs = {
         f"{name}_dict": data.collect(name)
         for name in ("edge_attr", "edge_weight")
         if name in data.edge_stores[0]
     }
     with torch.no_grad():
-        assert far(model(x_dict=x, edge_index_dict=edges, **given).numpy(), logits(run)) < 1e-5
+        assert far(model(x_dict=x, edge_index_dict=edges, **inputs).numpy(), logits(run)) < 1e-5
         if "mlp" in flags:  # it reads the rows of one type, and may be given these alone
             predicted = next(name for name in x if "y" in data[name])
             assert torch.equal(model(x[predicted]), model(x, edges))
             return
         first = next(iter(edges))
         wrong = edges | {first: torch.stack([edges[first][0].flip(0), edges[first][1]])}
-        assert far(model(x, wrong, **given).numpy(), logits(run)) > 1e-4
+        assert far(model(x, wrong, **inputs).numpy(), logits(run)) > 1e-4
         with pytest.raises(weft.Refused, match=r"reads the relation .*__(cites|part.of|in/of)__"):
-            model(x, {r: e for r, e in edges.items() if r != first}, **given)
+            model(x, {r: e for r, e in edges.items() if r != first}, **inputs)
         rivals = [
             (setting, other)
             for flag, setting, other in OTHERS
@@ -205,11 +205,11 @@ def test_types(trained, flags):
             and "--layers 1" not in flags
             and (setting != "residual" or "--layers 3" in flags)
         ]
-        check_rivals(run, rivals, lambda other: other(x, edges, **given).numpy())
-        if "edge_attr_dict" in given:
+        check_rivals(run, rivals, lambda other: other(x, edges, **inputs).numpy())
+        if "edge_attr_dict" in inputs:
             with pytest.raises(weft.Refused, match="edge_attr: the run's model reads it"):
                 model(x, edges)
-        if "edge_weight_dict" in given:
+        if "edge_weight_dict" in inputs:
             ones = {r: torch.ones(60) for r in edges}
             assert far(model(x, edges, edge_weight_dict=ones).numpy(), logits(run)) > 1e-4
             with pytest.raises(weft.Refused, match="edge_weight: the run's graph has weights"):
@@ -234,11 +234,11 @@ def test_links_of_types(trained, model):
 def test_copies(trained, tmp_path, flags, data):
     """A module can be saved, copied and trained on."""
     model = to_pyg(trained(data, f"{flags} --hidden 12"))
-    given = (data.x, data.edge_index) if data is PLAIN else (data.x_dict, data.edge_index_dict)
+    inputs = (data.x, data.edge_index) if data is PLAIN else (data.x_dict, data.edge_index_dict)
     torch.save(model, tmp_path / "model.pt")
     for other in (copy.deepcopy(model), torch.load(tmp_path / "model.pt", weights_only=False)):
-        assert torch.equal(other(*given), model(*given))
-    model.train()(*given).sum().backward()
+        assert torch.equal(other(*inputs), model(*inputs))
+    model.train()(*inputs).sum().backward()
     assert all(p.grad is not None and p.grad.isfinite().all() for p in model.parameters())
 
 

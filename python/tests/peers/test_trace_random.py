@@ -17,9 +17,9 @@ def test_random(seed):
     drawn = Drawn(seed)
     module = drawn.draw()
     attr, weight = (name in drawn.more for name in ("edge_attr", "edge_weight"))
-    given = (
+    inputs = (
         drawn.x.double(),
         drawn.e,
         *(drawn.more.get(name, torch.zeros(0)).double() for name in ("edge_attr", "edge_weight")),
     )
-    compare(module, lambda m, *xs: m(*xs), attr, weight, data=given)
+    compare(module, lambda m, *xs: m(*xs), attr, weight, data=inputs)

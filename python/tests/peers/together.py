@@ -117,7 +117,7 @@ class OfGroup(nn.Module):
     def edges(self) -> Any:
         return self.alone.edges
 
-    def forward(self, x: Any = None, samples: bool = False, **given: Any) -> Any:
+    def forward(self, x: Any = None, samples: bool = False, **inputs: Any) -> Any:
         if samples:
             return torch.stack([self(one) for one in x])
         shared = {
@@ -127,7 +127,7 @@ class OfGroup(nn.Module):
         made = None
         for group in range(self.together.count):
             if group == self.group:
-                made = torch.func.functional_call(self.alone, shared, (x,), given)
+                made = torch.func.functional_call(self.alone, shared, (x,), inputs)
             buffers = self.together.exchange(self.group, [buffer.clone() for buffer in self.buffers()])[group]
             for buffer, now in zip(self.buffers(), buffers):
                 buffer.data.copy_(now)  # behind autograd, which has noted them for the pass
