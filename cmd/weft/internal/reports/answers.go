@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"weft/cmd/weft/internal/ui"
+	"weft/graph/datasets"
 	"weft/train"
 	"weft/train/rundir"
 )
@@ -108,4 +109,15 @@ func writtenOn(store string) string {
 		return ""
 	}
 	return info.ModTime().Local().Format(time.DateOnly)
+}
+
+// datasetName is the name of a dataset without its folder. For a store that was made from a file it is the
+// file's.
+func datasetName(dataset string) string {
+	name := filepath.Base(dataset)
+	store, is := strings.CutSuffix(name, ".weft")
+	if file, keyed := datasets.WithoutKey(store); is && keyed {
+		return file
+	}
+	return name
 }

@@ -2,36 +2,43 @@ package reports
 
 import (
 	"cmp"
+	_ "embed"
 	"fmt"
 	"io"
 	"math"
+	"reflect"
 	"slices"
 	"strings"
-	"time"
+	"text/template"
 
 	"weft/cmd/weft/internal/ui"
 	"weft/internal/refusal"
 	"weft/train/metric"
 	"weft/train/rundir"
-	"weft/train/task"
 )
 
-// fewRows is the number of test rows below which the figures of a class or a group may be chance.
-const fewRows = 30
+const (
+	fewRows     = 30 // with fewer test rows the figures of a class or a group may be chance
+	mostClasses = 12 // for how many a table of confusion has room, and for how many mistakes
+)
+
+// cardText is the template of a modelCard.
+//
+//go:embed page/card.md
+var cardText string
 
 // modelCard says in Markdown what a model is made of, how good it is, and on what it was not tried (Mitchell
 // et al. 2019, "Model Cards for Model Reporting"), from runs that differ only in seed and split.
 type modelCard struct {
-	title string
-	by    []string // the columns by which rows are grouped
-	runs  []*cardRun
-	left  int // how many runs diverged; they are in no figure
-	out   strings.Builder
+	Title string
+	by    []string   // the columns by which rows are grouped
+	Runs  []*cardRun // all of them are measured, or none is
+	Left  int        // how many runs diverged; they are in no figure
 }
 
 // newCard reads the runs. It refuses runs of several models or graphs.
 func newCard(dirs []string, title string, by []string) (*modelCard, error) {
-	c := &modelCard{title: title, by: by}
+	c := &modelCard{Title: title, by: by}
 	var listed []*rundir.Listed
 	for _, dir := range dirs {
 		r, err := readReportRun(dir)
@@ -40,10 +47,10 @@ func newCard(dirs []string, title string, by []string) (*modelCard, error) {
 		}
 		listed = append(listed, r.Listed)
 		if r.Diverged {
-			c.left++
-			continue
+			c.Left++
+		} else {
+			c.Runs = append(c.Runs, &cardRun{reportRun: r})
 		}
-		c.runs = append(c.runs, &cardRun{reportRun: r})
 	}
 	differ := slices.DeleteFunc(
 		rundir.Differ(listed),
@@ -55,69 +62,44 @@ func newCard(dirs []string, title string, by []string) (*modelCard, error) {
 			strings.Join(differ, ", "),
 		)
 	}
-	if len(c.runs) == 0 {
+	if len(c.Runs) == 0 {
 		return nil, refusal.Errorf("--card: all runs diverged; train the model again, with a smaller --lr")
 	}
-	first := c.runs[0]
-	for _, r := range c.runs {
-		if r.GraphID != first.GraphID {
-			return nil, refusal.Errorf(
-				"--card: %s and %s were trained on different states of %s; name the runs of one",
-				first.Summary.RunDir,
-				r.Summary.RunDir,
-				first.Store,
-			)
-		}
-		if r.Summary.Task == task.Link {
-			if len(by) > 0 {
-				return nil, refusal.Errorf(
-					"--groups %s: edges that are predicted have no groups; leave it out",
-					by[0],
-				)
-			}
-			continue
-		}
-		var wrong error // an error about what was asked
-		err := r.predictions(func(p *predictions) error {
-			wrong = r.study(p, by)
-			return nil
-		})
-		switch {
-		case wrong != nil:
-			return nil, wrong
-		case err != nil && len(by) > 0:
-			return nil, refusal.Errorf("--groups %s: %w", by[0], err)
-		case err != nil:
-			r.facts = nil // NotMeasured says why
+	for _, r := range c.Runs {
+		if err := r.study(c.Runs[0], by); err != nil {
+			return nil, err
 		}
 	}
-	if k := slices.IndexFunc(c.runs, func(r *cardRun) bool { return r.facts == nil }); k >= 0 {
-		for _, r := range c.runs { // means are over all runs
-			r.facts, r.groups, r.thresholds = nil, nil, nil
-			r.NotMeasured = cmp.Or(r.NotMeasured, c.runs[k].NotMeasured)
+	if k := slices.IndexFunc(c.Runs, func(r *cardRun) bool { return r.Facts == nil }); k >= 0 {
+		for _, r := range c.Runs { // means are over all runs
+			r.Facts, r.NotMeasured = nil, cmp.Or(r.NotMeasured, c.Runs[k].NotMeasured)
 		}
 	}
-	if c.title == "" {
-		c.title = fmt.Sprintf("%s on %s", first.Summary.Model, first.dataset())
-	}
-	c.write()
 	return c, nil
 }
 
-func (c *modelCard) write() {
-	c.heading(1, "Model card: "+c.title)
-	c.about()
-	c.data()
-	c.division()
-	c.settings()
-	c.metrics()
-	c.classes()
-	c.groups()
-	c.confusion()
-	c.calibration()
-	c.thresholds()
-	c.cost()
-	c.notTried()
+// writeTo writes the card by its template.
+func (c *modelCard) writeTo(out io.Writer) error {
+	text, err := template.New("card").Funcs(onCard).Parse(cardText)
+	if err != nil {
+		return err
+	}
+	return text.Execute(out, c)
+}
+
+// onCard are the functions of the card's template.
+var onCard = template.FuncMap{
+	"plain": plain, "row": row, "cells": func(cells []string) string { return row(cells...) },
+	"dataset": datasetName, "join": strings.Join, "one": strings.TrimSuffix,
+	"parts": func() []string { return []string{"training", "validation", "test"} },
+	"count": func(n any) string { return ui.Count(reflect.ValueOf(n).Int()) },
+	"counted": func(n any, one, many string) string {
+		return ui.Counted(reflect.ValueOf(n).Int(), one, many)
+	},
+	"listed": listed,
+	"few":    fewOf,
+	"least":  func() int { return fewRows },
+	"most":   func() int { return mostClasses },
 }
 
 // inMarkdown escapes characters that Markdown and HTML read as marks.
@@ -127,118 +109,118 @@ var inMarkdown = strings.NewReplacer(`\`, `\\`, "|", `\|`, "<", "&lt;", "&", "&a
 // plain escapes a text so that it shows as it is, in one line.
 func plain(text string) string { return inMarkdown.Replace(ui.Printable(text)) }
 
-func (c *modelCard) heading(level int, text string) {
-	fmt.Fprintf(&c.out, "%s %s\n\n", strings.Repeat("#", level), plain(text))
+// row is a row of a table. It begins a line, and does not end it.
+func row(cells ...string) string {
+	line := "\n"
+	for _, cell := range cells {
+		line += "| " + plain(cell) + " "
+	}
+	return line + "|"
 }
 
-// say writes a paragraph with this text.
-func (c *modelCard) say(text string) { fmt.Fprintf(&c.out, "%s\n\n", plain(text)) }
+// listed names the first of names, and says how many more there are.
+func listed(names []string) string {
+	const most = 8
+	text := strings.Join(names[:min(most, len(names))], ", ")
+	return text + ui.When(len(names) > most, fmt.Sprintf(" and %s more", ui.Count(len(names)-most)))
+}
 
-// table writes rows under a heading. The first words columns hold words, and the others numbers.
-func (c *modelCard) table(words int, head []string, rows [][]string) {
-	if len(rows) == 0 {
-		return
-	}
-	line := func(cells []string) {
-		for _, cell := range cells {
-			fmt.Fprintf(&c.out, "| %s ", plain(cell))
+// cardRow is a row of a class or a group.
+type cardRow struct {
+	Cells []string // the first is its name
+	most  int      // most test rows that a run has
+	class string   // of which of two classes these are, after a blank; "": of all
+}
+
+// fewOf lists rows with few test rows, and how many these are.
+func fewOf(rows []cardRow) string {
+	var few []string
+	for _, r := range rows {
+		if r.most < fewRows {
+			few = append(few, fmt.Sprintf("%s (%d%s)", r.Cells[0], r.most, r.class))
 		}
-		c.out.WriteString("|\n")
 	}
-	line(head)
-	for k := range head {
-		c.out.WriteString("|" + ui.When(k < words, "---") + ui.When(k >= words, "---:"))
-	}
-	c.out.WriteString("|\n")
-	for _, row := range rows {
-		line(row)
-	}
-	c.out.WriteString("\n")
-}
-
-// first is the run from which the card takes what all runs share.
-func (c *modelCard) first() *cardRun { return c.runs[0] }
-
-// rowsName is what is learned: "vertices" or "edges".
-func (c *modelCard) rowsName() string {
-	if c.first().Summary.Task == task.Link {
-		return "edges"
-	}
-	return c.first().Measured()
+	return strings.Join(few, ", ")
 }
 
 // perRun returns a value of each run.
 func perRun[T any](c *modelCard, value func(*cardRun) T) (all []T) {
-	for _, r := range c.runs {
+	for _, r := range c.Runs {
 		all = append(all, value(r))
 	}
 	return all
 }
 
-// headOfMean are the headings of the columns of mean.
-func (c *modelCard) headOfMean(what string) []string {
-	if len(c.runs) == 1 {
-		return []string{what}
-	}
-	return []string{what, "deviation", "95 % interval"}
+// span writes a value of the runs: the same for all, or the smallest and the largest.
+func span[T cmp.Ordered](c *modelCard, show func(T) string, value func(*cardRun) T) string {
+	all := perRun(c, value)
+	least, most := show(slices.Min(all)), show(slices.Max(all))
+	return least + ui.When(least != most, " to "+most)
 }
 
-// mean writes the mean of a metric over the runs and, if there are several, the sample deviation and the
-// interval of the mean. Undefined values do not count.
-func (c *modelCard) mean(name string, values []float64) []string {
-	values = slices.DeleteFunc(slices.Clone(values), func(x float64) bool { return math.IsNaN(x) })
+// counts writes a count of the runs, and what it is at most.
+func (c *modelCard) counts(count func(*cardRun) int) (shown string, most int) {
+	return span(c, ui.Count[int], count), slices.Max(perRun(c, count))
+}
+
+// estimate writes the mean of a metric over the runs and, if there are several, the sample deviation and the
+// interval of the mean. NaN does not count.
+func (c *modelCard) estimate(name string, value func(*cardRun) float64) []string {
+	values := slices.DeleteFunc(perRun(c, value), math.IsNaN)
 	mean, deviation := rundir.MeanAndDeviation(values)
-	if len(values) == 0 {
-		mean = metric.Number(math.NaN())
+	shown := []string{ui.Measured(name, mean), "–", "–"}
+	if len(values) > 1 {
+		half := rundir.Interval(values)
+		low, high := float64(mean)-half, float64(mean)+half
+		if metric.IsFraction(name) {
+			low, high = max(0, low), min(1, high)
+		}
+		shown[1] = ui.Measured(name, deviation)
+		shown[2] = ui.Measured(name, low) + " to " + ui.Measured(name, high)
 	}
-	shown := []string{ui.Measured(name, mean)}
-	if len(c.runs) == 1 {
-		return shown
+	if len(c.Runs) == 1 {
+		return shown[:1]
 	}
-	if len(values) < 2 {
-		return append(shown, "–", "–")
-	}
-	half := rundir.Interval(values)
-	low, high := float64(mean)-half, float64(mean)+half
-	if metric.IsFraction(name) {
-		low, high = max(0, low), min(1, high)
-	}
-	return append(shown, ui.Measured(name, float64(deviation)),
-		ui.Measured(name, low)+" to "+ui.Measured(name, high))
+	return shown
 }
 
-// about says in a line how good the model is, on what, and since when.
-func (c *modelCard) about() {
-	r := c.first()
-	s := &r.Summary
-	on := "the test " + c.rowsName()
-	if r.NotMeasured == "" && s.Task != task.Link {
-		on = spanOf(perRun(c, func(r *cardRun) int { return r.testRows() })) + " test " + c.rowsName()
-	}
-	figures := c.mean(s.Metric, perRun(c, func(r *cardRun) float64 { return float64(r.Summary.Test) }))
-	text := fmt.Sprintf("Test %s %s on %s of %s", s.Metric, figures[0], on, r.dataset())
-	if len(figures) > 1 {
-		text = fmt.Sprintf("Test %s %s (95 %% interval over %d runs: %s) on %s of %s", s.Metric, figures[0],
-			len(c.runs), figures[2], on, r.dataset())
-	}
-	began := slices.MinFunc(c.runs, func(a, b *cardRun) int { return a.Started.Compare(b.Started) }).Started
-	c.say(fmt.Sprintf("%s. Trained on %s by weft %s.", text, began.Local().Format(time.DateOnly),
-		r.Versions.Weft))
-	if c.left > 0 {
-		c.say(fmt.Sprintf("%s diverged, and is in no figure.",
-			ui.Counted(c.left, "further run", "further runs")))
-	}
+// Test is the run's metric of the test rows.
+func (c *modelCard) Test() []string {
+	return c.estimate(c.Runs[0].Summary.Metric, func(r *cardRun) float64 { return float64(r.Summary.Test) })
 }
 
-// testRows is how many test rows are measured.
-func (r *cardRun) testRows() int {
-	if r.facts == nil {
-		return 0
-	}
-	return r.facts.sizes[2]
+// Size is how many rows are in the k-th part of the split.
+func (c *modelCard) Size(k int) string {
+	return span(c, ui.Count[int], func(r *cardRun) int { return r.sizes[k] })
 }
 
-func (c *modelCard) writeTo(out io.Writer) error {
-	_, err := io.WriteString(out, c.out.String())
-	return err
+func (c *modelCard) BestEpoch() string {
+	return span(c, ui.Count[int], func(r *cardRun) int { return r.Summary.BestEpoch })
+}
+
+// Setting are the values of a setting in the runs.
+func (c *modelCard) Setting(name string) string {
+	values := perRun(c, func(r *cardRun) string { return r.Settings[name] })
+	return strings.Join(slices.Compact(values), ", ")
+}
+
+// Costs are what a run took, each with its name.
+func (c *modelCard) Costs() [][]string {
+	seconds := func(s float64) string { return ui.Duration(ui.Seconds(s)) }
+	costs := [][]string{
+		{"time", span(c, seconds, func(r *cardRun) float64 { return r.Finished.Sub(r.Started).Seconds() })},
+		{"an epoch", span(c, seconds, func(r *cardRun) float64 { return r.Summary.EpochSecondsMedian })},
+		{"tensors at the peak, of the largest worker", span(c, ui.Megabytes, func(r *cardRun) int64 {
+			return slices.Max(append(r.Summary.PeakTensorBytes, 0))
+		})},
+		{"memory of the largest process", span(c, ui.Megabytes, func(r *cardRun) int64 {
+			return r.Summary.PeakRSSBytes
+		})},
+	}
+	if c.Runs[0].Summary.Device != nil {
+		costs = append(costs, []string{"memory of the card", span(c, ui.Megabytes, func(r *cardRun) int64 {
+			return r.Summary.Device.PeakBytes
+		})})
+	}
+	return costs
 }

@@ -3,8 +3,9 @@ package reports
 import (
 	"cmp"
 	"fmt"
+	"maps"
+	"math"
 	"slices"
-	"strings"
 
 	"weft/graph"
 	"weft/graph/columns"
@@ -95,39 +96,31 @@ func (t featureTable) groupings(prefix string) (all []grouping) {
 	for k := range t.columns {
 		c, first := &t.columns[k], place
 		place += c.Width()
-		last := place - 1
-		missing := func(row int64) bool { return c.Gaps && t.at(row, last) == 1 }
+		last, names, other := place-1, c.Categories, otherGroup
 		switch c.Kind {
 		case columns.Boolean:
-			all = append(all, grouping{prefix + c.Name, func(row int64) string {
-				switch {
-				case missing(row):
-					return missingGroup
-				case t.at(row, first) == 1:
-					return "yes"
-				}
-				return "no"
-			}})
+			names, other = []string{"yes"}, "no"
 		case columns.Category:
-			all = append(all, grouping{prefix + c.Name, func(row int64) string {
-				if missing(row) {
-					return missingGroup
-				}
-				for k, category := range c.Categories {
-					if t.at(row, first+k) == 1 {
-						return category
-					}
-				}
-				return otherGroup
-			}})
+		default:
+			continue
 		}
+		all = append(all, grouping{prefix + c.Name, func(row int64) string {
+			if c.Gaps && t.at(row, last) == 1 {
+				return missingGroup
+			}
+			for k, name := range names {
+				if t.at(row, first+k) == 1 {
+					return name
+				}
+			}
+			return other
+		}})
 	}
 	return all
 }
 
 // groupScores are the test rows of a group.
 type groupScores struct {
-	name         string
 	train, tests int     // rows
 	positives    int     // how many tests are of class 1, if there are two classes
 	score        float64 // the run's metric; NaN: it is not defined for these rows
@@ -136,77 +129,122 @@ type groupScores struct {
 // mostGroups is for how many groups a table has room.
 const mostGroups = 200
 
-// measureGroups measures the run's metric on the test rows of each group of a column, ascending by name.
-func (r *reportRun) measureGroups(p *predictions, column string) (scores []groupScores, err error) {
-	all := p.groupings()
-	at := slices.IndexFunc(all, func(g grouping) bool { return g.name == column })
-	if at < 0 {
-		var names []string
-		for _, g := range all {
-			names = append(names, g.name)
+// groupingBy is the grouping by a column. It refuses one that is not there.
+func (r *reportRun) groupingBy(p *predictions, column string) (g grouping, err error) {
+	var names []string
+	for _, g := range p.groupings() {
+		if g.name == column {
+			return g, nil
 		}
-		if names == nil {
-			return nil, refusal.Errorf(
-				"--groups %s: no column of categories was stored with %s; leave it out",
-				column,
-				r.Measured(),
-			)
-		}
-		return nil, refusal.Errorf("--groups %s: no such column of categories; %s", column,
-			suggest.OneOf(column, names))
+		names = append(names, g.name)
 	}
-	rows, trained := map[string][]int64{}, map[string]int{}
+	if names == nil {
+		return g, refusal.Errorf("--groups %s: no column of categories was stored with %s; leave it out",
+			column, r.Measured())
+	}
+	return g, refusal.Errorf("--groups %s: no such column of categories; %s", column,
+		suggest.OneOf(column, names))
+}
+
+// measureGroups measures the run's metric on the test rows of each group of a column.
+func (r *reportRun) measureGroups(p *predictions, column string) (map[string]groupScores, error) {
+	by, err := r.groupingBy(p, column)
+	if err != nil {
+		return nil, err
+	}
+	trained, rows := map[string]int{}, map[string][]int64{}
 	for _, row := range p.split.Train {
-		trained[all[at].group(row)]++
+		group := by.group(row)
+		trained[group]++
+		rows[group] = nil // it may have no test row
 	}
 	for _, row := range p.split.Test {
-		group := all[at].group(row)
+		group := by.group(row)
 		rows[group] = append(rows[group], row)
-	}
-	for name := range trained {
-		rows[name] = append([]int64(nil), rows[name]...) // the group may have no test row
 	}
 	if len(rows) > mostGroups {
 		return nil, refusal.Errorf(
-			"--groups %s: it has %d groups, more than the %d that a table has room for; name "+
-				"another column",
-			column,
-			len(rows),
-			mostGroups,
+			"--groups %s: it has %d groups, more than the %d that a table has room for; name another column",
+			column, len(rows), mostGroups,
 		)
 	}
-	name := r.Summary.Metric
+	scores := map[string]groupScores{}
 	for group, members := range rows {
-		e, err := r.Evaluate(p.rows, &p.frame.Labels, members, name)
+		e, err := r.Evaluate(p.rows, &p.frame.Labels, members, r.Summary.Metric)
 		if err != nil {
 			return nil, err
 		}
 		positives := 0
-		for _, row := range members {
-			if l := &p.frame.Labels; l.Class != nil {
-				positives += toInt(l.Class[row] == 1)
-			}
+		if len(e.Classes) == 2 {
+			positives = e.Classes[1].Support
 		}
-		scores = append(scores, groupScores{group, trained[group], len(members), positives, e.Scores[name]})
+		scores[group] = groupScores{trained[group], len(members), positives, e.Scores[r.Summary.Metric]}
 	}
-	slices.SortFunc(scores, func(a, b groupScores) int { return strings.Compare(a.name, b.name) })
 	return scores, nil
 }
 
-// groupRow is a group of a column, over all runs.
-type groupRow struct {
-	name                    string
-	train, tests, positives []int // of each run
-	scores                  []float64
+// groupTable are the groups of a column, over all runs.
+type groupTable struct {
+	Column string
+	Rows   []cardRow // ascending by name
+	Unseen []string  // groups without a training row
+}
+
+// Pair are the names of the two classes, one of which each row has; nil: rows have other labels.
+func (c *modelCard) Pair() []string {
+	if names := c.ClassNames(); c.Runs[0].thresholds != nil && len(names) == 2 {
+		return names
+	}
+	return nil
+}
+
+// Groups are the groups of each column.
+func (c *modelCard) Groups() (tables []*groupTable) {
+	for k, column := range c.by {
+		t, names := &groupTable{Column: column}, map[string]bool{}
+		for _, r := range c.Runs {
+			for name := range r.groups[k] {
+				names[name] = true
+			}
+		}
+		for _, name := range slices.Sorted(maps.Keys(names)) {
+			c.addGroup(t, name, func(r *cardRun) groupScores {
+				if g, there := r.groups[k][name]; there {
+					return g
+				}
+				return groupScores{score: math.NaN()} // another split may have no rows of a group
+			})
+		}
+		tables = append(tables, t)
+	}
+	return tables
+}
+
+// addGroup adds a group by its scores in each run.
+func (c *modelCard) addGroup(t *groupTable, name string, scores func(*cardRun) groupScores) {
+	train, trained := c.counts(func(r *cardRun) int { return scores(r).train })
+	tests, most := c.counts(func(r *cardRun) int { return scores(r).tests })
+	row := cardRow{Cells: []string{name, train, tests}, most: most}
+	if pair := c.Pair(); pair != nil {
+		positives, _ := c.counts(func(r *cardRun) int { return scores(r).positives })
+		most, class := rarer(perRun(c, scores))
+		row = cardRow{append(row.Cells, positives), most, " " + pair[class]}
+	}
+	score := func(r *cardRun) float64 { return scores(r).score }
+	row.Cells = append(row.Cells, c.estimate(c.Runs[0].Summary.Metric, score)...)
+	t.Rows = append(t.Rows, row)
+	if trained == 0 {
+		t.Unseen = append(t.Unseen, name)
+	}
 }
 
 // rarer is the largest number of test rows that a run has of the rarer of two classes, and the number of that
 // class.
-func (g *groupRow) rarer() (most, class int) {
+func rarer(runs []groupScores) (most, class int) {
 	most = -1
-	for k, positives := range g.positives {
-		n, label := positives, 1
-		if others := g.tests[k] - positives; others < n {
+	for _, g := range runs {
+		n, label := g.positives, 1
+		if others := g.tests - n; others < n {
 			n, label = others, 0
 		}
 		if n > most {
@@ -214,52 +252,4 @@ func (g *groupRow) rarer() (most, class int) {
 		}
 	}
 	return most, class
-}
-
-// classPair are the names of the two classes, one of which each row has; nil: rows have other labels.
-func (c *modelCard) classPair() []string {
-	if all := c.first().Classes; c.first().thresholds != nil && len(all) == 2 {
-		return []string{all[0].Name, all[1].Name}
-	}
-	return nil
-}
-
-// groupsOf are the groups of the k-th column, ascending by name.
-func (c *modelCard) groupsOf(k int) (rows []*groupRow) {
-	find := map[string]*groupRow{}
-	for i, r := range c.runs {
-		for _, g := range r.groups[k] {
-			if find[g.name] == nil {
-				// Another split may have no rows of a group.
-				counts := func() []int { return make([]int, len(c.runs)) }
-				find[g.name] = &groupRow{g.name, counts(), counts(), counts(), nil}
-				rows = append(rows, find[g.name])
-			}
-			row := find[g.name]
-			row.train[i], row.tests[i], row.positives[i] = g.train, g.tests, g.positives
-			row.scores = append(row.scores, g.score)
-		}
-	}
-	slices.SortFunc(rows, func(a, b *groupRow) int { return strings.Compare(a.name, b.name) })
-	return rows
-}
-
-func (c *modelCard) groups() {
-	name, pair := c.first().Summary.Metric, c.classPair()
-	for k, column := range c.by {
-		c.heading(2, "Groups: "+column)
-		head := []string{column, "training " + c.rowsName(), "test " + c.rowsName()}
-		if pair != nil {
-			head = append(head, "of class "+pair[1])
-		}
-		var rows [][]string
-		for _, g := range c.groupsOf(k) {
-			row := []string{g.name, spanOf(g.train), spanOf(g.tests)}
-			if pair != nil {
-				row = append(row, spanOf(g.positives))
-			}
-			rows = append(rows, slices.Concat(row, c.mean(name, g.scores)))
-		}
-		c.table(1, slices.Concat(head, c.headOfMean("test "+name)), rows)
-	}
 }

@@ -2,38 +2,62 @@ package reports
 
 import (
 	"cmp"
-	"fmt"
 	"math"
 	"regexp"
 	"slices"
 	"strconv"
+	"strings"
 	"time"
 
 	"weft/cmd/weft/internal/ui"
 	"weft/graph"
 	"weft/graph/columns"
+	"weft/internal/refusal"
+	"weft/train/task"
 )
 
 // cardRun is what a card measures of a run, in addition to what its page does.
 type cardRun struct {
 	*reportRun
-	facts      *dataFacts      // nil: the graph is gone
-	groups     [][]groupScores // by column
-	thresholds []atThreshold   // for two classes
+	Facts      *dataFacts               // nil: the graph is gone
+	groups     []map[string]groupScores // by column and name
+	thresholds []atThreshold            // for two classes
 }
 
 // dataFacts are what a card says about a graph and its split.
 type dataFacts struct {
-	madeBy, written string
-	counts          [][2]string // counts of vertex types, relations and labels
-	columns         [][]string  // name, of what, kind, values, missing
-	rule            string      // the split's rule; "": unknown
-	dates           [3]string   // the dates of the parts of the split; "": unknown
-	sizes           [3]int
-	unlabelled      int
-	outside         int      // labelled rows that are in no part of the split
-	others          []string // columns with values that are not among their categories
-	grown           bool     // something was appended to the store after the run was trained
+	MadeBy, Written string
+	Tables          []tableFacts // vertex types and relations
+	Rule            string       // the split's rule; "": unknown
+	Dates           []string     // of the parts of the split; nil: unknown
+	Unlabelled      int
+	Outside         int  // labelled rows that are in no part of the split
+	Grown           bool // something was appended to the store after the run was trained
+}
+
+// tableFacts are what a card says about a vertex type or a relation.
+type tableFacts struct {
+	Name, Owner     string // Owner is the name without what it is the name of
+	Count, Features int
+	Weighted        string // "" or a remark
+	Columns         []columnFacts
+}
+
+// columnFacts are a column, with the smallest and the largest of numbers and dates.
+type columnFacts struct {
+	*columns.Column
+	Range string
+}
+
+// Columns reports whether a table has columns.
+func (f *dataFacts) Columns() bool {
+	return slices.ContainsFunc(f.Tables, func(t tableFacts) bool { return t.Columns != nil })
+}
+
+// RuleKind is what stands before the colon of a split's rule.
+func (f *dataFacts) RuleKind() string {
+	kind, _, _ := strings.Cut(f.Rule, ":")
+	return kind
 }
 
 // atThreshold is what comes of rows if class 1 is predicted from a probability on.
@@ -44,15 +68,43 @@ type atThreshold struct {
 	precision, recall float64 // NaN if class 1 is never predicted, or no row has it
 }
 
-// study measures what the card of a run has in addition to its page.
-func (r *cardRun) study(p *predictions, by []string) error {
-	r.facts = factsOf(r.reportRun, p)
+// study measures a run of the model of another one, as far as its graph is there: NotMeasured says why it is
+// not. It refuses a run of another graph, and groups by columns that are not there.
+func (r *cardRun) study(first *cardRun, by []string) error {
+	switch isLink := r.Summary.Task == task.Link; {
+	case r.GraphID != first.GraphID:
+		return refusal.Errorf(
+			"--card: %s and %s were trained on different states of %s; name the runs of one",
+			first.Summary.RunDir, r.Summary.RunDir, first.Store,
+		)
+	case isLink && len(by) > 0:
+		return refusal.Errorf("--groups %s: edges that are predicted have no groups; leave it out", by[0])
+	case isLink:
+		return nil
+	}
+	var wrong error // an error about what was asked
+	err := r.predictions(func(p *predictions) error {
+		wrong = r.measureAll(p, by)
+		return nil
+	})
+	if err == nil || wrong != nil {
+		return wrong
+	}
+	r.Facts = nil
+	if len(by) > 0 {
+		return refusal.Errorf("--groups %s: %w", by[0], err)
+	}
+	return nil
+}
+
+func (r *cardRun) measureAll(p *predictions, by []string) error {
+	r.Facts = factsOf(r.reportRun, p)
 	if r.GraphID != "" {
 		_, same, err := graph.IsVersion(r.Store, r.GraphID)
 		if err != nil {
 			return err
 		}
-		r.facts.grown = !same
+		r.Facts.Grown = !same
 	}
 	for _, column := range by {
 		scores, err := r.measureGroups(p, column)
@@ -101,21 +153,19 @@ var ruleGiven = regexp.MustCompile(`--split[ =]'?([a-z-]+[:=][^ ']+)`)
 // factsOf are the facts about a run's graph.
 func factsOf(r *reportRun, p *predictions) *dataFacts {
 	g := p.whole
-	f := &dataFacts{madeBy: g.Provenance, written: writtenOn(r.Store), rule: r.Settings["split"]}
-	untyped := len(g.Types) == 1 && len(g.Relations) == 1
+	f := &dataFacts{MadeBy: g.Provenance, Written: writtenOn(r.Store), Rule: r.Settings["split"]}
+	typed := len(g.Types) != 1 || len(g.Relations) != 1
 	for k := range g.Types {
 		t := &g.Types[k]
-		f.counts = append(f.counts, [2]string{"vertices" + ui.When(!untyped, " of "+t.Name()), fmt.Sprintf(
-			"%s, %s", ui.Count(t.Count), ui.Counted(t.Features.Columns, "feature", "features"))})
-		f.addColumns(ofVertices(t), int64(t.Count), t.Name())
+		f.Tables = append(f.Tables, tableFacts{"vertices" + ui.When(typed, " of "+t.Name()), t.Name(),
+			t.Count, t.Features.Columns, "", ofVertices(t).facts(int64(t.Count))})
 	}
 	for k := range g.Relations {
-		rel := &g.Relations[k]
-		f.counts = append(f.counts, [2]string{"edges" + ui.When(!untyped, " of "+rel.FullName()), fmt.Sprintf(
-			"%s, %s%s", ui.Count(len(rel.Sources)), ui.Counted(rel.Features.Columns, "feature", "features"),
-			ui.When(rel.Weights != nil, ", weighted"))})
-		_, name, _ := rel.Ends()
-		f.addColumns(ofEdges(rel), int64(len(rel.Sources)), name)
+		r := &g.Relations[k]
+		_, name, _ := r.Ends()
+		f.Tables = append(f.Tables, tableFacts{"edges" + ui.When(typed, " of "+r.FullName()), name,
+			len(r.Sources), r.Features.Columns, ui.When(r.Weights != nil, ", weighted"),
+			ofEdges(r).facts(int64(len(r.Sources)))})
 	}
 	f.divided(p)
 	return f
@@ -127,15 +177,14 @@ func (f *dataFacts) divided(p *predictions) {
 	for row := range int64(p.count) {
 		labelled += toInt(p.frame.Labels.Labelled(row))
 	}
-	f.unlabelled, f.outside = p.count-labelled, labelled
-	for k, part := range p.split.Parts() {
-		f.sizes[k] = len(*part)
-		f.outside -= len(*part)
+	f.Unlabelled, f.Outside = p.count-labelled, labelled
+	for _, part := range p.split.Parts() {
+		f.Outside -= len(*part)
 	}
-	if _, err := strconv.Atoi(f.rule); err == nil { // it is the number of a stored split
-		f.rule = ""
-		if match := ruleGiven.FindStringSubmatch(f.madeBy); match != nil {
-			f.rule = match[1]
+	if _, err := strconv.Atoi(f.Rule); err == nil { // it is the number of a stored split
+		f.Rule = ""
+		if match := ruleGiven.FindStringSubmatch(f.MadeBy); match != nil {
+			f.Rule = match[1]
 		}
 	}
 	if p.edges == nil {
@@ -145,7 +194,8 @@ func (f *dataFacts) divided(p *predictions) {
 	if by == nil || by.Kind == graph.ByPart {
 		return
 	}
-	f.rule = cmp.Or(f.rule, by.Rule)
+	f.Rule = cmp.Or(f.Rule, by.Rule)
+	var dates [3]string
 	for k, part := range p.split.Parts() {
 		low, high := math.Inf(1), math.Inf(-1)
 		for _, row := range *part {
@@ -154,8 +204,11 @@ func (f *dataFacts) divided(p *predictions) {
 			}
 		}
 		if low <= high {
-			f.dates[k] = fmt.Sprintf("%s %s", by.Column, rangeOf(low, high, by.Kind == graph.ByDate))
+			dates[k] = by.Column + " " + rangeOf(low, high, by.Kind == graph.ByDate)
 		}
+	}
+	if dates != [3]string{} {
+		f.Dates = dates[:]
 	}
 }
 
@@ -173,54 +226,25 @@ func rangeOf(low, high float64, dates bool) string {
 	return write(low)
 }
 
-// addColumns adds the columns of a table.
-func (f *dataFacts) addColumns(t featureTable, rows int64, owner string) {
-	const most = 8 // most categories that are named
+// facts are those about the columns of a table.
+func (t featureTable) facts(rows int64) (list []columnFacts) {
 	place := 0
 	for k := range t.columns {
-		c, first := &t.columns[k], place
+		c, first, span := &t.columns[k], place, ""
 		place += c.Width()
-		values := ""
-		switch c.Kind {
-		case columns.Category:
-			values = fmt.Sprintf("%s: %s", ui.Counted(len(c.Categories), "category", "categories"),
-				listed(c.Categories, most))
-		case columns.Boolean:
-			values = "yes, no"
-		default:
+		if number := c.Kind != columns.Category && c.Kind != columns.Boolean; number && rows > 0 {
 			low, high := math.Inf(1), math.Inf(-1)
 			for row := range rows {
 				x := float64(t.at(row, first)) + c.Offset
 				low, high = min(low, x), max(high, x)
 			}
-			const day = 86400 // seconds
-			if date := c.Kind == columns.Date; date && rows > 0 {
-				values = rangeOf(day*low, day*high, true)
-			} else if rows > 0 {
-				values = rangeOf(low, high, false)
+			if c.Kind == columns.Date {
+				const day = 86400 // seconds
+				low, high = day*low, day*high
 			}
+			span = rangeOf(low, high, c.Kind == columns.Date)
 		}
-		if c.Other > 0 {
-			f.others = append(
-				f.others,
-				fmt.Sprintf("%s of %s (%s)", c.Name, owner, ui.Counted(c.Other, "row", "rows")),
-			)
-		}
-		f.columns = append(f.columns, []string{c.Name, owner, string(c.Kind), values, ui.Count(c.Missing)})
+		list = append(list, columnFacts{c, span})
 	}
-}
-
-// listed names the first of names, and says how many more there are.
-func listed(names []string, most int) string {
-	text := ""
-	for k, name := range names[:min(most, len(names))] {
-		text += ui.When(k > 0, ", ") + name
-	}
-	return text + ui.When(len(names) > most, fmt.Sprintf(" and %s more", ui.Count(len(names)-most)))
-}
-
-// spanOf writes a count of several runs: the same for all, or the smallest and the largest.
-func spanOf(counts []int) string {
-	least, most := slices.Min(counts), slices.Max(counts)
-	return ui.Count(least) + ui.When(least < most, " to "+ui.Count(most))
+	return list
 }

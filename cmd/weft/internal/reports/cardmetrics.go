@@ -7,118 +7,87 @@ import (
 	"slices"
 
 	"weft/cmd/weft/internal/ui"
-	"weft/train/calibrate"
 	"weft/train/metric"
 )
 
-// measured reports whether all runs have evaluations.
-func (c *modelCard) measured() bool {
-	return !slices.ContainsFunc(c.runs, func(r *cardRun) bool { return r.facts == nil })
+// scores are a metric of the three parts of the split; NaN: it is not measured.
+func (r *cardRun) scores(name string) [3]float64 {
+	switch s := &r.Summary; {
+	case s.Links != nil:
+		return [3]float64{math.NaN(), float64(s.Links.Val[name]), float64(s.Links.Test[name])}
+	case r.Facts == nil:
+		return [3]float64{float64(s.Train), float64(s.Val), float64(s.Test)}
+	}
+	e := &r.evaluated
+	return [3]float64{e[0].Scores[name], e[1].Scores[name], e[2].Scores[name]}
 }
 
-func (c *modelCard) metrics() {
-	c.heading(2, "Metrics")
-	if n := len(c.runs); n > 1 {
-		c.say(fmt.Sprintf("Means over %d runs, which differ in seed and split alone, with the sample deviation "+
-			"(n − 1) and the 95 %% interval of the mean by Student's t.", n))
-	}
-	r := c.first()
-	head := slices.Concat([]string{"metric", "training", "validation"}, c.headOfMean("test"))
-	rows := [][]string{}
-	add := func(name string, value func(r *cardRun, part int) float64) {
-		row := []string{name}
-		for part := range 2 {
-			row = append(row, c.mean(name, perRun(c, func(r *cardRun) float64 { return value(r, part) }))[0])
+// Metrics are the rows of the metrics.
+func (c *modelCard) Metrics() (rows [][]string) {
+	r := c.Runs[0]
+	names := []string{r.Summary.Metric}
+	if links := r.Summary.Links; links != nil {
+		names = nil
+		for _, l := range ui.LinkRows(links.Val, links.Test) {
+			names = append(names, l.Name)
 		}
-		rows = append(rows, append(row, c.mean(name, perRun(c,
-			func(r *cardRun) float64 { return value(r, 2) }))...))
+	} else if r.Facts != nil {
+		names = slices.Sorted(maps.Keys(r.evaluated[2].Scores))
 	}
-	switch {
-	case r.Summary.Links != nil:
-		for _, l := range ui.LinkRows(r.Summary.Links.Val, r.Summary.Links.Test) {
-			add(l.Name, func(r *cardRun, part int) float64 {
-				links := r.Summary.Links
-				return float64(
-					[]metric.Number{metric.Number(math.NaN()), links.Val[l.Name], links.Test[l.Name]}[part],
-				)
-			})
+	for _, name := range names {
+		part := func(k int) []string {
+			return c.estimate(name, func(r *cardRun) float64 { return r.scores(name)[k] })
 		}
-	case c.measured():
-		for _, name := range slices.Sorted(maps.Keys(r.evaluated[2].Scores)) {
-			add(name, func(r *cardRun, part int) float64 { return r.evaluated[part].Scores[name] })
-		}
-	default:
-		add(r.Summary.Metric, func(r *cardRun, part int) float64 {
-			s := &r.Summary
-			return float64([]metric.Number{s.Train, s.Val, s.Test}[part])
-		})
+		rows = append(rows, slices.Concat([]string{name}, part(0)[:1], part(1)[:1], part(2)))
 	}
-	c.table(1, head, rows)
-	if ranking := r.Ranked(); c.measured() && ranking != "" {
-		c.say(ranking)
-	}
+	return rows
 }
 
-func (c *modelCard) classes() {
-	if !c.measured() || c.first().Classes == nil {
-		return
+// ClassNames are the names of the classes in their order.
+func (c *modelCard) ClassNames() (names []string) {
+	for _, class := range c.Runs[0].evaluated[2].Classes {
+		names = append(names, class.Name)
 	}
-	c.heading(2, "Classes")
-	var rows [][]string
-	for k, class := range c.first().Classes {
-		at := func(value func(*metric.ClassScores) float64) []string {
-			return c.mean(metric.Accuracy,
-				perRun(c, func(r *cardRun) float64 { return value(&r.Classes[k]) }))
-		}
-		rows = append(rows, slices.Concat([]string{
-			class.Name, spanOf(perRun(c, func(r *cardRun) int { return r.Classes[k].Support })),
-			at(func(s *metric.ClassScores) float64 { return s.Precision })[0],
-			at(func(s *metric.ClassScores) float64 { return s.Recall })[0],
-		}, at(func(s *metric.ClassScores) float64 { return s.F1 })))
-	}
-	c.table(1,
-		slices.Concat([]string{"class", "test " + c.rowsName(), "precision", "recall"}, c.headOfMean("F1")),
-		rows)
+	return names
 }
 
-func (c *modelCard) confusion() {
-	first := c.first().evaluated[2]
-	if !c.measured() || first.Confusion == nil {
-		return
+// Classes are the rows of the classes.
+func (c *modelCard) Classes() (rows []cardRow) {
+	for k, name := range c.ClassNames() {
+		score := func(value func(*metric.ClassScores) float64) []string {
+			return c.estimate(metric.Accuracy, func(r *cardRun) float64 { return value(&r.Classes[k]) })
+		}
+		support, most := c.counts(func(r *cardRun) int { return r.Classes[k].Support })
+		rows = append(rows, cardRow{most: most, Cells: slices.Concat(
+			[]string{name, support},
+			score(func(s *metric.ClassScores) float64 { return s.Precision })[:1],
+			score(func(s *metric.ClassScores) float64 { return s.Recall })[:1],
+			score(func(s *metric.ClassScores) float64 { return s.F1 }),
+		)})
 	}
-	c.heading(2, "Confusion")
-	sum := make([][]int, len(first.Confusion))
-	for k := range sum {
-		sum[k] = make([]int, len(sum))
-		for _, r := range c.runs {
-			for i, n := range r.evaluated[2].Confusion[k] {
+	return rows
+}
+
+// Confusion counts the test rows of all runs, by class and by predicted class.
+func (c *modelCard) Confusion() (sum [][]int) {
+	for _, r := range c.Runs {
+		for k, counts := range r.evaluated[2].Confusion {
+			if k == len(sum) {
+				sum = append(sum, make([]int, len(counts)))
+			}
+			for i, n := range counts {
 				sum[k][i] += n
 			}
 		}
 	}
-	ofRuns := ui.When(len(c.runs) > 1, ", of all runs together")
-	const wide = 12 // a table has no room for more classes
-	if len(sum) <= wide {
-		c.say(
-			"Test " + c.rowsName() + " by their class (row) and the class with the largest output (column)" +
-				ofRuns + ".",
-		)
-		head, rows := []string{""}, [][]string{}
-		for k, counts := range sum {
-			head = append(head, first.Classes[k].Name)
-			row := []string{first.Classes[k].Name}
-			for _, n := range counts {
-				row = append(row, ui.Count(n))
-			}
-			rows = append(rows, row)
-		}
-		c.table(1, head, rows)
-		return
-	}
-	c.say("The most frequent mistakes among test " + c.rowsName() + ofRuns + ".")
+	return sum
+}
+
+// Mistakes are the most frequent mistakes: a class, another one that was predicted, and how often.
+func (c *modelCard) Mistakes() (rows [][]string) {
 	type mistake struct{ class, predicted, count int }
 	var all []mistake
-	for k, counts := range sum {
+	for k, counts := range c.Confusion() {
 		for i, n := range counts {
 			if i != k && n > 0 {
 				all = append(all, mistake{k, i, n})
@@ -126,41 +95,29 @@ func (c *modelCard) confusion() {
 		}
 	}
 	slices.SortStableFunc(all, func(a, b mistake) int { return b.count - a.count })
-	var rows [][]string
-	for _, m := range all[:min(wide, len(all))] {
-		rows = append(
-			rows,
-			[]string{first.Classes[m.class].Name, first.Classes[m.predicted].Name, ui.Count(m.count)},
-		)
+	names := c.ClassNames()
+	for _, m := range all[:min(mostClasses, len(all))] {
+		rows = append(rows, []string{names[m.class], names[m.predicted], ui.Count(m.count)})
 	}
-	c.table(2, []string{"class", "predicted", c.rowsName()}, rows)
+	return rows
 }
 
-func (c *modelCard) calibration() {
-	r := c.first()
-	if !c.measured() || r.reliable[1] == nil {
-		return
-	}
-	c.heading(2, "Calibration")
+// Reliability are the rows of how often predictions come true, by their probability.
+func (c *modelCard) Reliability() (rows [][]string) {
 	index := 1
-	if r.Calibration != nil {
+	if c.Runs[0].Calibration != nil {
 		index = 0
-		c.say(
-			"Probabilities are calibrated on validation " + c.rowsName() + ": " + r.Calibration.Method + "." +
-				ui.When(r.Calibration.Method == calibrate.Isotonic, " It gives many "+c.rowsName()+
-					" one probability: ranking metrics, and the order of predict, are by the model's own."),
-		)
-	} else {
-		c.say("Probabilities are the model's own.")
 	}
 	var bins metric.Reliability
-	for _, r := range c.runs {
+	for _, r := range c.Runs {
+		if r.reliable[index] == nil {
+			return nil
+		}
 		for k, b := range r.reliable[index] {
 			sum := &bins[k]
 			sum.Sure, sum.Right, sum.Count = sum.Sure+b.Sure, sum.Right+b.Right, sum.Count+b.Count
 		}
 	}
-	var rows [][]string
 	for k, b := range bins {
 		if b.Count > 0 {
 			n, parts := float64(b.Count), float64(len(bins))
@@ -170,52 +127,29 @@ func (c *modelCard) calibration() {
 			})
 		}
 	}
-	c.table(1, []string{
-		"probability of the predicted class",
-		"test " + c.rowsName() + ui.When(len(c.runs) > 1, " of all runs"),
-		"mean probability",
-		"right",
-	}, rows)
+	return rows
 }
 
-func (c *modelCard) thresholds() {
-	r := c.first()
-	if !c.measured() || r.thresholds == nil {
-		return
-	}
-	class := r.Classes[1].Name
-	c.heading(2, "Thresholds")
-	calibrated, remark := "", ""
-	if r.Calibration != nil {
-		calibrated = "calibrated "
-		remark = ", where the confusion above counts the largest output before calibration"
-	}
-	c.say("If class " + class + " is predicted from a " + calibrated + "probability on, of test " +
-		c.rowsName() + remark + ":")
-	var rows [][]string
-	for k, t := range r.thresholds {
-		share := func(value func(*atThreshold) float64) []string {
-			all := perRun(c, func(r *cardRun) float64 { return value(&r.thresholds[k]) })
-			return c.mean(metric.Accuracy, all)[:1]
+// Thresholds are the rows of class 1, of two, by the probability from which it is predicted.
+func (c *modelCard) Thresholds() (rows [][]string) {
+	for k, t := range c.Runs[0].thresholds {
+		share := func(value func(*atThreshold) float64) string {
+			return c.estimate(metric.Accuracy, func(r *cardRun) float64 { return value(&r.thresholds[k]) })[0]
 		}
 		at := fmt.Sprintf("%.4g", t.at)
-		if t.best {
-			if slices.ContainsFunc(c.runs, func(r *cardRun) bool { return len(r.thresholds) <= k }) {
-				continue // a run has no threshold
-			}
+		if t.best && len(c.Runs) == 1 {
+			at += ", with the best F1 of validation"
+		} else if t.best {
 			at = "that with the best F1 of validation"
-			if len(c.runs) == 1 {
-				at = fmt.Sprintf("%.4g, with the best F1 of validation", t.at)
-			}
 		}
-		rows = append(
-			rows,
-			slices.Concat([]string{
-				at, spanOf(perRun(c, func(r *cardRun) int { return r.thresholds[k].predicted })),
-			},
-				share(func(t *atThreshold) float64 { return t.precision }),
-				share(func(t *atThreshold) float64 { return t.recall })),
-		)
+		if slices.ContainsFunc(c.Runs, func(r *cardRun) bool { return len(r.thresholds) <= k }) {
+			continue // a run has no threshold
+		}
+		rows = append(rows, []string{
+			at, span(c, ui.Count[int], func(r *cardRun) int { return r.thresholds[k].predicted }),
+			share(func(t *atThreshold) float64 { return t.precision }),
+			share(func(t *atThreshold) float64 { return t.recall }),
+		})
 	}
-	c.table(1, []string{"from", "predicted " + class, "precision", "recall"}, rows)
+	return rows
 }

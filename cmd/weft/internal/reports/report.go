@@ -179,8 +179,8 @@ func (c *reportCommand) writeCard(cmd *cobra.Command, dirs []string, say func(er
 		return err
 	}
 	fmt.Fprintf(cmd.OutOrStdout(), "%s: a model card of %s\n", ui.Printable(c.out),
-		ui.Counted(len(card.runs), "run", "runs"))
-	for _, r := range card.runs[:1] { // what it says about one run is true of all
+		ui.Counted(len(card.Runs), "run", "runs"))
+	for _, r := range card.Runs[:1] { // what it says about one run is true of all
 		sayNotMeasured([]*reportRun{r.reportRun}, say)
 	}
 	return nil
