@@ -45,16 +45,55 @@ That takes a few seconds, in which the machine should do nothing else. weft benc
 	return cmd
 }
 
-// finding is what a check of doctor found: a JSON object. A field that is absent is unknown or does not
-// apply.
+// finding is what a check found: a JSON object, what is said of it, and advice. A field that is absent is
+// unknown or does not apply.
 type finding interface {
 	describe() (found, advice string)
 }
 
-// line is a finding with its key for programs and its name for the eye.
+// check is a line of doctor: its key for programs, its name for the eye, and how it is measured.
+type check struct {
+	key, what string
+	measure   func(*system) finding
+}
+
+// checks are the lines of doctor, in their order.
+var checks = []check{
+	{"weft", "weft", func(*system) finding { return buildFinding{cli.Version, runtime.Version()} }},
+	{"cores", "cores", func(s *system) finding { return s.cores }},
+	{"cpu_quota", "CPU quota", func(s *system) finding { return s.quota }},
+	{"load", "load", func(s *system) finding { return s.load }},
+	{"numa", "NUMA nodes", func(s *system) finding {
+		return numaFinding{listLength(systemFile(s.root, nodesFile))}
+	}},
+	{"simd", "SIMD", func(*system) finding {
+		return simdFinding{kernel.SIMD(), os.Getenv("WEFT_SIMD") != ""}
+	}},
+	{"bfloat16_products", "bf16 products", func(*system) finding {
+		return productsFinding{kernel.BFloat16Products(), os.Getenv("WEFT_BF16") != ""}
+	}},
+	{"memory", "memory", func(s *system) finding { return s.memory }},
+	{"huge_pages", "huge pages", func(s *system) finding {
+		return hugePagesFinding{bracketed(systemFile(s.root, hugePagesFile))}
+	}},
+	{"memory_streamed", "memory, streamed", func(s *system) finding { return s.rates()[0] }},
+	{"memory_gathered", "memory, gathered", func(s *system) finding { return s.rates()[1] }},
+	{"dense_arithmetic", "dense arithmetic", func(s *system) finding { return s.rates()[2] }},
+	{"gpu", "GPU", func(*system) finding { return findCards() }},
+	{"dense_products", "dense products", func(*system) finding { return findDenseLibrary() }},
+	{"mpi", "MPI", func(*system) finding { return findMPI() }},
+	{"slurm", "Slurm", func(*system) finding { return findSlurm() }},
+	{"package_index", "package index", func(*system) finding {
+		return indexFinding{datasets.Named("debian").Missing()}
+	}},
+	{"published_datasets", "published datasets", func(*system) finding { return findDatasets() }},
+}
+
+// line is a check with what it found.
 type line struct {
-	key, what, found, advice string
+	check
 	finding
+	found, advice string
 }
 
 // diagnosis is what doctor found: for programs an object with an object for each line.
@@ -63,56 +102,31 @@ type diagnosis []*line
 // examine examines the machine, and calls show with each line as soon as it is known. root is put before the
 // paths of files. Rates are measured over so many bytes of memory.
 func examine(root string, bytes int, show func(*line)) (d diagnosis) {
-	add := func(key, what string, f finding) {
-		found, advice := f.describe()
-		l := &line{key, what, found, advice, f}
+	s := newSystem(root, bytes)
+	for _, c := range checks {
+		l := &line{check: c, finding: c.measure(s)}
+		l.found, l.advice = l.describe()
 		d = append(d, l)
 		show(l)
 	}
-	cores := findCores(root)
-	quota, load := quotaFinding{cli.GroupQuota(root), cores.Threads}, findLoad(root, cores.Online)
-	memory, obstacle := findMemory(root), hindranceOf(cores, quota, load)
-	add("weft", "weft", buildFinding{cli.Version, runtime.Version()})
-	add("cores", "cores", cores)
-	add("cpu_quota", "CPU quota", quota)
-	add("load", "load", load)
-	add("numa", "NUMA nodes", numaFinding{listLength(systemFile(root, nodesFile))})
-	add("simd", "SIMD", simdFinding{kernel.SIMD(), os.Getenv("WEFT_SIMD") != ""})
-	add("bfloat16_products", "bf16 products",
-		productsFinding{kernel.BFloat16Products(), os.Getenv("WEFT_BF16") != ""})
-	add("memory", "memory", memory)
-	add("huge_pages", "huge pages", hugePagesFinding{bracketed(systemFile(root, hugePagesFile))})
-	streamed, gathered, multiplied := findRates(cores.Threads, bytes, memory.usable(), obstacle)
-	add("memory_streamed", "memory, streamed", streamed)
-	add("memory_gathered", "memory, gathered", gathered)
-	add("dense_arithmetic", "dense arithmetic", multiplied)
-	add("gpu", "GPU", findCards())
-	add("dense_products", "dense products", findDenseLibrary())
-	add("mpi", "MPI", findMPI())
-	add("slurm", "Slurm", findSlurm())
-	add("package_index", "package index", indexFinding{datasets.Named("debian").Missing()})
-	add("published_datasets", "published datasets", findDatasets())
 	return d
 }
 
-// MarshalJSON writes the objects of the lines, with the advice as the last field of each.
+// MarshalJSON writes the objects of the lines, with the advice as the last field of each but the first.
 func (d diagnosis) MarshalJSON() ([]byte, error) {
 	var lines []string
-	for _, l := range d {
+	for k, l := range d {
 		fields, err := json.Marshal(l.finding)
 		if err != nil {
 			return nil, err
 		}
-		text := string(fields)
-		if l.key != "weft" { // that line has no advice
-			advice, err := json.Marshal(l.advice)
-			if err != nil {
-				return nil, err
-			}
-			before := strings.TrimSuffix(text, "}")
-			text = fmt.Sprintf(`%s%s"advice":%s}`, before, ui.When(before != "{", ","), advice)
+		advice, err := json.Marshal(l.advice)
+		if err != nil {
+			return nil, err
 		}
-		lines = append(lines, fmt.Sprintf(`"%s":%s`, l.key, text))
+		text := strings.TrimSuffix(string(fields), "}")
+		text += ui.When(k > 0, ui.When(text != "{", ",")+`"advice":`+string(advice))
+		lines = append(lines, fmt.Sprintf(`"%s":%s}`, l.key, text))
 	}
 	return []byte("{" + strings.Join(lines, ",") + "}"), nil
 }

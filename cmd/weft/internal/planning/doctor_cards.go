@@ -1,6 +1,7 @@
 package planning
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"time"
@@ -93,8 +94,6 @@ func (f cardsFinding) describe() (found, advice string) {
 	found = fmt.Sprintf("%s, %s, CUDA %s; %s to it, %s back, of pinned memory %s and %s%s", c.Name,
 		ui.Megabytes(c.Total), c.Driver, rate(c.ToDevice), rate(c.ToHost), rate(c.PinnedTo),
 		rate(c.PinnedFrom), ui.When(n > 1, fmt.Sprintf("; %d more", n-1)))
-	if n > 1 {
-		return found, fmt.Sprintf("weft train --device cuda --parallel graph=%d computes on all", n)
-	}
-	return found, "weft train --device cuda computes on it"
+	several := fmt.Sprintf("weft train --device cuda --parallel graph=%d computes on all", n)
+	return found, cmp.Or(ui.When(n > 1, several), "weft train --device cuda computes on it")
 }

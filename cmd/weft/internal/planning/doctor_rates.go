@@ -21,13 +21,9 @@ func hindranceOf(cores coresFinding, quota quotaFinding, load loadFinding) hindr
 		ui.When(busy, "others use the cores: measure again when they are idle"))}
 }
 
-// scaling has the advice for each way in which a rate may grow with threads.
-type scaling struct {
-	single  string // there is one thread
-	full    string // each thread adds about as much as the first
-	partial string // in between
-	flat    string // the other threads add next to nothing
-}
+// scaling has the advice for each way in which a rate may grow with threads: there is one thread, each adds
+// about as much as the first, something in between, and the others add next to nothing.
+type scaling struct{ single, full, partial, flat string }
 
 // rate is a rate of one thread, and of all threads together.
 type rate struct{ single, all float64 }
@@ -54,17 +50,15 @@ func (s scaling) judge(r rate, threads int, h hindrance) (advice string) {
 
 var (
 	streaming = scaling{
-		single:  "what row-wise kernels can take at most",
-		full:    "row-wise kernels get faster with each thread",
-		partial: "threads share the memory: more of them add little",
-		flat:    "one thread fills the memory: more do not read faster",
+		"what row-wise kernels can take at most", "row-wise kernels get faster with each thread",
+		"threads share the memory: more of them add little",
+		"one thread fills the memory: more do not read faster",
 	}
 	// gathering is the scaling of reads of rows of 512 bytes from all over a matrix that no cache holds.
 	gathering = scaling{
-		single:  "what aggregation over a large graph can take at most",
-		full:    "aggregation gets faster with each thread",
-		partial: "memory holds aggregation back: more threads add little",
-		flat:    "aggregation over a large graph gains nothing from threads",
+		"what aggregation over a large graph can take at most", "aggregation gets faster with each thread",
+		"memory holds aggregation back: more threads add little",
+		"aggregation over a large graph gains nothing from threads",
 	}
 )
 
@@ -80,8 +74,7 @@ func multiplying(r rate, threads int, h hindrance) scaling {
 		shared = fmt.Sprintf("hyperthreads share cores: --threads %d does about as well", fewer)
 	}
 	return scaling{
-		single: "more cores would make dense layers faster", full: "dense layers get faster with each thread",
-		partial: shared, flat: shared,
+		"more cores would make dense layers faster", "dense layers get faster with each thread", shared, shared,
 	}
 }
 
@@ -96,30 +89,31 @@ type ratesFinding struct {
 	advice   string
 }
 
-// findRates measures reads in order, reads of rows from all over so many bytes, and dense products.
-func findRates(
-	threads, size int, available int64, h hindrance,
-) (streamed, gathered, multiplied ratesFinding) {
-	all, err := machine.Measure(threads, size, available)
+// findRates measures reads in order, reads of rows from all over the memory, and dense products.
+func (s *system) findRates() (f [3]ratesFinding) {
+	threads := s.cores.Threads
+	all, err := machine.Measure(threads, s.bytes, s.memory.usable())
 	single := all
 	if err == nil && threads > 1 {
-		single, err = machine.Measure(1, size, available)
+		single, err = machine.Measure(1, s.bytes, s.memory.usable())
 	}
 	if err != nil {
 		missing := ratesFinding{Threads: threads, Missing: err.Error()}
-		return missing, missing, missing
+		return [3]ratesFinding{missing, missing, missing}
 	}
+	h := hindranceOf(s.cores, s.quota, s.load)
 	bytes := func(r rate, s scaling) ratesFinding {
-		return ratesFinding{
-			Threads: threads, Bytes: r.all, OneBytes: r.single, advice: s.judge(r, threads, h),
-		}
+		advice := s.judge(r, threads, h)
+		return ratesFinding{Threads: threads, Bytes: r.all, OneBytes: r.single, advice: advice}
 	}
 	flops := rate{single.Flops, all.Flops}
-	return bytes(rate{single.Read, all.Read}, streaming), bytes(rate{single.Gather, all.Gather}, gathering),
-		ratesFinding{
+	return [3]ratesFinding{
+		bytes(rate{single.Read, all.Read}, streaming), bytes(rate{single.Gather, all.Gather}, gathering),
+		{
 			Threads: threads, Flops: flops.all, OneFlops: flops.single,
 			advice: multiplying(flops, threads, h).judge(flops, threads, h),
-		}
+		},
+	}
 }
 
 // describe writes the rates of one thread and of all threads, in units of 10⁹, or why they are missing.

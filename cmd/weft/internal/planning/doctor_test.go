@@ -230,14 +230,15 @@ func TestCards(t *testing.T) {
 // TestPrintFinding: advice is in its column, or below a line that is too wide.
 func TestPrintFinding(t *testing.T) {
 	wide := strings.Repeat("x", foundWidth+1)
+	nodes, published := check{what: "NUMA nodes"}, check{what: "published datasets"}
 	for _, c := range []struct {
 		line line
 		want string
 	}{
-		{line{what: "NUMA nodes", found: "1", advice: "fine"}, "NUMA nodes" + strings.Repeat(" ", 10) + "1" +
+		{line{check: nodes, found: "1", advice: "fine"}, "NUMA nodes" + strings.Repeat(" ", 10) + "1" +
 			strings.Repeat(" ", 49) + "fine\n"},
-		{line{what: "NUMA nodes", found: "1"}, "NUMA nodes" + strings.Repeat(" ", 10) + "1\n"},
-		{line{what: "published datasets", found: wide, advice: "fine"}, "published datasets  " + wide + "\n" +
+		{line{check: nodes, found: "1"}, "NUMA nodes" + strings.Repeat(" ", 10) + "1\n"},
+		{line{check: published, found: wide, advice: "fine"}, "published datasets  " + wide + "\n" +
 			strings.Repeat(" ", 70) + "fine\n"},
 	} {
 		var out bytes.Buffer
