@@ -29,87 +29,134 @@ import (
 	"weft/train/setting"
 )
 
+// training is one training: what it was asked for, and what its steps make.
+type training struct {
+	t        *trainCommand
+	cmd      *cobra.Command
+	ranks    cli.Ranks
+	dataset  string
+	settings *setting.Resolved
+	run      *resumption      // nil: the run begins
+	opened   *session.Session // nil until the graph is open
+	show     io.Writer
+
+	job      *train.Job
+	embedded func() error // writes the embeddings
+	planned  planning.Planned
+	started  time.Time
+	progress *ui.Progress
+	made     atomic.Pointer[rundir.Dir]
+	dir      *rundir.Dir // nil on all ranks but the first
+	events   *events
+	ctx      context.Context // of the signals that stop the run
+	follower *follower
+	result   *train.Result
+	ends     []func() // in the order of what they end
+}
+
 // train begins a run, or continues one. opened is the session of several runs; nil: the graph must be opened.
 func (t *trainCommand) train(
 	cmd *cobra.Command, r cli.Ranks, dataset string, settings *setting.Resolved, run *resumption,
 	opened *session.Session,
 ) error {
-	if err := t.checkFirst(cmd, r, settings, run); err != nil {
-		return err
+	w := &training{t: t, cmd: cmd, ranks: r, dataset: dataset, settings: settings, run: run, opened: opened}
+	defer func() {
+		for _, end := range w.ends {
+			defer end()
+		}
+	}()
+	steps := []func() error{w.check, w.open, w.start, w.plan}
+	if !t.showPlan {
+		steps = append(steps, w.makeDirectory, w.describe, w.compute, w.finish)
 	}
-	show := ui.ProgressOf(cmd, t.json)
-	if opened == nil {
-		var err error
-		if opened, err = t.open(cmd, r, dataset, settings, show); err != nil {
+	for _, step := range steps {
+		if err := step(); err != nil {
 			return err
 		}
-		defer opened.Close()
 	}
-	clone, store := *opened.Job, opened.Store
+	return nil
+}
+
+func (w *training) check() error {
+	w.show = ui.ProgressOf(w.cmd, w.t.json)
+	return w.t.checkFirst(w.cmd, w.ranks, w.settings, w.run)
+}
+
+func (w *training) open() (err error) {
+	if w.opened == nil {
+		if w.opened, err = w.t.open(w.cmd, w.ranks, w.dataset, w.settings, w.show); err == nil {
+			w.ends = append(w.ends, func() { w.opened.Close() })
+		}
+	}
+	return err
+}
+
+// start makes the job, with what training starts from, and says how a run continues.
+func (w *training) start() error {
+	clone, run, settings := *w.opened.Job, w.run, w.settings
 	job := &clone
-	if t.group != nil {
+	w.job = job
+	if w.t.group != nil {
 		job.Options = settings.Options // with a seed and a split of its own
 	}
 	byType, err := columnsOfStart(settings, run)
 	if err == nil {
-		err = data.TrainedOn(job, byType, settings.Init, dataset, cmd.ErrOrStderr())
+		err = data.TrainedOn(job, byType, settings.Init, w.dataset, w.cmd.ErrOrStderr())
 	}
-	if err := r.Together(err); err != nil {
+	if err := w.ranks.Together(err); err != nil {
 		return err
 	}
-	if job.Checkpoints, err = t.checkpoints(opened, job, run); err != nil {
+	if job.Checkpoints, err = w.t.checkpoints(w.opened, job, run); err != nil {
 		return err
 	}
-	embedded, err := t.takeEmbeddings(opened, job, settings)
-	if err != nil {
+	if w.embedded, err = w.t.takeEmbeddings(w.opened, job, settings); err != nil {
 		return err
 	}
-	t.settings.SayDevice(show)
-	if run != nil {
-		if r.First() {
-			warnOutdated(cmd.ErrOrStderr(), store)
-		}
-		fmt.Fprintln(show, ui.Printable(run.line(settings.Epochs)))
-		if was := run.before.Device; run.from != nil && was.IsCard() != settings.OnCard() {
-			fmt.Fprintf(show, "--device %s: the run was on %s, so that its numbers are the same up to rounding, "+
-				"and not to the bit\n", settings.Device, was)
-		}
+	w.t.settings.SayDevice(w.show)
+	if run == nil {
+		return nil
 	}
-	planned, err := t.plan(cmd, r, dataset, job, settings, opened)
-	if err != nil || t.showPlan {
-		return err
+	if w.ranks.First() {
+		warnOutdated(w.cmd.ErrOrStderr(), w.opened.Store)
 	}
-	folder := settings.OffloadFolder()
+	fmt.Fprintln(w.show, ui.Printable(run.line(settings.Epochs)))
+	if was := run.before.Device; run.from != nil && was.IsCard() != settings.OnCard() {
+		fmt.Fprintf(w.show, "--device %s: the run was on %s, so that its numbers are the same up to rounding, "+
+			"and not to the bit\n", settings.Device, was)
+	}
+	return nil
+}
+
+func (w *training) plan() (err error) {
+	w.planned, err = w.t.plan(w.cmd, w.ranks, w.dataset, w.job, w.settings, w.opened)
+	return err
+}
+
+// makeDirectory makes the directory of the run. No signal may end a process that has begun one.
+func (w *training) makeDirectory() (err error) {
+	folder, job, store := w.settings.OffloadFolder(), w.job, w.opened.Store
 	if _, err := os.Lstat(folder); folder != "" && errors.Is(err, fs.ErrNotExist) {
-		fmt.Fprintf(show, "--offload %s: there is no such folder; the run makes it\n", ui.Printable(folder))
+		fmt.Fprintf(w.show, "--offload %s: there is no such folder; the run makes it\n", ui.Printable(folder))
 	}
-	started := time.Now()
-	progress := ui.NewProgress(show, &settings.Options)
-	defer progress.End()
-	var made atomic.Pointer[rundir.Dir]
-	// This begins here, as no signal may end a process that has begun a folder.
-	ctx, stop := UntilStopped(cmd.Context(), r, &made, store, progress)
-	defer stop()
-	dir, events, err := t.directory(cmd, r, run, started, job, planned.Plan, opened)
-	made.Store(dir)
-	defer func() { events.close() }()
-	if err := r.Together(err); err != nil {
+	w.started, w.progress = time.Now(), ui.NewProgress(w.show, &w.settings.Options)
+	ctx, stop := UntilStopped(w.cmd.Context(), w.ranks, &w.made, store, w.progress)
+	w.ctx, w.ends = ctx, append(w.ends, w.progress.End, stop, func() { w.events.close() })
+	w.dir, w.events, err = w.t.directory(w.cmd, w.ranks, w.run, w.started, job, w.planned.Plan, w.opened)
+	w.made.Store(w.dir)
+	if err := w.ranks.Together(err); err != nil {
 		return err
 	}
-	if job.Checkpoints.Path, err = r.SharedPath(filepath.Join(t.out, rundir.Checkpoints)); err != nil {
-		return err
-	}
-	job.Checkpoints.KeepFree = planned.ResultBytes
-	warn := func(format string, args ...any) { progress.Warn(cmd.ErrOrStderr(), format, args...) }
-	job.Started, job.Checkpoints.OnSaved = ui.ProcessStart, func(s train.Saved) {
-		if s.Err != nil && !dir.Gone() { // otherwise the run itself says so
-			warn("no checkpoint of epoch %d: %v; the run goes on", s.Epoch, s.Err)
-		}
-	}
+	job.Checkpoints.Path, err = w.ranks.SharedPath(filepath.Join(w.t.out, rundir.Checkpoints))
+	return err
+}
+
+// describe says what the run needs and does, and where it can be followed.
+func (w *training) describe() error {
+	show, settings, planned := w.show, w.settings, &w.planned
 	if planned.Cards != nil && settings.Workers > 1 {
 		fmt.Fprintf(show, "--device %s: %s\n", settings.Device, planned.Cards)
 	}
-	fmt.Fprintf(show, "%s: needs %s for tensors and %s for the graph\n", ui.Printable(job.Dataset),
+	fmt.Fprintf(show, "%s: needs %s for tensors and %s for the graph\n", ui.Printable(w.job.Dataset),
 		eachWorker(planned.PeakTensorBytes), ui.Megabytes(slices.Max(planned.GraphBytes)))
 	if settings.EvalEvery == setting.AutoEvery && planned.Workers[0].OwnPass == "" {
 		fmt.Fprintln(show, planning.ReadEvaluations)
@@ -120,71 +167,70 @@ func (t *trainCommand) train(
 	if states := planned.EdgeStates(); states != nil && states.Kept < states.Total {
 		fmt.Fprintln(show, states)
 	}
-	job.Trace = t.trace != ""
-	if t.live != nil {
-		t.live.begin(t.out)
-		t.live.tell(&job.Options, progress.Remaining)
-		t.live.reportTo(warn)
-		fmt.Fprintf(show, "%s: live at %s\n", ui.Printable(t.out), t.live.url())
+	if live := w.t.live; live != nil {
+		live.begin(w.t.out)
+		live.tell(&w.job.Options, w.progress.Remaining)
+		live.reportTo(w.warn)
+		fmt.Fprintf(show, "%s: live at %s\n", ui.Printable(w.t.out), live.url())
 	}
-	follower, signalled := newFollower(cmd, t.follow), ctx
-	ctx, cancel := context.WithCancel(ctx)
-	defer cancel()
+	return nil
+}
+
+func (w *training) warn(format string, args ...any) {
+	w.progress.Warn(w.cmd.ErrOrStderr(), format, args...)
+}
+
+// compute trains, until the run ends or is stopped.
+func (w *training) compute() (err error) {
+	ctx, cancel := context.WithCancel(w.ctx)
+	w.ends = append(w.ends, cancel)
+	job, dir := w.job, w.dir
+	w.follower = newFollower(w.cmd, w.t.follow)
+	job.Trace, job.Started = w.t.trace != "", ui.ProcessStart
+	job.Checkpoints.KeepFree = w.planned.ResultBytes
+	job.Checkpoints.OnSaved = func(s train.Saved) {
+		if s.Err != nil && !dir.Gone() { // otherwise the run itself says so
+			w.warn("no checkpoint of epoch %d: %v; the run goes on", s.Epoch, s.Err)
+		}
+	}
 	job.OnEpoch = func(e train.Epoch) {
-		progress.Epoch(e)
-		events.epoch(e)
-		t.live.epoch(e)
-		if follower.epoch(e) {
+		w.progress.Epoch(e)
+		w.events.epoch(e)
+		w.t.live.epoch(e)
+		if w.follower.epoch(e) {
 			cancel()
 		}
 	}
-	var result *train.Result
 	if dir != nil {
-		result, err = dir.Record(ctx, job, planned.Plan, cli.Version)
+		w.result, err = dir.Record(ctx, job, w.planned.Plan, cli.Version)
 	} else {
-		result, err = job.RunPlanned(ctx, planned.Plan)
+		w.result, err = job.RunPlanned(ctx, w.planned.Plan)
 	}
-	progress.End()
-	if result == nil {
-		t.live.end("the run has failed: " + fmt.Sprint(err))
-		return t.failed(dataset, store, dir, session.Advised(err))
+	w.progress.End()
+	if w.result == nil {
+		w.t.live.end("the run has failed: " + fmt.Sprint(err))
+		return w.t.failed(w.dataset, w.opened.Store, dir, session.Advised(err))
 	}
 	if err != nil {
-		err = incomplete(dir, store, err)
+		err = incomplete(dir, w.opened.Store, err)
 	}
-	if err := r.Together(err); err != nil {
-		return err
-	}
+	return w.ranks.Together(err)
+}
+
+// finish writes and prints the results. It is an error if the run diverged or was interrupted.
+func (w *training) finish() error {
+	t, r, result := w.t, w.ranks, w.result
 	resident, err := r.Largest(cli.PeakResident())
 	if err != nil {
 		return err
 	}
 	stopped, err := cli.Decided(r, func() (bool, error) {
-		return result.Ended == train.EndedSignal && follower.hasStopped() && signalled.Err() == nil, nil
+		return result.Ended == train.EndedSignal && w.follower.hasStopped() && w.ctx.Err() == nil, nil
 	})
 	if err != nil {
 		return err
 	}
-	err = r.OnFirst(func() error {
-		t.out = dir.Path
-		run := rundir.NewRun(cli.Version, store, started, job, result)
-		run.Summary.PeakRSSBytes = resident
-		run.ClassNames, run.GraphID = opened.Stored.ClassNames(settings.EdgeLabel), opened.Stored.ID
-		if stopped {
-			run.Reason = "stopped by a callback"
-		}
-		err := calibrated(&run, filepath.Join(dir.Path, rundir.Predictions), opened.Stored, &settings.Options)
-		if err == nil {
-			err = dir.Finish(&run)
-		}
-		if err != nil {
-			return incomplete(dir, store, err)
-		}
-		t.live.end(fmt.Sprintf("ended: %s; %s", run.Reason, best(&run)))
-		printed, written := t.printRun(cmd.OutOrStdout(), show, &run), t.writeTrace(show, &run, result.Trace)
-		return cmp.Or(printed, written, embedded())
-	})
-	if err != nil {
+	if err := r.OnFirst(func() error { return w.write(resident, stopped) }); err != nil {
 		return err
 	}
 	if result.Diverged != nil {
@@ -193,9 +239,32 @@ func (t *trainCommand) train(
 	}
 	if result.Interrupted() && (!stopped ||
 		t.group == nil) { // when one of several runs ends, the others go on
-		return r.Part(t.interrupted(result, &settings.Options))
+		return r.Part(t.interrupted(result, &w.settings.Options))
 	}
 	return nil
+}
+
+// write writes and prints the results on the first rank. resident are the bytes of the largest process, and
+// stopped says that a callback ended the run.
+func (w *training) write(resident int64, stopped bool) error {
+	t, dir, stored := w.t, w.dir, w.opened.Stored
+	t.out = dir.Path
+	run := rundir.NewRun(cli.Version, w.opened.Store, w.started, w.job, w.result)
+	run.Summary.PeakRSSBytes = resident
+	run.ClassNames, run.GraphID = stored.ClassNames(w.settings.EdgeLabel), stored.ID
+	if stopped {
+		run.Reason = "stopped by a callback"
+	}
+	err := calibrated(&run, filepath.Join(dir.Path, rundir.Predictions), stored, &w.settings.Options)
+	if err == nil {
+		err = dir.Finish(&run)
+	}
+	if err != nil {
+		return incomplete(dir, w.opened.Store, err)
+	}
+	t.live.end(fmt.Sprintf("ended: %s; %s", run.Reason, best(&run)))
+	printed := t.printRun(w.cmd.OutOrStdout(), w.show, &run)
+	return cmp.Or(printed, t.writeTrace(w.show, &run, w.result.Trace), w.embedded())
 }
 
 // warnOutdated warns that the files have changed from which the store of a run was made.
