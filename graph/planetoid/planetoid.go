@@ -8,9 +8,11 @@ import (
 	"bytes"
 	"fmt"
 	"math"
+	"os"
 	"path/filepath"
 	"slices"
 	"strconv"
+	"strings"
 
 	"weft/graph"
 	"weft/graph/internal/arrays"
@@ -24,8 +26,30 @@ import (
 // validation is how many vertices, behind the training ones, validate by convention.
 const validation = 500
 
-// Read reads the eight files PREFIX.x, .tx, .allx, .y, .ty, .ally, .graph and .test.index. A prefix looks
-// like DIR/ind.cora.
+// Files are the eight files of a prefix, which looks like DIR/ind.cora.
+func Files(prefix string) (files []string) {
+	for _, part := range []string{"x", "y", "tx", "ty", "allx", "ally", "graph", "test.index"} {
+		files = append(files, prefix+"."+part)
+	}
+	return files
+}
+
+// Prefix is the prefix of files of which a path is one, or the path if that is the prefix; "": it is neither.
+func Prefix(path string) string {
+	missing := func(file string) bool {
+		info, err := os.Stat(file)
+		return err != nil || info.IsDir()
+	}
+	for _, end := range append([]string{""}, Files("")...) {
+		prefix, ends := strings.CutSuffix(path, end)
+		if ends && !slices.ContainsFunc(Files(prefix), missing) {
+			return prefix
+		}
+	}
+	return ""
+}
+
+// Read reads the Files of a prefix.
 //
 // The training vertices (the rows of x) come first, then the other vertices of allx. The vertices of
 // test.index follow; row i of tx and ty belongs to the i-th of them. The training vertices train, the next

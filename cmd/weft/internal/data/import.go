@@ -42,11 +42,7 @@ func (r *importRequest) source() string { return r.sources[0] }
 // files are the files and folders from which the graph is read: the sources, and those that flags name.
 func (r *importRequest) files() (files []string) {
 	for _, source := range r.sources {
-		if r.format == EdgesFormat {
-			_, source = tables.Named(source)
-		}
-		recognized := recognition{Format: r.format, source: source}
-		files = append(files, recognized.files()...)
+		files = append(files, formatNamed(r.format).filesOf(source)...)
 	}
 	r.flags.Visit(func(f *pflag.Flag) {
 		if name, _ := pflag.UnquoteUsage(f); name != "file" {
@@ -188,7 +184,7 @@ func newImportOf(f format, c *changes) *cobra.Command {
 	reader := f.flags(cmd.Flags(), c)
 	cmd.RunE = func(cmd *cobra.Command, args []string) (err error) {
 		last := len(args) - 1
-		if f.name == EdgesFormat {
+		if reader.tables != nil {
 			var piped copies
 			defer func() {
 				if err != nil {

@@ -2,6 +2,7 @@ package data
 
 import (
 	"fmt"
+	"path/filepath"
 	"slices"
 	"strings"
 
@@ -18,6 +19,7 @@ import (
 	"weft/graph/rdf"
 	"weft/graph/streamed"
 	"weft/graph/tables"
+	"weft/internal/foreign"
 	"weft/internal/refusal"
 	"weft/partition"
 )
@@ -29,6 +31,10 @@ type format struct {
 	several bool   // there may be several sources of one graph
 	short   string
 	example string // arguments of an example
+	// recognize returns the source that a place is, or is a file of, and what its import needs; none: "".
+	recognize func(place) recognition
+	// files are those that a source consists of; nil, or if there are none: it is one file or folder.
+	files func(source string) []string
 	// flags declares the format's own flags. It returns the reader of graphs with their values.
 	flags func(*pflag.FlagSet, *changes) reader
 }
@@ -55,7 +61,8 @@ func inMemory(read func(*importRequest) (*graph.Graph, error)) reader {
 // EdgesFormat is the name of the format of lists of edges.
 const EdgesFormat = "edges"
 
-// formats are the formats in the order of the help.
+// formats are the formats. The first that recognizes a path takes it, so that edges, whose parts may be any
+// files of text, come after other folders.
 var formats = []format{
 	{
 		name: "planetoid", source: "PREFIX", example: "data/ind.cora stores/cora",
@@ -65,47 +72,40 @@ var formats = []format{
 				return planetoid.Read(r.source())
 			})
 		},
-	},
-	{
-		name: "npz", source: "FILE|FOLDER",
-		short: "a graph in one .npz file, as of gnn-benchmark and of the heterophilous datasets, or in a " +
-			"folder of .npy files",
-		example: "amazon_computers.npz stores/computers --symmetrize --largest-component --split " +
-			"per-class=20,30",
-		flags: npzFlags,
-	},
-	{
-		name: "pyg", source: "FILE", example: "graph.pt stores/mine",
-		short: "a Data, HeteroData, Batch or list of graphs of PyTorch Geometric, or a dataset, written " +
-			"by torch.save",
-		flags: pygFlags,
-	},
-	{
-		name: EdgesFormat, source: "FILE...", several: true,
-		short: "an edge list (CSV, TSV or Parquet) with a table of vertices, or with .npy or CSV features, " +
-			"labels and splits",
-		example: "payments.csv stores/payments --vertices-from customers.csv --id customer --label segment " +
-			"--source payer --target payee --split random:60/20/20",
-		flags: edgesFlags,
-	},
-	{
-		name: "ogb", source: "FOLDER", example: "dataset/ogbn_arxiv stores/arxiv --symmetrize",
-		short: "a folder that the Open Graph Benchmark's downloader left, with raw/ and split/",
-		flags: ogbFlags,
-	},
-	{
-		name: "rdf", source: "FILE...", several: true,
-		short: "triples in N-Triples, plain or gzip, with tables of labels: a relation and its reverse " +
-			"for each predicate",
-		example: "mutag_stripped.nt.gz stores/mutag --train trainingSet.tsv --test testSet.tsv --entity " +
-			"bond --label label_mutagenic",
-		flags: rdfFlags,
+		recognize: func(p place) recognition {
+			prefix := planetoid.Prefix(p.path)
+			return recognition{source: prefix, part: prefix != p.path}
+		},
+		files: planetoid.Files,
 	},
 	{
 		name: "kg", source: "FOLDER", example: "data/FB15k-237 stores/fb15k-237 --reciprocal",
 		short: "a knowledge graph as text: train.txt, valid.txt and test.txt with head, relation and tail " +
 			"in each line, as WN18RR; or one such file",
 		flags: kgFlags,
+		recognize: func(p place) (r recognition) {
+			if at := slices.IndexFunc(p.folders, kg.Is); at >= 0 {
+				r.source = p.folders[at]
+			}
+			return r
+		},
+		files: kg.Files,
+	},
+	{
+		name: "ogb", source: "FOLDER", example: "dataset/ogbn_arxiv stores/arxiv --symmetrize",
+		short: "a folder that the Open Graph Benchmark's downloader left, with raw/ and split/",
+		flags: ogbFlags,
+		recognize: func(p place) recognition {
+			splits := p.has("split/*")
+			r := p.whole(len(p.has("raw")) > 0 && len(splits) > 0)
+			if len(splits) == 1 {
+				r.flags = []string{"--split", filepath.Base(splits[0])}
+			}
+			return r
+		},
+		files: func(source string) []string {
+			return append(within(source, "raw"), within(source, "split")...)
+		},
 	},
 	{
 		name: "debian", source: "DIR", example: debian.Lists + " stores/debian",
@@ -115,13 +115,85 @@ var formats = []format{
 				return debian.Read(r.source(), debian.Options{Seed: c.seed})
 			})
 		},
+		recognize: func(p place) recognition { return p.whole(len(p.has("*_Packages*")) > 0) },
+		files:     func(source string) []string { return within(source, "*_Packages*") },
 	},
 	{
 		name: "dgl", source: "FILE|JSON", example: "parts/mine.json stores/mine",
 		short: "graphs saved by DGL (.bin, .dgl), or the JSON file of a graph partitioned by DGL, with " +
 			"its partitions",
 		flags: dglFlags,
+		recognize: func(p place) recognition {
+			if described := p.has("*.json"); len(described) == 1 && len(p.has("part0")) > 0 {
+				return recognition{source: described[0]}
+			}
+			return p.whole(p.kind == foreign.DGLGraph || p.text(".json") && isDGLPartition(p.path))
+		},
+		files: func(source string) (files []string) {
+			if isDGLPartition(source) {
+				files = within(filepath.Dir(source), "part*")
+			}
+			return append(files, source)
+		},
 	},
+	{
+		name: "npz", source: "FILE|FOLDER",
+		short: "a graph in one .npz file, as of gnn-benchmark and of the heterophilous datasets, or in a " +
+			"folder of .npy files",
+		example: "amazon_computers.npz stores/computers --symmetrize --largest-component --split " +
+			"per-class=20,30",
+		flags: npzFlags,
+		recognize: func(p place) recognition {
+			there := func(name string) bool { return len(p.has(name)) > 0 }
+			return p.whole(p.kind == foreign.Archive || slices.ContainsFunc(
+				[]string{"edge_index.npy", "edge_types.npy", "edges.npy", "adj_indptr.npy"}, there))
+		},
+	},
+	{
+		name: "rdf", source: "FILE...", several: true,
+		short: "triples in N-Triples, plain or gzip, with tables of labels: a relation and its reverse " +
+			"for each predicate",
+		example: "mutag_stripped.nt.gz stores/mutag --train trainingSet.tsv --test testSet.tsv --entity " +
+			"bond --label label_mutagenic",
+		flags:     rdfFlags,
+		recognize: recognizeRDF,
+	},
+	{
+		name: EdgesFormat, source: "FILE...", several: true,
+		short: "an edge list (CSV, TSV or Parquet) with a table of vertices, or with .npy or CSV features, " +
+			"labels and splits",
+		example: "payments.csv stores/payments --vertices-from customers.csv --id customer --label segment " +
+			"--source payer --target payee --split random:60/20/20",
+		flags: edgesFlags,
+		recognize: func(p place) recognition {
+			return p.whole(p.kind == foreign.Parquet || tables.AreParts(p.folder) ||
+				p.text(".csv", ".tsv", ".txt", ".edges", ".edgelist"))
+		},
+		files: func(source string) []string {
+			_, path := tables.Named(source)
+			return []string{path}
+		},
+	},
+	{
+		name: "pyg", source: "FILE", example: "graph.pt stores/mine",
+		short: "a Data, HeteroData, Batch or list of graphs of PyTorch Geometric, or a dataset, written " +
+			"by torch.save",
+		flags: pygFlags,
+		recognize: func(p place) recognition {
+			return p.whole(p.kind == foreign.Torch || p.kind == foreign.OldTorch)
+		},
+	},
+}
+
+// filesOf are the files and folders that a source consists of: it alone, unless the format has others.
+func (f *format) filesOf(source string) (files []string) {
+	if f.files != nil {
+		files = f.files(source)
+	}
+	if files == nil {
+		files = []string{source}
+	}
+	return files
 }
 
 // formatNamed is the format of that name, which exists.

@@ -19,9 +19,7 @@ import (
 	"weft/cmd/weft/internal/ui"
 	"weft/graph"
 	"weft/graph/datasets"
-	"weft/graph/kg"
 	"weft/graph/streamed"
-	"weft/graph/tables"
 	"weft/internal/foreign"
 	"weft/internal/refusal"
 	"weft/internal/regular"
@@ -60,52 +58,55 @@ func (r *recognition) command(store string) string {
 	return strings.Join(words, " ")
 }
 
-// Recognize finds the format of a path, by its first bytes, by files beside it, and by what a folder holds.
-func Recognize(path string) (r recognition, found bool) {
-	if prefix, whole := planetoidPrefix(path); prefix != "" {
-		return recognition{path: path, Format: "planetoid", source: prefix, part: !whole}, true
-	}
-	info, err := os.Stat(path)
-	if err != nil {
-		return r, false
-	}
-	if info.IsDir() {
-		return recognizeFolder(path)
+// place is a path that may be a source.
+type place struct {
+	path    string
+	folder  string       // the path, if that is a folder and no store; else ""
+	folders []string     // that folder, and raw in it, into which PyG downloads; else nil
+	kind    foreign.Kind // of a file
+	name    string       // of a file that can be read, in lower case, without the ending of a compression
+}
+
+// placeAt looks at a path, and at the first bytes of a file.
+func placeAt(path string) place {
+	p := place{path: path}
+	if cli.IsFolder(path) && !cli.IsStore(path) {
+		p.folder, p.folders = path, []string{path, filepath.Join(path, "raw")}
 	}
 	f, _, err := regular.Open(path)
 	if err != nil {
-		return r, false
+		return p
 	}
 	defer f.Close()
-	r.path, r.source = path, path
-	name := strings.ToLower(strings.TrimSuffix(strings.TrimSuffix(filepath.Base(path), ".gz"), ".zst"))
-	named := func(endings ...string) bool {
-		return slices.ContainsFunc(endings, func(e string) bool { return strings.HasSuffix(name, e) })
-	}
-	switch foreign.Of(f) {
-	case foreign.Archive:
-		r.Format = "npz"
-	case foreign.Torch, foreign.OldTorch:
-		r.Format = "pyg"
-	case foreign.DGLGraph:
-		r.Format = "dgl"
-	case foreign.Parquet:
-		r.Format = EdgesFormat
-	case foreign.Unknown, foreign.Gzip, foreign.Zstd:
-		switch {
-		case named(".nt"):
-			r.Format = "rdf"
-			if triples, flags, found := datasets.RDF(filepath.Dir(path)); found &&
-				triples == filepath.Clean(path) {
-				r.flags = flags
-			}
-		case named(".csv", ".tsv", ".txt", ".edges", ".edgelist"):
-			r.Format = EdgesFormat
-		case named(".json") && isDGLPartition(path):
-			r.Format = "dgl"
+	p.kind = foreign.Of(f)
+	p.name = strings.ToLower(strings.TrimSuffix(strings.TrimSuffix(filepath.Base(path), ".gz"), ".zst"))
+	return p
+}
+
+// text reports whether the place is a file of text, plain or compressed, whose name has one of the endings.
+func (p place) text(endings ...string) bool {
+	return (p.kind == foreign.Unknown || p.kind.Compressed()) &&
+		slices.ContainsFunc(endings, func(e string) bool { return strings.HasSuffix(p.name, e) })
+}
+
+// has are the paths in the folder that match a pattern.
+func (p place) has(pattern string) []string { return within(p.folder, pattern) }
+
+// whole is the place as a source, if it is one.
+func (p place) whole(is bool) recognition {
+	return recognition{source: ui.When(is, p.path)}
+}
+
+// Recognize finds the format of a path, by its first bytes, by files beside it, and by what a folder holds.
+func Recognize(path string) (r recognition, found bool) {
+	p := placeAt(path)
+	for _, f := range formats {
+		if r = f.recognize(p); r.source != "" {
+			r.path, r.Format = path, f.name
+			return r, true
 		}
 	}
-	return r, r.Format != ""
+	return r, false
 }
 
 // UnknownFlag says, about a flag that import does not have, whether the format of the source has it.
@@ -146,29 +147,18 @@ func severalSources(folder string) error {
 			refusal.ShellWord(folder)+" STORE"))
 }
 
-// planetoidParts are the ends of the names of a citation graph's files.
-var planetoidParts = []string{".x", ".y", ".tx", ".ty", ".allx", ".ally", ".graph", ".test.index"}
-
-// planetoidPrefix is the prefix of the files of a citation graph, as Planetoid has them; "": the path is
-// neither the prefix nor one of the files. whole reports whether the path is the prefix.
-func planetoidPrefix(path string) (prefix string, whole bool) {
-	has := func(prefix string) bool {
-		for _, part := range planetoidParts {
-			if info, err := os.Stat(prefix + part); err != nil || info.IsDir() {
-				return false
-			}
-		}
-		return true
-	}
-	if has(path) {
-		return path, true
-	}
-	for _, part := range planetoidParts {
-		if prefix, ends := strings.CutSuffix(path, part); ends && has(prefix) {
-			return prefix, false
+// recognizeRDF recognizes triples. Those of a graph that weft train NAME reads come with its tables.
+func recognizeRDF(p place) recognition {
+	for _, folder := range p.folders {
+		if triples, flags, found := datasets.RDF(folder); found {
+			return recognition{source: triples, flags: flags}
 		}
 	}
-	return "", false
+	r := p.whole(p.text(".nt"))
+	if triples, flags, _ := datasets.RDF(filepath.Dir(p.path)); triples == filepath.Clean(p.path) {
+		r.flags = flags
+	}
+	return r
 }
 
 // isDGLPartition reports whether a JSON file describes the partitions of a graph, as DGL writes it.
@@ -184,44 +174,6 @@ func within(folder, pattern string) (paths []string) {
 		paths = append(paths, filepath.Join(folder, name))
 	}
 	return paths
-}
-
-// recognizeFolder finds the format of a folder.
-func recognizeFolder(path string) (r recognition, found bool) {
-	has := func(pattern string) []string { return within(path, pattern) }
-	r.path, r.source = path, path
-	raw := filepath.Join(path, "raw") // PyG downloads into this folder
-	switch rules := has("split/*"); {
-	case cli.IsStore(path):
-		return r, false
-	case kg.Is(path):
-		r.Format = "kg"
-	case kg.Is(raw):
-		r.Format, r.source = "kg", raw
-	case len(has("raw")) > 0 && len(rules) > 0:
-		r.Format = "ogb"
-		if len(rules) == 1 {
-			r.flags = []string{"--split", filepath.Base(rules[0])}
-		}
-	case len(has("*_Packages*")) > 0:
-		r.Format = "debian"
-	case len(has("part0")) > 0 && len(has("*.json")) == 1:
-		r.Format, r.source = "dgl", has("*.json")[0]
-	case slices.ContainsFunc([]string{"edge_index.npy", "edge_types.npy", "edges.npy", "adj_indptr.npy"},
-		func(name string) bool { return len(has(name)) > 0 }):
-		r.Format = "npz"
-	default:
-		for _, folder := range []string{path, raw} {
-			if triples, flags, found := datasets.RDF(folder); found {
-				r.Format, r.source, r.flags = "rdf", triples, flags
-				return r, true
-			}
-		}
-		if tables.AreParts(path) {
-			r.Format = EdgesFormat
-		}
-	}
-	return r, r.Format != ""
 }
 
 // storeBeside is the store into which a source is imported if a command names the source. It is beside the
@@ -253,7 +205,7 @@ func (r *recognition) Made(store string) bool {
 func (r *recognition) imported(ctx context.Context, show io.Writer) (string, error) {
 	if r.part {
 		return "", refusal.Errorf("%s: is one file of several; name them all by their prefix: weft train "+
-			"%s, or weft import planetoid %[2]s STORE", r.path, r.source)
+			"%s, or weft import %s %[2]s STORE", r.path, r.source, r.Format)
 	}
 	m, into := datasets.Making{Name: ui.Printable(r.source), Store: r.storeBeside(), Used: used}, "once"
 	request, err := r.request(m.Store, nil)
@@ -378,35 +330,6 @@ func (r *recognition) request(store string, supplied *pflag.FlagSet) (*importReq
 	return &importRequest{
 		format: r.Format, sources: r.sources(), store: store, reader: reader, changes: c, flags: flags,
 	}, err
-}
-
-// files are the files and folders that the source consists of.
-func (r *recognition) files() (files []string) {
-	in := func(folder string, patterns ...string) {
-		for _, pattern := range patterns {
-			files = append(files, within(folder, pattern)...)
-		}
-	}
-	switch r.Format {
-	case "planetoid":
-		for _, part := range planetoidParts {
-			files = append(files, r.source+part)
-		}
-	case "ogb":
-		in(r.source, "raw", "split")
-	case "debian":
-		in(r.source, "*_Packages*")
-	case "kg":
-		files = kg.Files(r.source)
-	case "dgl":
-		if isDGLPartition(r.source) {
-			in(filepath.Dir(r.source), "part*")
-		}
-	}
-	if len(files) == 0 || r.Format == "dgl" {
-		files = append(files, r.source)
-	}
-	return files
 }
 
 // withImport adds to a refusal of a graph that was imported as it is: import can be given flags.

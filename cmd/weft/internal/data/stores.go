@@ -18,6 +18,7 @@ import (
 	"weft/cmd/weft/internal/cli"
 	"weft/cmd/weft/internal/ui"
 	"weft/graph/datasets"
+	"weft/graph/planetoid"
 	"weft/internal/cache"
 	"weft/internal/refusal"
 	"weft/train/rundir"
@@ -162,8 +163,8 @@ func isBeside(store string) bool {
 	}
 	files := datasets.RecordedFiles(store)
 	for _, name := range names {
-		for _, part := range append([]string{""}, planetoidParts...) {
-			source := filepath.Join(folder, name+part)
+		whole := filepath.Join(folder, name)
+		for _, source := range append([]string{whole}, planetoid.Files(whole)...) {
 			if real, err := filepath.EvalSymlinks(source); err == nil { // otherwise it is gone
 				source = real
 			}
