@@ -21,6 +21,15 @@ type Edges struct {
 // Len returns the number of edges.
 func (e *Edges) Len() int { return len(e.Source) }
 
+// Pairs returns the ends of the edges, source and target in turn.
+func (e *Edges) Pairs() []int32 {
+	ids := make([]int32, 0, 2*e.Len())
+	for k, source := range e.Source {
+		ids = append(ids, source, e.Target[k])
+	}
+	return ids
+}
+
 // Append appends edge k of from, which has as many features.
 func (e *Edges) Append(from *Edges, k int) {
 	e.Source, e.Target = append(e.Source, from.Source[k]), append(e.Target, from.Target[k])

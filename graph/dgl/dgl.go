@@ -12,7 +12,6 @@ package dgl
 import (
 	"bytes"
 	"cmp"
-	"errors"
 	"fmt"
 	"maps"
 	"os"
@@ -146,12 +145,8 @@ func openFile(path string, o *Options) (*streamed.Graph, error) {
 	if err != nil {
 		return nil, err
 	}
-	g, err := c.open(path, o)
-	if err != nil {
-		return nil, errors.Join(err, c.Close())
-	}
-	g.Release = func() { _ = c.Close() }
-	return g, nil
+	open := func() (*streamed.Graph, error) { return c.open(path, o) }
+	return streamed.Opened(open, func() { _ = c.Close() })
 }
 
 func (c *cursor) open(path string, o *Options) (*streamed.Graph, error) {

@@ -219,9 +219,10 @@ func (c *cursor) readLists(r *graph.Relation) (*graph.EdgeSplit, error) {
 		}
 		forEach = forEach && fromSources(&lists[part][0], &lists[part][1])
 	}
-	split := &graph.EdgeSplit{Negatives: graph.SharedNegatives, Edges: [3][]int32{pairs(r.Edges())}}
+	own := r.Edges()
+	split := &graph.EdgeSplit{Negatives: graph.SharedNegatives, Edges: [3][]int32{own.Pairs()}}
 	for part := 1; part < len(lists); part++ {
-		split.Edges[part], split.Negative[part] = pairs(lists[part][0]), pairs(lists[part][1])
+		split.Edges[part], split.Negative[part] = lists[part][0].Pairs(), lists[part][1].Pairs()
 		if forEach {
 			split.Negatives, split.Negative[part] = graph.TargetNegatives, lists[part][1].Target
 		}
@@ -259,12 +260,4 @@ func fromSources(edges, negatives *graph.Edges) bool {
 		}
 	}
 	return true
-}
-
-// pairs are the ends of edges, source and target in turn.
-func pairs(e graph.Edges) (ids []int32) {
-	for k, u := range e.Source {
-		ids = append(ids, u, e.Target[k])
-	}
-	return ids
 }

@@ -333,12 +333,7 @@ func (r *reader) splits() ([]graph.EdgeSplit, error) {
 	}
 	splits := make([]graph.EdgeSplit, len(r.All))
 	for k := range splits {
-		e := &r.All[k].Edges
-		train := make([]int32, 0, 2*e.Len())
-		for i, source := range e.Source {
-			train = append(train, source, e.Target[i])
-		}
-		splits[k].Edges = [3][]int32{train, r.heldOut[k][1], r.heldOut[k][2]}
+		splits[k].Edges = [3][]int32{r.All[k].Edges.Pairs(), r.heldOut[k][1], r.heldOut[k][2]}
 	}
 	return splits, nil
 }

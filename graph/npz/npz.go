@@ -80,13 +80,7 @@ func Open(path string, o Options) (*streamed.Graph, error) {
 	if err != nil {
 		return nil, err
 	}
-	g, err := a.open()
-	if err != nil {
-		a.Close()
-		return nil, err
-	}
-	g.Release = a.Close
-	return g, nil
+	return streamed.Opened(a.open, a.Close)
 }
 
 func openArchive(path string, o Options) (*archive, error) {

@@ -108,9 +108,6 @@ func ofEnds(array func(string, func(*npy.Array) ([]int32, error)) ([]int32, erro
 	if err != nil {
 		return nil, err
 	}
-	pairs := make([]int32, 0, 2*len(sources))
-	for k, u := range sources {
-		pairs = append(pairs, u, targets[k])
-	}
-	return pairs, nil
+	edges := graph.Edges{Source: sources, Target: targets}
+	return edges.Pairs(), nil
 }

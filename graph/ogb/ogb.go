@@ -118,11 +118,5 @@ func Open(o Options) (*streamed.Graph, error) {
 		return nil, err
 	}
 	f := &folder{Options: o, layout: l, typed: typed, counts: map[string]int{}}
-	g, err := f.open()
-	if err != nil {
-		l.close()
-		return nil, err
-	}
-	g.Release = l.close
-	return g, nil
+	return streamed.Opened(f.open, l.close)
 }

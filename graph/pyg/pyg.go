@@ -49,13 +49,7 @@ func Open(path string, o Options) (*streamed.Graph, error) {
 		return nil, err
 	}
 	r := &reader{path: path, options: o, size: f.Size}
-	g, err := r.graph(f.Value)
-	if err != nil {
-		f.Close()
-		return nil, err
-	}
-	g.Release = f.Close
-	return g, nil
+	return streamed.Opened(func() (*streamed.Graph, error) { return r.graph(f.Value) }, f.Close)
 }
 
 // reader reads one file.

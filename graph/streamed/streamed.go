@@ -116,6 +116,17 @@ func Of(g *graph.Graph, source string) *Graph {
 	return &Graph{InMemory: g, Source: source, whole: true}
 }
 
+// Opened returns the graph that open makes. Closing it releases its source, and so does a failure of open.
+func Opened(open func() (*Graph, error), release func()) (*Graph, error) {
+	g, err := open()
+	if err != nil {
+		release()
+		return nil, err
+	}
+	g.Release = release
+	return g, nil
+}
+
 // Listed returns edges in memory as Edges.
 func Listed(e graph.Edges, refuse func(error) error) Edges {
 	return Edges{
