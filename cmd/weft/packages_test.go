@@ -5,6 +5,7 @@ import (
 	"go/parser"
 	"go/token"
 	"io/fs"
+	"os"
 	"path/filepath"
 	"regexp"
 	"slices"
@@ -44,59 +45,62 @@ func eachSource(t *testing.T, use func(pkg, path string, f *ast.File)) {
 	require.NoError(t, err)
 }
 
-// floors are the packages in their order: each imports only those before it. A package that is not here
+// floors are the packages in the order of the table of docs/architecture.md. A package that is not there
 // belongs to the one around it.
-var floors = []string{
-	"tensor", "tensor/offload", "kernel/native", "device", "kernel", "kernel/reference", "kernel/machine",
-	"graph/columns", "graph", "graph/appended", "graph/tables", "graph/planetoid", "graph/generate",
-	"comm", "comm/launch", "comm/mpi", "comm/commtest", "partition", "graph/datasets",
-	"autograd", "checkpoint", "nn", "optim", "gnn", "program",
-	"parallel/mesh", "parallel/edges", "parallel/exchange", "parallel/order", "parallel/axis", "parallel/sar",
-	"parallel/turns", "parallel/mfg", "parallel/tp", "parallel/chunked", "parallel/links",
-	"train/metric", "train/calibrate",
-	"train/task", "configs", "train/setting", "train/engine", "train/paralleltest", "train/worker",
-	"train/plan",
-	"train", "train/planner", "train/bench", "train/rundir", "train/sweep", "train/predictions", "serve",
-	"cmd/weft/internal/ui", "cmd/weft/internal/cli", "cmd/weft/internal/data",
-	"cmd/weft/internal/session", "cmd/weft/internal/planning", "cmd/weft/internal/reports",
-	"cmd/weft/internal/inference", "cmd/weft/internal/training", "cmd/weft/internal/calls", "cmd/weft",
-	"internal", "scripts", "examples",
+func floors(t *testing.T) (packages []string) {
+	t.Helper()
+	text, err := os.ReadFile(filepath.Join("..", "..", "docs", "architecture.md"))
+	require.NoError(t, err)
+	_, rows, found := strings.Cut(string(text), "\n| packages |")
+	rows, _, ends := strings.Cut(rows, "\n\n")
+	require.Equal(t, [2]bool{true, true}, [2]bool{found, ends}, "the document has the table")
+	for row := range strings.Lines(rows) {
+		cell, _, _ := strings.Cut(strings.TrimPrefix(row, "|"), "|")
+		for _, name := range regexp.MustCompile("`([^`]+)`").FindAllStringSubmatch(cell, -1) {
+			packages = append(packages, name[1])
+		}
+	}
+	return packages
 }
 
-// TestPackages: a package imports only packages before it, and says what it is in a comment. The packages
-// of internal/* import nothing but each other. The command alone imports comm/mpi.
+// TestPackages: a package imports only packages before it, and says what it is in a comment. The command
+// alone imports comm/mpi. Each package of the table exists.
 func TestPackages(t *testing.T) {
+	order, commented := floors(t), map[string]bool{}
 	floor := func(pkg string) int {
 		for ; pkg != "."; pkg = filepath.Dir(pkg) {
-			if k := slices.Index(floors, pkg); k >= 0 {
+			if k := slices.Index(order, pkg); k >= 0 {
 				return k
 			}
 		}
 		return -1
 	}
-	commented := map[string]bool{}
 	eachSource(t, func(pkg, path string, f *ast.File) {
 		if floor(pkg) < 0 {
-			t.Errorf("%s: no floor has package %s", path, pkg)
+			t.Errorf("%s: docs/architecture.md has no package %s", path, pkg)
 		}
 		commented[pkg] = commented[pkg] || f.Doc != nil
 		for _, i := range f.Imports {
 			other, ours := strings.CutPrefix(strings.Trim(i.Path.Value, `"`), "weft/")
-			if !ours || strings.HasPrefix(other, "internal/") {
+			if !ours {
 				continue
 			}
 			if other == "comm/mpi" && !strings.HasPrefix(pkg, "cmd/weft") {
 				t.Errorf("%s imports comm/mpi: it is for the command: others take a comm.Transport", path)
 			}
-			if strings.HasPrefix(pkg, "internal/") {
-				t.Errorf("%s imports %s: internal/* is imported by all, and imports nothing but itself", path, other)
-			} else if floor(other) > floor(pkg) {
+			if floor(other) > floor(pkg) {
 				t.Errorf("%s imports %s, which stands below it", path, other)
 			}
 		}
 	})
 	for pkg, has := range commented {
 		assert.Equal(t, true, has, "package %s has a comment", pkg)
+	}
+	for _, pkg := range order {
+		entries, err := os.ReadDir(filepath.Join("..", "..", pkg))
+		if err != nil || len(entries) == 0 {
+			t.Errorf("docs/architecture.md lists %s, which is no package: %v", pkg, err)
+		}
 	}
 }
 
