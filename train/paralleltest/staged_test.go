@@ -39,6 +39,8 @@ type staged struct {
 	weights []tensors
 	// wrap, unless nil, wraps each worker's transport.
 	wrap func(comm.Transport) comm.Transport
+	// watch, unless nil, changes each worker's configuration.
+	watch func(c *engine.Config)
 	// trained, unless nil, is called on each worker after a training pass.
 	trained func(c engine.Config)
 }
@@ -90,6 +92,9 @@ func (s *staged) workers(t testing.TB, do func(c engine.Config)) {
 		c.Options.Options = s.options
 		c.Stage.Cuts, c.Stage.Count, c.Stage.Chunks = cuts, s.chunks,
 			inPartitions(s.owners, s.mesh.Partitions, s.chunk)
+		if s.watch != nil {
+			s.watch(&c)
+		}
 		do(c)
 	})
 	if t.Failed() {
