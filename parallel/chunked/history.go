@@ -33,6 +33,9 @@ type history struct {
 	read     int // number of chunks of an inference that have read rows
 }
 
+// Begin implements sar.Exchanger: chunks read each other's rows in the history alone.
+func (c *Chunk) Begin(*sar.Call, sar.Transfer, func(sar.Visit) bool) {}
+
 // Exchange implements sar.Exchanger.
 func (c *Chunk) Exchange(call *sar.Call, t sar.Transfer, yield func(sar.Visit) bool) {
 	g, key := c.graph, call.Key

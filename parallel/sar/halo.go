@@ -47,6 +47,9 @@ type state struct {
 
 // Exchanger does the halo exchanges of a partition.
 type Exchanger interface {
+	// Begin lets other partitions of the worker, with which this one takes turns, read its part of the
+	// exchange, before the worker works on its local rows. visit is nil unless only gradients are sent.
+	Begin(c *Call, t Transfer, visit func(Visit) bool)
 	// Exchange calls yield for every remote block of a call's edges. If t.Rows is set, Exchange sends local
 	// rows to the workers that need them, and each visit has the rows of its block's sources. If t.Grads is
 	// set, each visit fills in gradients of these rows, which Exchange sends to their owner. Exchange adds
@@ -248,16 +251,13 @@ func (c *Call) sums() int {
 	return 1 + len(c.Edges.Blocks) + len(c.Edges.Needed)
 }
 
-// begin begins an exchange, before the worker works on its local rows. If partitions take turns, it waits
-// until the other partitions of the worker have exposed their part.
+// begin begins an exchange, before the worker works on its local rows.
 func (c *Call) begin(t *Transfer, visit func(Visit) bool) {
 	if c.sends != nil {
 		c.drawn = c.draw(slices.Concat(exchange.FormOf(t.Rows), t.Sent)[0].Count)
 	}
 	t.Sent = c.sent(t.Sent)
-	if w, is := c.part.from.Exchanger.(*wire); is && w.comm.TakesTurns() {
-		exchange.Must(w.firstTurn(c, *t, visit))
-	}
+	c.part.from.Exchanger.Begin(c, *t, visit)
 }
 
 // exchange ends what begin began.
