@@ -25,10 +25,10 @@ func TestGatherAtRest(t *testing.T) {
 		{[]int32{1, 2, 30, 33, 159}, 4}, // pages 0; 7 and 8; 39
 		{[]int32{}, 0},
 	} {
-		for k, tier := range tiers {
+		for _, tier := range tiers {
 			mem := tier.newMeter(t, pages*tensor.PageSize)
 			bytes := c.want * tensor.PageSize
-			if k >= 2 { // below a device
+			if tier.device {
 				bytes = int64(len(c.rows)) * columns * 4
 			}
 			m := mem.New(tensor.Activations, 4*pages, columns)

@@ -10,9 +10,13 @@ import (
 	"testing/synctest"
 	"time"
 
+	"weft/device"
+	"weft/device/devicetest"
 	"weft/internal/assert"
 	"weft/internal/require"
+	_ "weft/kernel" // has the tables of kernels that device names
 	"weft/tensor"
+	"weft/tensor/offload"
 )
 
 // drum is a Disk in Go's memory. It fails after a number of calls; 0: never.
@@ -69,22 +73,41 @@ func unitOf(m *tensor.Meter, k tensor.Kind) *tensor.Matrix { return m.New(k, uni
 var tiers = []struct {
 	name     string
 	plan     bool
+	device   bool // matrices are on a device, and rest in the host's memory
 	newMeter func(t *testing.T, limit int64) *tensor.Meter
 }{
-	{"a disk", false, func(t *testing.T, limit int64) *tensor.Meter {
+	{"a disk", false, false, func(t *testing.T, limit int64) *tensor.Meter {
 		return offloaded(t, newDrum(), limit)
 	}},
-	{"the plan of a disk", true, func(t *testing.T, limit int64) *tensor.Meter {
+	{"a file", false, false, func(t *testing.T, limit int64) *tensor.Meter {
+		file, err := offload.Open(t.TempDir())
+		require.NoError(t, err)
+		t.Cleanup(func() { require.NoError(t, file.Close()) })
+		return offloaded(t, file, limit)
+	}},
+	{"the plan of a disk", true, false, func(t *testing.T, limit int64) *tensor.Meter {
 		return offloaded(t, nil, limit)
 	}},
-	{"memory below a device", false, func(t *testing.T, limit int64) *tensor.Meter {
+	{"memory below a device", false, true, func(t *testing.T, limit int64) *tensor.Meter {
 		// matrices that are not at rest may exceed the limit
 		mem, _ := newOnDevice(t, 3*limit/tensor.PageSize)
 		require.NoError(t, mem.OffloadToHost(4<<20, limit))
 		mem.BeginTurn(true)
 		return mem
 	}},
-	{"a plan of that", true, func(t *testing.T, limit int64) *tensor.Meter {
+	{"memory below a card", false, true, func(t *testing.T, limit int64) *tensor.Meter {
+		devicetest.Library(t)
+		card, err := device.Open(0)
+		require.NoError(t, err)
+		t.Cleanup(func() { require.NoError(t, card.Close()) })
+		mem := tensor.NewMeter()
+		t.Cleanup(mem.Close)
+		require.NoError(t, mem.On(card, 3*limit))
+		require.NoError(t, mem.OffloadToHost(4<<20, limit))
+		mem.BeginTurn(true)
+		return mem
+	}},
+	{"a plan of that", true, true, func(t *testing.T, limit int64) *tensor.Meter {
 		mem := tensor.NewMeter()
 		t.Cleanup(mem.Close)
 		mem.Plan()
@@ -344,11 +367,14 @@ func TestEndTurn(t *testing.T) {
 
 // TestSplit: memory that is reserved for messages counts in the limit, unless the limit is a device's.
 func TestSplit(t *testing.T) {
-	for k, tier := range tiers {
-		mem := tier.newMeter(t, 4*unit)
+	for _, tier := range tiers {
+		mem, want := tier.newMeter(t, 4*unit), int64(2*unit)
+		if tier.device {
+			want = unit
+		}
 		mem.Split(nil, unit)
 		unitOf(mem, tensor.Activations)
-		assert.Equal(t, []int64{2 * unit, unit}[k/2], mem.Peak(), tier.name)
+		assert.Equal(t, want, mem.Peak(), tier.name)
 	}
 }
 
