@@ -4,8 +4,6 @@ import (
 	"context"
 	"slices"
 
-	"weft/autograd"
-	"weft/gnn"
 	"weft/graph"
 	"weft/internal/refusal"
 	"weft/kernel"
@@ -14,6 +12,7 @@ import (
 	"weft/tensor"
 	"weft/train/setting"
 	"weft/train/task"
+	"weft/train/worker"
 )
 
 // NewEdgesPass reports whether new edges pass messages to each other when they are scored: they do for a run
@@ -75,12 +74,13 @@ func (j *Job) scoreEdges(ctx context.Context, r *setting.Resolved, weights nn.St
 	if d.Weighted && e.Weights == nil {
 		return refusal.Errorf("the model %s reads weights of edges, and the new ones have none", r.Model)
 	}
-	s := &edgeScorer{
-		EdgeScorer: d, rows: p.Embeddings, at: at, edges: e, places: places,
-		team: kernel.NewTeam(j.Threads(r), tensor.NewMeter()),
-	}
-	defer s.team.Memory.Close()
+	rows, team := p.Embeddings, kernel.NewTeam(j.Threads(r), tensor.NewMeter())
+	defer team.Memory.Close()
 	p.Embeddings = nil
+	s := &edgeScorer{edges: e, places: places, EdgeScorer: worker.EdgeScorer{
+		EdgeScorer: d, Team: team,
+		Row: func(kind int, vertex int32) []float32 { return rows[at.row(kind, vertex)*d.Width:][:d.Width] },
+	}}
 	if p.Logits, err = s.score(ctx, r.Kind, weights); err != nil {
 		return err
 	}
@@ -150,19 +150,17 @@ func (j *Job) anyShare() (*partition.Share, error) {
 
 // edgeScorer computes outputs of edges from rows of vertices.
 type edgeScorer struct {
-	gnn.EdgeScorer
-	team   *kernel.Team
-	rows   []float32 // rows of the vertices of the types that the model's relation joins
-	at     *rowsOfEnds
+	worker.EdgeScorer
 	edges  *graph.Edges
 	places []int // as in scoreEdges
 }
 
 // score returns the predictions of all edges.
 func (s *edgeScorer) score(ctx context.Context, kind task.Kind, weights nn.State) (all []float32, err error) {
-	ps := nn.NewParams(s.team, 0)
+	ps := nn.NewParams(s.Team, 0)
 	defer ps.Release()
-	rows, finish := s.Rows(ps), kind.Predicts(ps, weights)
+	s.Function = s.Rows(ps)
+	finish := kind.Predicts(ps, weights)
 	own := nn.State{} // the parameters of the EdgeScorer alone
 	for name := range ps.State() {
 		if value, there := weights[name]; there {
@@ -177,34 +175,8 @@ func (s *edgeScorer) score(ctx context.Context, kind task.Kind, weights nn.State
 		if err := context.Cause(ctx); err != nil {
 			return nil, err
 		}
-		hi := min(lo+batch, s.edges.Len())
-		tape := autograd.NewTape(s.team)
-		n := hi - lo
-		set := &autograd.RowSet{Here: n, Total: autograd.NotVertices}
-		var made []*tensor.Matrix
-		matrix := func(columns int, row func(k int) []float32) *autograd.Var {
-			m := s.team.Memory.New(tensor.Buffers, n, columns)
-			values := m.WriteFloats()
-			for k := range n {
-				copy(values[k*columns:(k+1)*columns], row(lo+k))
-			}
-			made = append(made, m)
-			return tape.Constant(m, set)
-		}
-		end := func(vertices []int32, kind int) func(k int) []float32 {
-			return func(k int) []float32 { return s.rows[s.at.row(kind, vertices[k])*s.Width:][:s.Width] }
-		}
-		e := gnn.Edges{
-			Tape: tape, Source: matrix(s.Width, end(s.edges.Source, s.Source)),
-			Target: matrix(s.Width, end(s.edges.Target, s.Target)),
-		}
-		if f := s.Features; f > 0 {
-			e.Features = matrix(f, func(k int) []float32 { return s.edges.Features[k*f : (k+1)*f] })
-		}
-		if s.Weighted {
-			e.Weight = matrix(1, func(k int) []float32 { return s.edges.Weights[k : k+1] })
-		}
-		out := tape.Scope(func() *autograd.Var { return autograd.Float32(rows(e)) })
+		scores := s.Score(s.edges, lo, min(lo+batch, s.edges.Len()))
+		out := scores.Outputs
 		if finish != nil {
 			finish(out.Value())
 		}
@@ -219,9 +191,7 @@ func (s *edgeScorer) score(ctx context.Context, kind task.Kind, weights nn.State
 		}
 		all = append(all, values...)
 		out.Drop()
-		for _, m := range made {
-			m.Release()
-		}
+		scores.Release()
 	}
 	return all, nil
 }

@@ -74,6 +74,14 @@ type Call struct {
 	Edges *edges.Given
 }
 
+// Release releases what the call gives, once the Pass has ended.
+func (c *Call) Release() {
+	for _, input := range c.Features {
+		input.Values.Release()
+	}
+	c.Edges.Release()
+}
+
 // Given are values in place of the graph's.
 type Given struct {
 	// Values belong to the caller, who keeps them until the Pass ends. nil: the graph's are used.

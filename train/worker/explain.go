@@ -74,20 +74,16 @@ func Explain(ctx context.Context, c Config, team *kernel.Team, share *partition.
 			return nil, err
 		}
 	}
-	var by explaining
+	var made engine.Engine
 	if c.Vertices != nil {
-		m, err := engine.NewMFG(e, c.Vertices, nil)
-		if err != nil {
-			return nil, err
-		}
-		by = m
+		made, err = engine.NewMFG(e, c.Vertices, nil)
 	} else {
-		made, err := engine.New(e)
-		if err != nil {
-			return nil, err
-		}
-		by = made.(*engine.Whole)
+		made, err = engine.New(e)
 	}
+	if err != nil {
+		return nil, err
+	}
+	by := made.(explaining)
 	if err := w.infers(by); err != nil {
 		return nil, err
 	}
@@ -142,11 +138,11 @@ func (x *explainer) explain(ctx context.Context) (*Explanation, error) {
 		}
 		at, part := (float32(step)+.5)/float32(steps), 1/float32(steps)
 		if x.target.Steps == 0 {
-			x.pass(1, 1, part, true, true)
+			x.pass(point{features: 1, messages: 1, part: part, ofFeatures: true, ofEdges: true})
 			continue
 		}
-		x.pass(at, 1, part, true, false)
-		x.pass(1, at, part, false, true)
+		x.pass(point{features: at, messages: 1, part: part, ofFeatures: true})
+		x.pass(point{features: 1, messages: at, part: part, ofEdges: true})
 	}
 	for e, sum := range x.sums {
 		e.Gradient = float32(sum)
@@ -182,72 +178,65 @@ func (x *explainer) begin(grad, outputs []float32) {
 	}
 }
 
-// pass runs a pass where features and messages are multiplied by the factors features and messages. It adds a
-// part of the gradients.
-func (x *explainer) pass(features, messages, part float32, ofFeatures, ofEdges bool) {
-	masks := &edges.Given{Mask: &messages}
+// point is a point of a path.
+type point struct {
+	features, messages  float32 // factors of all features and of all messages
+	part                float32 // the factor of its gradients in their mean
+	ofFeatures, ofEdges bool    // whose gradients are taken
+}
+
+// pass computes the gradients at a point, and adds them to the explanation.
+func (x *explainer) pass(p point) {
 	call := engine.Call{
-		Epoch: 1, Random: autograd.Random{Seed: x.Seed, Epoch: 1}, Recording: true, Edges: masks,
+		Epoch: 1, Random: autograd.Random{Seed: x.Seed, Epoch: 1}, Recording: true,
+		Edges: &edges.Given{Mask: &p.messages},
 	}
 	for kind, rows := range x.by.Inputs() {
 		entry := &x.into.Features[kind]
-		values := x.Team.Memory.NewElement(tensor.Features, x.Team.Storage, rows.Here, entry.Columns)
-		write, row := values.Writer(), make([]float32, entry.Columns)
-		for i := range rows.Here {
-			for k, v := range entry.Inputs[i*entry.Columns:][:entry.Columns] {
-				row[k] = features * v
-			}
-			write(i*entry.Columns, row)
+		values := slices.Clone(entry.Inputs)
+		for i := range values {
+			values[i] *= p.features
 		}
-		call.Features = append(call.Features, engine.Given{Values: values, Differentiable: entry.Columns > 0})
+		call.Features = append(call.Features, engine.Given{
+			Values:         x.input(rows.Here, Block{Columns: entry.Columns, Values: values}, nil),
+			Differentiable: entry.Columns > 0,
+		})
 	}
 	pass := x.by.Forward(call)
-	var roots []autograd.Root
-	var outputs, rowGrads []*tensor.Matrix
+	var outputs []autograd.Root
 	for _, v := range pass.Outputs() {
 		grad := x.Team.Zeros(tensor.Gradients, v.Rows(), v.Cols())
-		roots, rowGrads = append(roots, autograd.Root{Var: v, Grad: grad}), append(rowGrads, grad)
-		outputs = append(outputs, v.Value())
+		outputs = append(outputs, autograd.Root{Var: v, Grad: grad})
 	}
 	if x.target.Edge != nil {
-		x.decoded(outputs, rowGrads, features, part, ofFeatures)
+		x.decoded(outputs, p)
 	} else {
 		var at outputRow
-		if outputs[0].Rows > 1 {
+		if outputs[0].Var.Rows() > 1 {
 			at.row = int(x.target.Vertex)
 		}
-		x.begin(at.to(rowGrads), at.in(outputs))
+		x.begin(at.gradient(outputs), at.in(outputs))
 	}
-	grads := pass.Backward(roots...)
-	for kind, grad := range grads {
-		if grad == nil {
-			continue
-		}
-		entry := &x.into.Features[kind]
-		read, row := grad.Reader(), make([]float32, entry.Columns)
-		for i := range grad.Rows {
-			read(i*entry.Columns, row)
-			for k, g := range row {
-				if ofFeatures {
-					entry.Gradients[i*entry.Columns+k] += part * g
-				}
+	for kind, grad := range pass.Backward(outputs...) {
+		if entry := &x.into.Features[kind]; grad != nil && p.ofFeatures {
+			found := make([]float32, len(entry.Inputs))
+			x.spread(Block{Columns: entry.Columns, Values: found}, grad, 0, nil)
+			for k, g := range found {
+				entry.Gradients[k] += p.part * g
 			}
 		}
 		grad.Release()
 	}
-	if ofEdges {
-		masks.EachMaskGradient(func(e edges.MaskGradient) {
+	if p.ofEdges {
+		call.Edges.EachMaskGradient(func(e edges.MaskGradient) {
 			g := e.Gradient
 			if g == 0 && x.whole {
 				return
 			}
 			e.Gradient = 0
-			x.sums[e] += float64(part) * float64(g)
+			x.sums[e] += float64(p.part) * float64(g)
 		})
 	}
-	masks.Release()
-	for _, input := range call.Features {
-		input.Values.Release()
-	}
+	call.Release()
 	x.Params.ZeroGrad()
 }

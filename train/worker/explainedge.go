@@ -4,7 +4,7 @@ import (
 	"slices"
 
 	"weft/autograd"
-	"weft/gnn"
+	"weft/graph"
 	"weft/nn"
 	"weft/tensor"
 )
@@ -18,24 +18,23 @@ type ExplainedEdge struct {
 
 // decoding computes the output of one edge.
 type decoding struct {
-	gnn.EdgeScorer
-	ends  [2]outputRow // the rows of source and target
-	rows  func(gnn.Edges) *autograd.Var
+	EdgeScorer
+	kinds []int     // the vertex types of the outputs
 	units *nn.Units // units of the features; nil: the function reads them as they are
 }
 
 // outputRow is a row of an output.
 type outputRow struct{ output, row int }
 
-// in are the row's values in outputs.
-func (o outputRow) in(outputs []*tensor.Matrix) []float32 {
-	m := outputs[o.output]
+// in are the row's values in the outputs.
+func (o outputRow) in(outputs []autograd.Root) []float32 {
+	m := outputs[o.output].Var.Value()
 	return m.ReadFloats()[o.row*m.Cols : (o.row+1)*m.Cols]
 }
 
-// to are the row's values in outputs, to write to.
-func (o outputRow) to(outputs []*tensor.Matrix) []float32 {
-	m := outputs[o.output]
+// gradient are the gradients of the row's values, to write to.
+func (o outputRow) gradient(outputs []autograd.Root) []float32 {
+	m := outputs[o.output].Grad
 	return m.WriteFloats()[o.row*m.Cols : (o.row+1)*m.Cols]
 }
 
@@ -46,19 +45,22 @@ func (x *explainer) decode(kinds []int) error {
 	if err != nil {
 		return err
 	}
-	x.decoding = &decoding{EdgeScorer: d, rows: d.Rows(x.Params)}
-	row := func(kind int, vertex int32) outputRow {
-		at := int(vertex)
-		if !x.whole {
-			at, _ = slices.BinarySearch(x.Vertices[kind], vertex)
-		}
-		return outputRow{slices.Index(kinds, kind), at}
-	}
-	x.decoding.ends = [2]outputRow{row(d.Source, x.target.Edge.Source), row(d.Target, x.target.Edge.Target)}
+	x.decoding = &decoding{kinds: kinds, EdgeScorer: EdgeScorer{
+		EdgeScorer: d, Team: x.Team, Function: d.Rows(x.Params), Recording: true,
+	}}
 	if d.Standardised {
 		x.decoding.units = nn.NewEdgeUnits(x.Params, d.Features)
 	}
 	return nil
+}
+
+// row is the row of a vertex of a type.
+func (x *explainer) row(kind int, vertex int32) outputRow {
+	at := int(vertex)
+	if !x.whole {
+		at, _ = slices.BinarySearch(x.Vertices[kind], vertex)
+	}
+	return outputRow{slices.Index(x.decoding.kinds, kind), at}
 }
 
 // unit are the mean and the deviation by which the function reads a feature of the edge.
@@ -80,51 +82,39 @@ func (x *explainer) own() *FeatureGradients {
 	return entry
 }
 
-// decoded adds to grads the gradients of the number by rows of outputs. The edge's own features, as the
-// function reads them, are multiplied by factor. If there are some and ofFeatures is set, it adds a part of
-// their gradients to those of the explanation.
-func (x *explainer) decoded(outputs, grads []*tensor.Matrix, factor, part float32, ofFeatures bool) {
-	d, tape := x.decoding, autograd.NewTape(x.Team)
-	tape.Recording = true
-	oneRow := &autograd.RowSet{Here: 1, Total: autograd.NotVertices}
-	input := func(values []float32) *autograd.Var {
-		m := x.Team.Memory.New(tensor.Buffers, 1, len(values))
-		copy(m.WriteFloats(), values)
-		return tape.Input(m, oneRow)
+// decoded adds to the gradients of the outputs those of the number. The edge's own features, as the function
+// reads them, are multiplied as those of vertices, and their gradients added to those of the explanation.
+func (x *explainer) decoded(outputs []autograd.Root, p point) {
+	d, edge := x.decoding, x.target.Edge
+	d.Row = func(kind int, vertex int32) []float32 { return x.row(kind, vertex).in(outputs) }
+	own := make([]float32, d.Features)
+	for k := range own {
+		mean, deviation := d.unit(k)
+		own[k] = mean + p.features*x.into.Edge.Inputs[k]*deviation
 	}
-	read := []*autograd.Var{input(d.ends[0].in(outputs)), input(d.ends[1].in(outputs))}
-	e := gnn.Edges{Tape: tape, Source: read[0], Target: read[1]}
-	if d.Features > 0 {
-		values := make([]float32, d.Features)
-		for k, feature := range x.into.Edge.Inputs {
-			mean, deviation := d.unit(k)
-			values[k] = mean + factor*feature*deviation
-		}
-		e.Features = input(values)
-		read = append(read, e.Features)
-	}
-	if d.Weighted {
-		m := x.Team.Memory.New(tensor.Buffers, 1, 1)
-		m.WriteFloats()[0] = x.target.Edge.Weight
-		defer m.Release()
-		e.Weight = tape.Constant(m, oneRow)
-	}
-	z := tape.Scope(func() *autograd.Var { return autograd.Float32(d.rows(e)) })
-	grad := x.Team.Zeros(tensor.Gradients, 1, z.Cols())
-	x.begin(grad.WriteFloats(), z.Value().ReadFloats())
-	tape.Backward(autograd.Root{Var: z, Grad: grad})
-	for k, v := range read {
+	z := d.Score(&graph.Edges{
+		Source: []int32{edge.Source}, Target: []int32{edge.Target},
+		Features: own, Weights: []float32{edge.Weight},
+	}, 0, 1)
+	grad := x.Team.Zeros(tensor.Gradients, 1, z.Outputs.Cols())
+	x.begin(grad.WriteFloats(), z.Outputs.Value().ReadFloats())
+	z.Tape.Backward(autograd.Root{Var: z.Outputs, Grad: grad})
+	take := func(v *autograd.Var, add func(k int, g float32)) {
 		found := v.TakeGrad()
-		for i, g := range found.ReadFloats() {
-			switch {
-			case k < len(d.ends):
-				d.ends[k].to(grads)[i] += g
-			case ofFeatures:
-				_, deviation := d.unit(i)
-				x.into.Edge.Gradients[i] += part * g * deviation
-			}
+		for k, g := range found.ReadFloats() {
+			add(k, g)
 		}
 		found.Release()
-		v.Value().Release()
 	}
+	source, target := x.row(d.Source, edge.Source), x.row(d.Target, edge.Target)
+	take(z.Source, func(k int, g float32) { source.gradient(outputs)[k] += g })
+	take(z.Target, func(k int, g float32) { target.gradient(outputs)[k] += g })
+	if d.Features > 0 {
+		take(z.Features, func(k int, g float32) {
+			if _, deviation := d.unit(k); p.ofFeatures {
+				x.into.Edge.Gradients[k] += p.part * g * deviation
+			}
+		})
+	}
+	z.Release()
 }

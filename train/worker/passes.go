@@ -225,8 +225,7 @@ func (p *Passes) features(e engine.Engine, features []Given) (inputs []engine.Gi
 		g := engine.Given{Differentiable: features[kind].Differentiable}
 		if values := features[kind].Values; values != nil {
 			columns := p.Share.Whole.Types[kind].FeatureColumns
-			g.Values = p.Team.Memory.NewElement(tensor.Features, p.Team.Storage, rows.Here, columns)
-			p.fill(g.Values, 0, Block{Columns: columns, Values: values}, p.placesAmong(rows.List()))
+			g.Values = p.input(rows.Here, Block{Columns: columns, Values: values}, p.placesAmong(rows.List()))
 		}
 		inputs = append(inputs, g)
 	}
@@ -286,10 +285,7 @@ func (p *Passes) Backward(b Backward) error {
 	p.asOf(live, func() { grads = live.Backward(roots...) })
 	p.clearFeatures(live, b.Features)
 	for kind, grad := range grads {
-		if grad == nil {
-			continue
-		}
-		if b.Features != nil && b.Features[kind].Values != nil {
+		if grad != nil && b.Features != nil && b.Features[kind].Values != nil {
 			to := Block{Columns: grad.Cols, Values: b.Features[kind].Values}
 			p.spread(to, grad, 0, p.placesAmong(live.engine.Inputs()[kind].List()))
 		}
@@ -336,10 +332,7 @@ func (p *Passes) Drop(pass int) {
 
 // end releases what the pass was given.
 func (l *livePass) end() {
-	for _, input := range l.call.Features {
-		input.Values.Release()
-	}
-	l.call.Edges.Release()
+	l.call.Release()
 	if l.memory != nil {
 		l.memory.Retire()
 	}
@@ -353,13 +346,20 @@ func (l *livePass) end() {
 // isPrimary reports whether this worker's replicas of parameters, gradients and buffers are the ones to copy.
 func (p *Passes) isPrimary() bool { return p.Groups.Learners.Rank() == 0 }
 
+// input makes features of so many rows: those of the ids in a block, as in fill.
+func (w *Worker) input(rows int, b Block, ids []int32) *tensor.Matrix {
+	m := w.Team.Memory.NewElement(tensor.Features, w.Team.Storage, rows, b.Columns)
+	w.fill(m, 0, b, ids)
+	return m
+}
+
 // rowsOfPart is how many rows a thread copies at a time.
 const rowsOfPart = 256
 
 // eachRow calls copyRow for each row of a matrix, on the team's threads, with the row's place in a block. ids
 // are the places, as the vertices of the matrix's rows; nil: row v is vertex v.
-func (p *Passes) eachRow(m *tensor.Matrix, ids []int32, copyRow func(row, vertex int)) {
-	p.Team.Parallel((m.Rows+rowsOfPart-1)/rowsOfPart, func(part int) {
+func (w *Worker) eachRow(m *tensor.Matrix, ids []int32, copyRow func(row, vertex int)) {
+	w.Team.Parallel((m.Rows+rowsOfPart-1)/rowsOfPart, func(part int) {
 		for row := part * rowsOfPart; row < min((part+1)*rowsOfPart, m.Rows); row++ {
 			vertex := row
 			if ids != nil {
@@ -372,9 +372,9 @@ func (p *Passes) eachRow(m *tensor.Matrix, ids []int32, copyRow func(row, vertex
 
 // fill copies the rows of the ids from a block to a matrix, from column from on. Rows that the block lacks
 // become zero. Of a block that is Whole, all rows but the first become zero.
-func (p *Passes) fill(to *tensor.Matrix, from int, b Block, ids []int32) {
+func (w *Worker) fill(to *tensor.Matrix, from int, b Block, ids []int32) {
 	write, zeros := to.Writer(), make([]float32, b.Columns)
-	p.eachRow(to, ids, func(row, vertex int) {
+	w.eachRow(to, ids, func(row, vertex int) {
 		if b.Whole && vertex > 0 || vertex == noRow {
 			write(row*to.Cols+from, zeros)
 		} else {
@@ -384,9 +384,9 @@ func (p *Passes) fill(to *tensor.Matrix, from int, b Block, ids []int32) {
 }
 
 // spread copies rows of a matrix, from column first on, to the places of the ids in a block.
-func (p *Passes) spread(b Block, from *tensor.Matrix, first int, ids []int32) {
+func (w *Worker) spread(b Block, from *tensor.Matrix, first int, ids []int32) {
 	read := from.Reader()
-	p.eachRow(from, ids, func(row, vertex int) {
+	w.eachRow(from, ids, func(row, vertex int) {
 		if vertex != noRow && (!b.Whole || vertex == 0) {
 			read(row*from.Cols+first, b.row(vertex))
 		}
