@@ -118,9 +118,9 @@ func (p *Passes) FetchRows(kind, columns int, vertices []int32, owned, fetched [
 }
 
 // ReturnRows is Passes.ReturnRows of the worker.
-func (p *Passes) ReturnRows(kind, columns int, vertices []int32, fetched, owned []float32) error {
+func (p *Passes) ReturnRows(kind, columns int, vertices []int32, owned, fetched []float32) error {
 	call := launch.Call{Says: fmt.Sprintf("backward of rows of %d columns of type %d", columns, kind)}
 	return p.collective(call, nil, func(w *worker.Passes) error {
-		return w.ReturnRows(kind, columns, vertices, fetched, owned)
+		return w.ReturnRows(kind, columns, vertices, owned, fetched)
 	})
 }

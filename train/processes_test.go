@@ -139,7 +139,7 @@ func TestPassesOfProcesses(t *testing.T) {
 					ones[k*3+c] = 1
 				}
 			}
-			require.NoError(t, p.ReturnRows(0, 3, asked, ones, back))
+			require.NoError(t, p.ReturnRows(0, 3, asked, back, ones))
 			for k, v := range ids {
 				count := 0 // how many have asked for it
 				for process := range processes {

@@ -84,7 +84,7 @@ func (p *Passes) FetchRows(kind, columns int, vertices []int32, owned, fetched [
 
 // ReturnRows adds the gradients of rows that FetchRows has fetched to the rows' gradients in the processes
 // that have them, in the order of the processes and of their lists.
-func (p *Passes) ReturnRows(kind, columns int, vertices []int32, fetched, owned []float32) error {
+func (p *Passes) ReturnRows(kind, columns int, vertices []int32, owned, fetched []float32) error {
 	r, err := p.routeOf(kind, vertices)
 	if err != nil {
 		return err

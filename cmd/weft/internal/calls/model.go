@@ -9,6 +9,7 @@ import (
 	"weft/internal/atomicfile"
 	"weft/internal/refusal"
 	"weft/nn"
+	"weft/tensor"
 	"weft/train"
 	"weft/train/worker"
 )
@@ -94,7 +95,7 @@ func (s *server) tensors(entries []named, memory int) (nn.State, error) {
 }
 
 // blocks are the blocks of the outputs in memory, by sample and by output.
-func (s *server) blocks(m *model, r *request) (samples [][][]worker.Block, err error) {
+func (s *server) blocks(m *model, r *passRequest) (samples [][][]worker.Block, err error) {
 	for k, sub := range r.Rows {
 		if slices.ContainsFunc(r.Rows[:k], func(before rows) bool { return before.Type == sub.Type }) ||
 			sub.Type < 0 || sub.Type >= len(m.Types) || sub.Listed < 1 ||
@@ -147,7 +148,7 @@ func (m *model) outputOf(b block) int {
 }
 
 // size is the number of a block's values in a request.
-func (m *model) size(b block, r *request) int {
+func (m *model) size(b block, r *passRequest) int {
 	switch {
 	case b.Whole:
 		return b.Columns
@@ -163,7 +164,7 @@ func (m *model) size(b block, r *request) int {
 }
 
 // rows are, by type, the vertices whose rows are asked for, as in worker.Forward.
-func (s *server) rows(m *model, r *request) (all [][]int32, err error) {
+func (s *server) rows(m *model, r *passRequest) (all [][]int32, err error) {
 	if len(r.Rows) == 0 {
 		return nil, nil
 	}
@@ -187,38 +188,38 @@ func (s *server) rows(m *model, r *request) (all [][]int32, err error) {
 
 // trace records the passes from now on. If it has recorded before, it writes what this model and others have
 // recorded.
-func (s *server) trace(m *model, r *request) error {
+func (s *server) trace(m *model, r *traceRequest) (a answer, err error) {
 	if r.Path == "" {
-		return m.StartTrace()
+		return a, m.StartTrace()
 	}
 	recorded, err := m.StopTrace()
 	if err != nil {
-		return err
+		return a, err
 	}
 	first := recorded != nil // only the first process writes what all have done
 	for _, number := range r.Others {
 		other := s.models[number]
 		if other == nil || other.opened != m.opened {
-			return refusal.Errorf("there is no model %d of the same graph", number)
+			return a, refusal.Errorf("there is no model %d of the same graph", number)
 		}
 		more, err := other.StopTrace()
 		if err != nil {
-			return err
+			return a, err
 		}
 		if first {
 			recorded.Add(more)
 		}
 	}
 	if !first {
-		return nil
+		return a, nil
 	}
 	job := m.opened.Job
 	recorded.About = map[string]string{"dataset": job.Dataset, "parallel": job.Options.Parallel}
-	return atomicfile.Write(r.Path, recorded.Write)
+	return a, atomicfile.Write(r.Path, recorded.Write)
 }
 
 // forward computes a pass.
-func (s *server) forward(m *model, r *request) (a answer, err error) {
+func (s *server) forward(m *model, r *forwardRequest) (a answer, err error) {
 	each, err := s.forwardOf(m, r)
 	if err != nil {
 		return a, m.Refuse(err)
@@ -227,7 +228,7 @@ func (s *server) forward(m *model, r *request) (a answer, err error) {
 }
 
 // forwardOf reads the forward pass of each sample.
-func (s *server) forwardOf(m *model, r *request) (each []worker.Forward, err error) {
+func (s *server) forwardOf(m *model, r *forwardRequest) (each []worker.Forward, err error) {
 	if len(r.Counts) != len(m.counters) {
 		return nil, refusal.Errorf("%d counts for a model of %d", len(r.Counts), len(m.counters))
 	}
@@ -240,11 +241,11 @@ func (s *server) forwardOf(m *model, r *request) (each []worker.Forward, err err
 	for k, name := range m.counters {
 		f.Values[name] = nn.Tensor{Shape: []int{}, Int64: r.Counts[k : k+1]}
 	}
-	samples, err := s.blocks(m, r)
+	samples, err := s.blocks(m, &r.passRequest)
 	if err != nil {
 		return nil, err
 	}
-	if f.Rows, err = s.rows(m, r); err != nil {
+	if f.Rows, err = s.rows(m, &r.passRequest); err != nil {
 		return nil, err
 	}
 	for k, outputs := range samples {
@@ -258,29 +259,21 @@ func (s *server) forwardOf(m *model, r *request) (each []worker.Forward, err err
 }
 
 // inputsOf are the inputs of a sample.
-func (r *request) inputsOf(sample int) []input {
+func (r *passRequest) inputsOf(sample int) []input {
 	return slices.DeleteFunc(slices.Clone(r.Inputs), func(in input) bool { return in.Sample != sample })
 }
 
 // backward runs a pass backward.
-func (s *server) backward(m *model, r *request) error {
-	each, err := s.backwardOf(m, r)
-	if err != nil {
-		return m.Refuse(err)
-	}
-	return m.Backward(each...)
-}
-
-// backwardOf reads what the backward pass of each sample is given.
-func (s *server) backwardOf(m *model, r *request) (each []worker.Backward, err error) {
+func (s *server) backward(m *model, r *backwardRequest) (do func() error, err error) {
 	b := worker.Backward{Pass: r.Pass, Again: r.Again}
-	samples, err := s.blocks(m, r)
+	samples, err := s.blocks(m, &r.passRequest)
 	if err != nil {
 		return nil, err
 	}
 	if b.Gradients, err = s.tensors(m.floats[:m.trained], r.Values); err != nil {
 		return nil, err
 	}
+	var each []worker.Backward // by sample
 	for k, outputs := range samples {
 		b.Outputs = outputs
 		if b.Features, b.Edges, err = s.inputsOf(m).read(r.inputsOf(k)); err != nil {
@@ -288,5 +281,18 @@ func (s *server) backwardOf(m *model, r *request) (each []worker.Backward, err e
 		}
 		each = append(each, b)
 	}
-	return each, nil
+	return func() error { return m.Backward(each...) }, nil
+}
+
+// usage tells the memory since open, and all else of the last pass that ran backward.
+func (s *server) usage(m *model, _ *modelRequest) (a answer, err error) {
+	t, err := m.Totals()
+	return answer{Usage: &usage{t.Usage, t.LiveBytes, tensor.KindNames(), t.Kinds, t.Layers}}, err
+}
+
+// close ends a model.
+func (s *server) close(m *model, r *modelRequest) (a answer, err error) {
+	delete(s.models, r.Model)
+	defer s.closed(m.opened)
+	return a, m.Close()
 }

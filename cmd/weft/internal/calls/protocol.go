@@ -117,63 +117,106 @@ const Version = 11
 // mostBytes is the largest size of a request.
 const mostBytes = 64 << 20
 
-// request is what the process asks for. Fields that a request does not have are zero.
+// request is what all requests have. The rest is in the text, for the ask's own struct. Fields that a request
+// does not have are zero.
 type request struct {
 	ID   int      `json:"id"`
 	Ask  string   `json:"ask"`
 	Drop [][2]int `json:"drop"` // models and passes
+	file int      // the file that came with the request; -1: none
+	text []byte   // the whole request
+}
 
+// modelRequest has the model of the requests of models.
+type modelRequest struct {
 	Model int `json:"model"`
+}
 
-	// For check, open and plan:
-	Version   int             `json:"version"`
-	Arguments []string        `json:"arguments"`
-	Divided   int             `json:"divided"` // 0: only this model has its graph
-	Apart     bool            `json:"apart"`
-	Lacking   []train.Lacking `json:"lacking"`
-	Loop      loop            `json:"loop"`
+type checkRequest struct {
+	Version   int      `json:"version"`
+	Arguments []string `json:"arguments"`
+}
 
-	// For open, refuse and sum:
-	Call string `json:"call"`
+type openRequest struct {
+	modelRequest
+	checkRequest
+	Call    string          `json:"call"`
+	Divided int             `json:"divided"` // 0: only this model has its graph
+	Apart   bool            `json:"apart"`
+	Lacking []train.Lacking `json:"lacking"`
+}
 
-	// For refuse:
-	Reason string `json:"reason"`
+type refuseRequest struct {
+	Call      string   `json:"call"`
+	Arguments []string `json:"arguments"`
+	Reason    string   `json:"reason"`
+}
 
-	// For sum:
-	Alike []launch.Alike `json:"alike"`
+type planRequest struct {
+	checkRequest
+	Lacking []train.Lacking `json:"lacking"`
+	Loop    loop            `json:"loop"`
+}
 
-	// For map and unmap:
+type mapRequest struct {
 	Memory int   `json:"memory"`
 	Bytes  int64 `json:"bytes"`
-	file   int   // the file that came with the request; -1: none
+}
 
-	// For forward and backward:
+type unmapRequest struct {
+	Memory int `json:"memory"`
+}
+
+// passRequest is what forward and backward have in common.
+type passRequest struct {
 	Pass   int     `json:"pass"`
 	Values int     `json:"values"` // memory
 	Inputs []input `json:"inputs"`
 	Output int     `json:"output"` // memory
 	Blocks []block `json:"blocks"`
 	Rows   []rows  `json:"rows"` // of the types of which the pass lacks some rows
+}
 
-	// For forward:
+type forwardRequest struct {
+	passRequest
 	Counts    []int64  `json:"counts"`
 	Seeds     []uint64 `json:"seeds"` // by group of workers
 	Training  bool     `json:"training"`
 	Recording bool     `json:"recording"`
+}
 
-	// For vertices, edges, sum, first, fetch and return:
-	Type     int `json:"type"` // the number of the vertex type, or of the relation
-	Columns  int `json:"columns"`
-	Vertices int `json:"vertices"` // memory; for edges, too
-	Listed   int `json:"listed"`   // how many numbers or vertices there are
-
-	// For sum:
-	OfGroup bool `json:"of_group"` // over the processes of each group of workers
-
-	// For backward:
+type backwardRequest struct {
+	passRequest
 	Again bool `json:"again"`
+}
 
-	// For trace:
+// numbersRequest is the request of vertices and of edges.
+type numbersRequest struct {
+	Type     int `json:"type"`     // the number of the vertex type, or of the relation
+	Vertices int `json:"vertices"` // memory; for edges, too
+}
+
+type sumRequest struct {
+	firstRequest
+	Call    string         `json:"call"`
+	Alike   []launch.Alike `json:"alike"`
+	OfGroup bool           `json:"of_group"` // over the processes of each group of workers
+}
+
+type firstRequest struct {
+	Values int `json:"values"` // memory
+	Listed int `json:"listed"` // how many numbers there are
+}
+
+// exchangeRequest is the request of fetch and of return.
+type exchangeRequest struct {
+	numbersRequest
+	firstRequest
+	Columns int `json:"columns"`
+	Output  int `json:"output"` // memory
+}
+
+type traceRequest struct {
 	Path   string `json:"path"`   // "": none
 	Others []int  `json:"others"` // models
 }
@@ -276,11 +319,11 @@ func receive(from *net.UnixConn) (r request, err error) {
 	if size > mostBytes {
 		return r, fmt.Errorf("a request of %d bytes: they have at most %d", size, mostBytes)
 	}
-	text := make([]byte, size)
-	if err := rest(from, text); err != nil {
+	r.text = make([]byte, size)
+	if err := rest(from, r.text); err != nil {
 		return r, err
 	}
-	return r, json.Unmarshal(text, &r)
+	return r, json.Unmarshal(r.text, &r)
 }
 
 // rest reads the rest of a request that has begun.

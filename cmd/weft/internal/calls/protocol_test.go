@@ -2,9 +2,10 @@ package calls
 
 import (
 	"bytes"
-	"context"
 	"encoding/binary"
+	"encoding/json"
 	"errors"
+	"fmt"
 	"io"
 	"math"
 	"net"
@@ -60,7 +61,9 @@ func TestReceive(t *testing.T) {
 	require.NoError(t, err)
 	assert.Equal(t, "forward", r.Ask)
 	assert.Equal(t, [][2]int{{1, 2}}, r.Drop)
-	assert.Equal(t, []uint64{1<<64 - 1}, r.Seeds)
+	var own forwardRequest
+	require.NoError(t, json.Unmarshal(r.text, &own))
+	assert.Equal(t, []uint64{1<<64 - 1}, own.Seeds)
 	assert.Equal(t, -1, r.file)
 	_, err = receive(theirs)
 	assert.ErrorIs(t, err, io.EOF)
@@ -83,8 +86,10 @@ func TestReceive(t *testing.T) {
 // TestMemory: memory has at most the bytes of its file, and no request reads beyond it.
 func TestMemory(t *testing.T) {
 	s := &server{memory: map[int][]byte{}}
-	ask := func(r request) error {
-		_, err := s.answer(context.Background(), &r)
+	ask := func(file int, ask string, own any) error {
+		text, err := json.Marshal(own)
+		require.NoError(t, err)
+		_, err = s.answer(t.Context(), &request{Ask: ask, file: file, text: text})
 		return err
 	}
 	file := func() int {
@@ -94,12 +99,12 @@ func TestMemory(t *testing.T) {
 		return f
 	}
 	page := int64(os.Getpagesize())
-	assert.Refused(t, ask(request{Ask: "map", Memory: 1, Bytes: page, file: -1}), "no file came")
-	longer := request{Ask: "map", Memory: 1, Bytes: page + 1, file: file()}
-	assert.Refused(t, ask(longer), "its file is shorter")
-	assert.Refused(t, ask(request{Ask: "map", Memory: 1, file: file()}), "memory 1 of 0 bytes")
-	require.NoError(t, ask(request{Ask: "map", Memory: 1, Bytes: page, file: file()}))
-	assert.Refused(t, ask(request{Ask: "map", Memory: 1, Bytes: page, file: file()}), "mapped already")
+	onePage := mapRequest{Memory: 1, Bytes: page}
+	assert.Refused(t, ask(-1, "map", onePage), "no file came")
+	assert.Refused(t, ask(file(), "map", mapRequest{Memory: 1, Bytes: page + 1}), "its file is shorter")
+	assert.Refused(t, ask(file(), "map", mapRequest{Memory: 1}), "memory 1 of 0 bytes")
+	require.NoError(t, ask(file(), "map", onePage))
+	assert.Refused(t, ask(file(), "map", onePage), "mapped already")
 	numbers, err := s.numbers(1, int(page/4))
 	require.NoError(t, err)
 	assert.Len(t, numbers, int(page/4))
@@ -107,15 +112,15 @@ func TestMemory(t *testing.T) {
 		_, err = s.numbers(1, count)
 		assert.Refused(t, err, "numbers are asked of it")
 	}
-	require.NoError(t, ask(request{Ask: "unmap", Memory: 1}))
+	require.NoError(t, ask(-1, "unmap", unmapRequest{Memory: 1}))
 	_, err = s.numbers(1, 1)
 	assert.Refused(t, err, "memory 1 has 0 bytes")
-	assert.Refused(t, ask(request{Ask: "forward", Model: 4}), "there is no model 4")
-	assert.Refused(t, ask(request{Ask: "open", Version: Version + 1}), "of different versions")
-	halo := request{Ask: "check", Version: Version, Arguments: []string{"--halo=late", "g"}}
-	assert.Refused(t, ask(halo), "--halo late: unknown halo; it is one of")
+	assert.Refused(t, ask(-1, "forward", modelRequest{Model: 4}), "there is no model 4")
+	assert.Refused(t, ask(-1, "open", checkRequest{Version: Version + 1}), "of different versions")
+	halo := checkRequest{Version: Version, Arguments: []string{"--halo=late", "g"}}
+	assert.Refused(t, ask(-1, "check", halo), "--halo late: unknown halo; it is one of")
 	halo.Arguments[0] = "--threads=1"
-	require.NoError(t, ask(halo))
+	require.NoError(t, ask(-1, "check", halo))
 }
 
 // TestDivide: a graph is opened and divided once for the models that have it in common, and closed when the
@@ -130,9 +135,9 @@ func TestDivide(t *testing.T) {
 	var output bytes.Buffer
 	s := &server{ranks: cli.Alone(), show: &output, divided: map[int]*divided{}}
 	divide := func(number int) *divided {
-		d, _, err := s.divide(t.Context(), &request{
-			Version: Version, Divided: number, Arguments: []string{"--parallel=graph=2", store},
-		})
+		d, _, err := s.divide(t.Context(), &openRequest{Divided: number, checkRequest: checkRequest{
+			Version: Version, Arguments: []string{"--parallel=graph=2", store},
+		}})
 		require.NoError(t, err)
 		return d
 	}
@@ -156,7 +161,8 @@ func TestTimeouts(t *testing.T) {
 		s.models[number] = &model{opened: &divided{Session: &session.Session{Job: &job}}}
 	}
 	for number, timeout := range []time.Duration{time.Minute, time.Hour, time.Minute} {
-		_, err := s.answer(t.Context(), &request{Ask: "none", Model: number % 2})
+		text := fmt.Appendf(nil, `{"model":%d}`, number%2)
+		_, err := s.answer(t.Context(), &request{Ask: "none", text: text})
 		assert.Refused(t, err, `"none" is no request`)
 		assert.Equal(t, timeout, s.ranks.Comm.Timeout())
 	}
@@ -225,7 +231,7 @@ func TestBlocks(t *testing.T) {
 	numbers, err := s.numbers(5, 100)
 	require.NoError(t, err)
 	numbers[8], numbers[10], numbers[11+8], numbers[11+10] = 7, 9, 5, 3
-	both, err := s.blocks(m, &request{Blocks: blocks, Output: 5})
+	both, err := s.blocks(m, &passRequest{Blocks: blocks, Output: 5})
 	require.NoError(t, err)
 	assert.Len(t, both, 2)
 	made := both[1]
@@ -241,22 +247,22 @@ func TestBlocks(t *testing.T) {
 		"no 1 columns of an output of type 2":       {{Type: 2, Columns: 1}},
 		"blocks of 0 columns of an output that has": blocks[1:2],
 	} {
-		_, err := s.blocks(m, &request{Blocks: wrong, Output: 5})
+		_, err := s.blocks(m, &passRequest{Blocks: wrong, Output: 5})
 		assert.Refused(t, err, text)
 	}
 	for _, listed := range []int{-1, 0, 3, math.MaxInt} {
 		sub := []rows{{Type: 0, Memory: 5, Listed: listed}}
-		_, err := s.blocks(m, &request{Blocks: blocks, Output: 5, Rows: sub})
+		_, err := s.blocks(m, &passRequest{Blocks: blocks, Output: 5, Rows: sub})
 		assert.Refused(t, err, "are listed of vertex type 0")
 	}
 	for _, sub := range [][]rows{
 		{{Type: 2, Listed: 1}}, {{Type: -1, Listed: 1}}, {{Listed: 1}, {Listed: 1}},
 	} {
-		_, err := s.blocks(m, &request{Blocks: blocks, Output: 5, Rows: sub})
+		_, err := s.blocks(m, &passRequest{Blocks: blocks, Output: 5, Rows: sub})
 		assert.Refused(t, err, "are listed of vertex type")
 	}
 	sub := []rows{{Type: 1, Memory: 5, Listed: 1}}
-	both, err = s.blocks(m, &request{Blocks: blocks, Output: 5, Rows: sub})
+	both, err = s.blocks(m, &passRequest{Blocks: blocks, Output: 5, Rows: sub})
 	require.NoError(t, err)
 	made = both[1]
 	assert.Len(t, made[0][0].Values, 2)

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"cmp"
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"hash/crc32"
@@ -30,7 +31,6 @@ import (
 	"weft/comm/mpi"
 	"weft/graph"
 	"weft/internal/refusal"
-	"weft/tensor"
 	"weft/tensor/offload"
 	"weft/train"
 	"weft/train/plan"
@@ -90,7 +90,7 @@ func serve(cmd *cobra.Command, c *net.UnixConn) error {
 
 // join joins the processes of the launcher that has started this one, if the mesh is one of several workers,
 // and begins their call, which opens a model. It refuses modules and settings that differ.
-func (s *server) join(o *setting.Resolved, r *request) error {
+func (s *server) join(o *setting.Resolved, r *openRequest) error {
 	if o.Workers == 1 || mpi.Launched() && mpi.Ranks() == 1 {
 		return nil
 	}
@@ -131,17 +131,17 @@ func (s *server) join(o *setting.Resolved, r *request) error {
 
 // refuse returns why this process does not make a call that opens a model. Processes that have joined, and
 // make the call together, refuse it by the same line.
-func (s *server) refuse(r *request, err error) error {
+func (s *server) refuse(call string, arguments []string, err error) error {
 	divides := func(word string) bool { return strings.HasPrefix(word, "--parallel") }
-	if !s.joined.Load() || !slices.ContainsFunc(r.Arguments, divides) {
+	if !s.joined.Load() || !slices.ContainsFunc(arguments, divides) {
 		return err
 	}
-	return s.ranks.Begin(&launch.Call{Says: r.Call}, err)
+	return s.ranks.Begin(&launch.Call{Says: call}, err)
 }
 
 // leave takes leave of the processes that have joined, however long they are at work. Until all leave, it
 // refuses their calls.
-func (s *server) leave() (err error) {
+func (s *server) leave(*struct{}) (err error) {
 	for number, m := range s.models {
 		err = errors.Join(err, m.Close())
 		delete(s.models, number)
@@ -157,55 +157,96 @@ func (s *server) leave() (err error) {
 	return err
 }
 
+// handler answers requests of an ask, whose own struct it decodes.
+type handler func(ctx context.Context, s *server, r *request) (answer, error)
+
+// handlers are the handlers by ask.
+var handlers = map[string]handler{
+	"check":    done((*server).check),
+	"open":     decoded((*server).open),
+	"refuse":   done((*server).refuseReason),
+	"plan":     decoded((*server).plan),
+	"map":      mapFile,
+	"unmap":    done((*server).unmap),
+	"leave":    done((*server).leave),
+	"forward":  ofModel((*server).forward),
+	"backward": collective((*server).backward),
+	"vertices": collective((*server).vertices),
+	"edges":    collective((*server).edgesInto),
+	"sum":      collective((*server).sum),
+	"first":    collective((*server).first),
+	"fetch":    exchange((*model).FetchRows),
+	"return":   exchange((*model).ReturnRows),
+	"usage":    ofModel((*server).usage),
+	"trace":    ofModel((*server).trace),
+	"close":    ofModel((*server).close),
+}
+
+// decoded handles requests that are R.
+func decoded[R any](do func(*server, context.Context, *R) (answer, error)) handler {
+	return func(ctx context.Context, s *server, r *request) (a answer, err error) {
+		var own R
+		if err := json.Unmarshal(r.text, &own); err != nil {
+			return a, err
+		}
+		return do(s, ctx, &own)
+	}
+}
+
+// done handles requests to which the answer says nothing.
+func done[R any](do func(*server, *R) error) handler {
+	return decoded(func(s *server, _ context.Context, r *R) (a answer, err error) { return a, do(s, r) })
+}
+
+// ofModel handles requests of a model.
+func ofModel[R any](do func(*server, *model, *R) (answer, error)) handler {
+	return func(ctx context.Context, s *server, r *request) (a answer, err error) {
+		var which modelRequest
+		if err := json.Unmarshal(r.text, &which); err != nil {
+			return a, err
+		}
+		m := s.models[which.Model]
+		if m == nil {
+			return a, refusal.Errorf("there is no model %d", which.Model)
+		}
+		s.ranks.Comm.SetTimeout(m.opened.Job.Options.CommTimeout)
+		own := func(s *server, _ context.Context, r *R) (answer, error) { return do(s, m, r) }
+		return decoded(own)(ctx, s, r)
+	}
+}
+
 // answer does what the request asks.
-func (s *server) answer(ctx context.Context, r *request) (a answer, err error) {
+func (s *server) answer(ctx context.Context, r *request) (answer, error) {
 	for _, dropped := range r.Drop {
 		if m := s.models[dropped[0]]; m != nil {
 			_ = m.Drop(dropped[1]) // if it fails, the model's next request says so
 		}
 	}
-	switch r.Ask {
-	case "check":
-		_, _, _, err := resolve(r, nil)
-		return a, err
-	case "open":
-		return s.open(ctx, r)
-	case "refuse":
-		return a, s.refuse(r, refusal.Errorf("%s", r.Reason))
-	case "plan":
-		return s.plan(ctx, r)
-	case "map":
-		return a, s.mapMemory(r)
-	case "leave":
-		return a, s.leave()
-	case "unmap":
-		mapped := s.memory[r.Memory]
-		delete(s.memory, r.Memory)
-		return a, unix.Munmap(mapped)
+	handle := handlers[r.Ask]
+	if handle == nil {
+		handle = ofModel(func(*server, *model, *modelRequest) (a answer, err error) {
+			return a, refusal.Errorf("%q is no request", r.Ask)
+		})
 	}
-	m := s.models[r.Model]
-	if m == nil {
-		return a, refusal.Errorf("there is no model %d", r.Model)
-	}
-	s.ranks.Comm.SetTimeout(m.opened.Job.Options.CommTimeout)
-	switch r.Ask {
-	case "forward":
-		return s.forward(m, r)
-	case "vertices", "edges", "sum", "first", "fetch", "return":
-		return a, s.collective(m, r)
-	case "backward":
-		return a, s.backward(m, r)
-	case "usage":
-		t, err := m.Totals()
-		return answer{Usage: &usage{t.Usage, t.LiveBytes, tensor.KindNames(), t.Kinds, t.Layers}}, err
-	case "trace":
-		return a, s.trace(m, r)
-	case "close":
-		delete(s.models, r.Model)
-		defer s.closed(m.opened)
-		return a, m.Close()
-	}
-	return a, refusal.Errorf("%q is no request", r.Ask)
+	return handle(ctx, s, r)
+}
+
+// check refuses settings that make no sense.
+func (s *server) check(r *checkRequest) error {
+	_, _, _, err := resolve(r, nil)
+	return err
+}
+
+// refuseReason tells the other processes why this one opens no model.
+func (s *server) refuseReason(r *refuseRequest) error {
+	return s.refuse(r.Call, r.Arguments, refusal.Errorf("%s", r.Reason))
+}
+
+// unmap ends a memory.
+func (s *server) unmap(r *unmapRequest) error {
+	mapped := s.memory[r.Memory]
+	delete(s.memory, r.Memory)
+	return unix.Munmap(mapped)
 }
 
 // settings are the settings of weft train with which a model is opened.
@@ -224,10 +265,10 @@ type divided struct {
 
 // divide divides a graph for a model, unless it has been divided for another model. warnings are about
 // settings.
-func (s *server) divide(ctx context.Context, r *request) (d *divided, warnings []string, err error) {
-	resolved, graph, warnings, err := resolve(r, nil)
+func (s *server) divide(ctx context.Context, r *openRequest) (d *divided, warnings []string, err error) {
+	resolved, graph, warnings, err := resolve(&r.checkRequest, nil)
 	if err != nil {
-		return nil, nil, s.refuse(r, err)
+		return nil, nil, s.refuse(r.Call, r.Arguments, err)
 	}
 	if err := s.join(resolved, r); err != nil {
 		return nil, nil, err
@@ -293,7 +334,7 @@ func (s *server) closed(d *divided) {
 
 // resolve reads the words of a model's command line: its settings, and its graph or, if counts is not nil,
 // the counts of a graph.
-func resolve(r *request, counts *planning.CountsGiven) (resolved *setting.Resolved, source data.Source,
+func resolve(r *checkRequest, counts *planning.CountsGiven) (resolved *setting.Resolved, source data.Source,
 	warnings []string, err error,
 ) {
 	if r.Version != Version {
@@ -341,9 +382,9 @@ func resolve(r *request, counts *planning.CountsGiven) (resolved *setting.Resolv
 }
 
 // plan plans the passes of a loop.
-func (s *server) plan(ctx context.Context, r *request) (a answer, err error) {
+func (s *server) plan(ctx context.Context, r *planRequest) (a answer, err error) {
 	var counts planning.CountsGiven
-	resolved, source, warnings, err := resolve(r, &counts)
+	resolved, source, warnings, err := resolve(&r.checkRequest, &counts)
 	if err != nil {
 		return a, err
 	}
@@ -377,7 +418,7 @@ func (s *server) plan(ctx context.Context, r *request) (a answer, err error) {
 }
 
 // planByCounts plans the passes of a loop on a graph that is known by counts alone.
-func planByCounts(ctx context.Context, a *answer, r *request, on *setting.Resolved,
+func planByCounts(ctx context.Context, a *answer, r *planRequest, on *setting.Resolved,
 	counts *planning.CountsGiven,
 ) error {
 	a.Types = []train.VertexType{counts.Type()}
@@ -399,7 +440,7 @@ func planByCounts(ctx context.Context, a *answer, r *request, on *setting.Resolv
 }
 
 // open opens a graph for a model.
-func (s *server) open(ctx context.Context, r *request) (a answer, err error) {
+func (s *server) open(ctx context.Context, r *openRequest) (a answer, err error) {
 	opened, warnings, err := s.divide(ctx, r)
 	if err != nil {
 		return a, err
@@ -455,21 +496,26 @@ func (s *server) wayOut(ctx context.Context, opened *divided, lacking []train.La
 	return refusal.Errorf("%w; %s fits, with %s for a worker", refused, fit.Flags(), fit.Memory())
 }
 
-// mapMemory maps the file that came with a request.
-func (s *server) mapMemory(r *request) error {
+// mapFile maps the file that came with a request.
+func mapFile(ctx context.Context, s *server, r *request) (answer, error) {
 	if r.file < 0 {
-		return refusal.Errorf("no file came with the request")
+		return answer{}, refusal.Errorf("no file came with the request")
 	}
 	defer unix.Close(r.file)
+	return done(func(s *server, m *mapRequest) error { return s.mapMemory(m, r.file) })(ctx, s, r)
+}
+
+// mapMemory maps a file.
+func (s *server) mapMemory(r *mapRequest, descriptor int) error {
 	var file unix.Stat_t
-	if err := unix.Fstat(r.file, &file); err != nil {
+	if err := unix.Fstat(descriptor, &file); err != nil {
 		return err
 	}
 	if s.memory[r.Memory] != nil || r.Bytes <= 0 || r.Bytes > file.Size {
 		return refusal.Errorf("memory %d of %d bytes: it is mapped already, or its file is shorter", r.Memory,
 			r.Bytes)
 	}
-	mapped, err := unix.Mmap(r.file, 0, int(r.Bytes), unix.PROT_READ|unix.PROT_WRITE, unix.MAP_SHARED)
+	mapped, err := unix.Mmap(descriptor, 0, int(r.Bytes), unix.PROT_READ|unix.PROT_WRITE, unix.MAP_SHARED)
 	if err != nil {
 		return fmt.Errorf("mapping memory of %d bytes: %w", r.Bytes, err)
 	}
