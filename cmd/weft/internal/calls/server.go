@@ -72,20 +72,25 @@ func serve(cmd *cobra.Command, c *net.UnixConn) error {
 		}
 	}()
 	for r := range requests {
-		a, err := s.answer(cmd.Context(), &r)
-		switch {
-		case err == nil:
-		case refusal.Is(err):
-			a = answer{Refused: ui.OneLine(err)}
-		default:
-			a = answer{Failed: ui.OneLine(err)}
-		}
-		a.ID = r.ID
-		if err := send(c, a); err != nil {
+		if err := send(c, s.reply(cmd.Context(), &r)); err != nil {
 			return err
 		}
 	}
 	return nil
+}
+
+// reply is the answer to a request, or says why there is none.
+func (s *server) reply(ctx context.Context, r *request) answer {
+	a, err := s.answer(ctx, r)
+	switch {
+	case err == nil:
+	case refusal.Is(err):
+		a = answer{Refused: ui.OneLine(err)}
+	default:
+		a = answer{Failed: ui.OneLine(err)}
+	}
+	a.ID = r.ID
+	return a
 }
 
 // join joins the processes of the launcher that has started this one, if the mesh is one of several workers,
