@@ -9,6 +9,7 @@ import (
 	"strings"
 
 	"weft/comm"
+	"weft/comm/launch"
 	"weft/device"
 	"weft/internal/refusal"
 	"weft/kernel"
@@ -27,9 +28,9 @@ type found struct {
 	Bytes, Free      int64 // of its memory, for all workers on it: that may be used, and that are free
 }
 
-// findCards returns the cards that the options name, for the workers of the job; nil: the CPU computes. All
-// processes call it together.
-func (j *Job) findCards(r *setting.Resolved) (c *worker.Cards, err error) {
+// findCards returns the cards that the settings name, for the workers of these processes; nil: the CPU
+// computes. localRank is as in Job. All processes call it together.
+func findCards(r *setting.Resolved, ranks launch.Ranks, localRank int) (c *worker.Cards, err error) {
 	if !r.OnCard() {
 		return nil, nil
 	}
@@ -38,13 +39,12 @@ func (j *Job) findCards(r *setting.Resolved) (c *worker.Cards, err error) {
 			"or train with --parallel graph=%[2]d", r.Device, len(cards))
 	}
 	here := r.Workers
-	if j.peers().Size() > 1 {
+	if ranks.Comm.Size() > 1 {
 		here = 1
 	}
-	ranks := j.ranks()
 	var devices []*device.Device
 	err = ranks.Each(func() (err error) { // kernels may have to be compiled
-		devices, err = OpenCards(r.Device, j.LocalRank, here)
+		devices, err = OpenCards(r.Device, localRank, here)
 		return AboutDevice(r.Device, err)
 	})
 	var failed error
@@ -151,7 +151,7 @@ type seat struct {
 }
 
 // seats makes the seats of n workers, from worker number first on. end gives their memory back.
-func (s *shared) seats(first, n int) (seats []*seat, end func() error, err error) {
+func (s *session) seats(first, n int) (seats []*seat, end func() error, err error) {
 	end = func() (failed error) {
 		for _, at := range seats {
 			failed = errors.Join(failed, AboutDevice(s.Device, at.close()))

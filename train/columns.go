@@ -5,19 +5,24 @@ import (
 	"slices"
 
 	"weft/graph/columns"
+	"weft/internal/refusal"
 	"weft/partition"
 )
 
+// inputs are the features that a job's model sees, where they are not those of the stored graph.
+type inputs struct {
+	// columns are the columns into which Like brings the features, and arrangements say how, by the number of
+	// the vertex type. nil: the features stay as they are.
+	columns      columns.ByType
+	arrangements []*columns.Arrangement
+	// added counts the feature columns that passes are given, by the number of a vertex type that has none of
+	// its own; nil: none.
+	added map[int]int
+}
+
 // Counts are the counts of the job's graph as its model sees it: with the features that Like asks for.
 func (j *Job) Counts() partition.Whole {
-	whole := j.stored()
-	if j.arrangements != nil {
-		whole = whole.ArrangedBy(j.arrangements)
-	}
-	if j.inputColumns != nil {
-		whole = whole.Given(j.inputColumns)
-	}
-	return whole
+	return j.stored().ArrangedBy(j.inputs.arrangements).Given(j.inputs.added)
 }
 
 // stored describes the graph of the job as it is stored.
@@ -31,8 +36,8 @@ func (j *Job) stored() partition.Whole {
 // Columns are the columns of which the model's features are made, by vertex type: the columns of the graph's
 // tables, or the ones that Like asks for; nil: they have no names.
 func (j *Job) Columns() columns.ByType {
-	if j.columns != nil {
-		return j.columns
+	if j.inputs.columns != nil {
+		return j.inputs.columns
 	}
 	whole := j.stored()
 	return whole.ColumnsByType()
@@ -74,19 +79,33 @@ func (j *Job) Like(trained columns.ByType) (notes []string, err error) {
 			}
 		}
 	}
-	j.columns, j.arrangements = trained, nil
+	j.inputs.columns, j.inputs.arrangements = trained, nil
 	if slices.ContainsFunc(arrangements, func(a *columns.Arrangement) bool { return a != nil }) {
-		j.arrangements = arrangements
+		j.inputs.arrangements = arrangements
 	}
 	return notes, nil
 }
 
-// arrange makes a share's features the ones that Like asks for, or the ones that passes are given.
-func (j *Job) arrange(share *partition.Share) {
-	if j.arrangements != nil {
-		share.Arrange(j.arrangements)
+// arrange makes a share's features the ones that the model sees.
+func (in *inputs) arrange(share *partition.Share) {
+	share.Arrange(in.arrangements)
+	share.Given(in.added)
+}
+
+// add notes which features of vertices every pass is given. types are those of the stored graph.
+func (in *inputs) add(lacking []Lacking, types []partition.WholeType) error {
+	for _, l := range lacking {
+		if l.Kind != OfVertices {
+			continue
+		}
+		if l.Type < 0 || l.Type >= len(types) || types[l.Type].FeatureColumns > 0 || l.Features <= 0 {
+			return refusal.Errorf("%d features of vertex type %d: it has its own, or is not there", l.Features,
+				l.Type)
+		}
+		if in.added == nil {
+			in.added = map[int]int{}
+		}
+		in.added[l.Type] = l.Features
 	}
-	if j.inputColumns != nil {
-		share.Given(j.inputColumns)
-	}
+	return nil
 }

@@ -63,10 +63,11 @@ type division struct {
 
 // divide returns the chunk of each vertex, in the order of the partitions, for a mesh of several stages. It
 // makes the chunks if it has not made them before. All processes call it together; the first makes them.
-func (j *Job) divide(ctx context.Context, s *shared, alike bool) ([]int32, error) {
+func (s *session) divide(ctx context.Context, alike bool) ([]int32, error) {
 	if s.Mesh.Stages == 1 {
 		return nil, nil
 	}
+	j := s.job
 	made := division{nil, j.Parts, s.Chunks, s.Mesh, s.ChunkMethod, s.Seed, alike}
 	if j.Graph != nil && j.Graph.Stored() {
 		made.edges = &j.Graph.Relations[0].Indptr[0]

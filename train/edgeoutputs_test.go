@@ -90,7 +90,7 @@ func sameOnMeshes(t *testing.T, g *graph.Graph, o Options, shapes map[string][]i
 			c.forward(t, forward)
 			c.backward(t)
 			if forward.Edges == nil { // else the pass takes less
-				planned, err := job.PlanPasses(t.Context(), plan.Loop{Passes: 1})
+				planned, err := job.PlanPasses(t.Context(), plan.Asks{Loop: &plan.Loop{Passes: 1}})
 				require.NoError(t, err)
 				took, err := p.Totals()
 				require.NoError(t, err)

@@ -111,12 +111,12 @@ func TestEdgeStatesOfPasses(t *testing.T) {
 	for name, shape := range statesShapes(3) {
 		values[name] = nn.Tensor{Shape: shape, Float32: sixteenths(shape)}
 	}
-	whole, err := job.PlanPasses(t.Context(), plan.Loop{Passes: 1})
+	whole, err := job.PlanPasses(t.Context(), plan.Asks{Loop: &plan.Loop{Passes: 1}})
 	require.NoError(t, err)
 	_, all := whole.Most()
 	for limit, states := range map[int64]setting.EdgeStates{all: setting.AllEdgeStates, all - 1: 2} {
 		job.Options.MemoryLimit = setting.Bytes(limit)
-		planned, err := job.PlanPasses(t.Context(), plan.Loop{Passes: 1})
+		planned, err := job.PlanPasses(t.Context(), plan.Asks{Loop: &plan.Loop{Passes: 1}})
 		require.NoError(t, err)
 		assert.Equal(t, states, planned.EdgeStates)
 		p, err := job.Passes(t.Context())

@@ -12,7 +12,6 @@ import (
 	"weft/kernel"
 	"weft/nn"
 	"weft/partition"
-	"weft/train/setting"
 	"weft/train/task"
 	"weft/train/worker"
 )
@@ -35,20 +34,27 @@ func (j *Job) Explain(ctx context.Context, weights nn.State, target worker.Expla
 		job.Appended.Passes = passes
 	}
 	if target.Edge != nil {
-		if err := job.endsAlone(target.Edge); err != nil {
+		r, err := job.resolve()
+		if err != nil {
 			return nil, err
 		}
+		e := &graph.Edges{Source: []int32{target.Edge.Source}, Target: []int32{target.Edge.Target}}
+		ends, err := newEdgeEnds(&job, r, e, true)
+		if err != nil {
+			return nil, err
+		}
+		job.Query = ends.query(job.Appended)
 	}
-	s, err := job.beginExplanation(ctx, weights)
+	s, err := beginExplanation(ctx, &job, weights)
 	if err != nil {
 		return nil, err
 	}
-	if whole, err := job.between(s); err != nil {
+	if whole, err := s.readsWhole(); err != nil {
 		return nil, err
 	} else if whole {
 		all := job
 		all.Query = Query{undecoded: job.undecoded}
-		if s, err = all.beginExplanation(ctx, weights); err != nil {
+		if s, err = beginExplanation(ctx, &all, weights); err != nil {
 			return nil, err
 		}
 		if passes != nil {
@@ -56,7 +62,7 @@ func (j *Job) Explain(ctx context.Context, weights nn.State, target worker.Expla
 			s.Passing = partition.EdgeSubgraph(rule)
 		}
 	}
-	err = job.eachWorker(s, func(team *kernel.Team, _ *comm.Comm, share *partition.Share) error {
+	err = s.eachWorker(func(team *kernel.Team, _ *comm.Comm, share *partition.Share) error {
 		x, err = worker.Explain(ctx, s.Config, team, share, weights, target)
 		return err
 	})
@@ -81,21 +87,8 @@ func number(x *worker.Explanation, g *appended.Graph) {
 	}
 }
 
-// endsAlone has the job compute only the rows of an edge's ends, as an EdgeScorer reads them.
-func (j *Job) endsAlone(edge *worker.ExplainedEdge) error {
-	r, err := j.resolve()
-	if err != nil {
-		return err
-	}
-	at, err := j.rowsOfEnds(r, &graph.Edges{Source: []int32{edge.Source}, Target: []int32{edge.Target}}, true)
-	if err != nil {
-		return err
-	}
-	j.Query = Query{Appended: j.Appended, ends: at.listed, undecoded: true}
-	return nil
-}
-
-func (j *Job) beginExplanation(ctx context.Context, weights nn.State) (*shared, error) {
+// beginExplanation begins a prediction by one worker.
+func beginExplanation(ctx context.Context, j *Job, weights nn.State) (*session, error) {
 	s, err := j.beginPrediction(ctx, weights)
 	if err == nil && s.Workers > 1 {
 		err = refusal.Errorf("one worker explains, and the mesh has %d; give --parallel graph=1", s.Workers)
@@ -103,21 +96,27 @@ func (j *Job) beginExplanation(ctx context.Context, weights nn.State) (*shared, 
 	return s, err
 }
 
-// between reports whether a block of the program has several aggregations in a row. Such a block computes
-// rows between them that nothing reads. These rows have no derivatives, as their edges may be missing.
-func (j *Job) between(s *shared) (whole bool, err error) {
+// readsWhole reports whether a block of the program has several aggregations in a row. Such a block computes
+// rows between them that nothing reads. Unless the whole graph is read, these rows have no derivatives, as
+// their edges may be missing.
+func (s *session) readsWhole() (whole bool, err error) {
 	if s.Program.Program == nil {
 		return false, nil
 	}
-	share := partition.All(j.Graph)
-	j.arrange(share)
-	blocks, err := s.BlocksApart(share, s.Outputs)
+	blocks, err := s.BlocksApart(s.wholeShare(), s.Outputs)
 	return slices.ContainsFunc(blocks, func(b gnn.BlockSpec) bool { return b.Rounds > 1 }), err
 }
 
 // Without is a job on the same graph without some edges, by relation. It predicts the given vertices.
 func (j *Job) Without(edges [][]appended.Edge, vertices ...int32) (*Job, error) {
-	return j.left(edges, nil, vertices)
+	g, err := j.appended()
+	if err != nil {
+		return nil, err
+	}
+	job, reduced := *j, *g
+	reduced.Removed, reduced.Passes = edges, nil
+	job.Appended, job.Vertices = &reduced, vertices
+	return &job, nil
 }
 
 // Over is a job for predictions of one edge by PredictEdges and Explain. Its graph is the one over which
@@ -129,34 +128,25 @@ func (j *Job) Over(edge int64, without [][]appended.Edge) (*Job, error) {
 	if err != nil {
 		return nil, err
 	}
-	scoring, err := j.scoring(r)
-	if err != nil {
-		return nil, err
-	}
-	return j.left(without, scoring.Passes(scoring.Over(edge), without), nil)
-}
-
-// left is a job on the same graph without some edges, by relation. It predicts the given vertices, or edges
-// if there are none. Of the edges that are left, those pass messages for which the rule passes says so.
-func (j *Job) left(without [][]appended.Edge, passes appended.Rule, vertices []int32) (*Job, error) {
-	g, err := j.appended()
-	if err != nil {
-		return nil, err
-	}
-	job, reduced := *j, *g
-	reduced.Removed, reduced.Passes = without, passes
-	job.Appended, job.Vertices = &reduced, vertices
-	return &job, nil
-}
-
-// scoring says over which graphs the edges of the job's graph are scored.
-func (j *Job) scoring(r *setting.Resolved) (s *task.Scoring, err error) {
 	drawn, err := j.drawn()
 	if err != nil {
 		return nil, err
 	}
-	err = drawn.Graph.Guard(func() error {
-		s, err = task.ScoringOf(r.Kind, drawn.Graph)
+	scoring, err := scoringOf(r.Kind, drawn.Graph)
+	if err != nil {
+		return nil, err
+	}
+	job, err := j.Without(without)
+	if err == nil {
+		job.Appended.Passes = scoring.Passes(scoring.Over(edge), without)
+	}
+	return job, err
+}
+
+// scoringOf says over which graphs the edges of a graph are scored.
+func scoringOf(kind task.Kind, g *graph.Graph) (s *task.Scoring, err error) {
+	err = g.Guard(func() error {
+		s, err = task.ScoringOf(kind, g)
 		return err
 	})
 	return s, err

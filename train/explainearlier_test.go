@@ -188,7 +188,7 @@ func TestScoringWithout(t *testing.T) {
 		j := &Job{Graph: g, Options: edgeLabelOptions("split 0")}
 		r, err := j.resolve()
 		require.NoError(t, err)
-		s, err := j.scoring(r)
+		s, err := scoringOf(r.Kind, g)
 		require.NoError(t, err)
 		return s
 	}

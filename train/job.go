@@ -14,7 +14,6 @@ import (
 	"weft/gnn"
 	"weft/graph"
 	"weft/graph/appended"
-	"weft/graph/columns"
 	"weft/internal/cores"
 	"weft/internal/refusal"
 	"weft/kernel"
@@ -122,16 +121,9 @@ type Job struct {
 	// value counts for all processes.
 	Trace bool
 
-	chunks chunks    // the chunks that divide made last
+	chunks chunks    // the chunks that a session made last
 	kind   task.Kind // replaces the task that the options name, unless nil
-	// inputColumns counts the feature columns that passes are given, by the number of a vertex type that has
-	// none of its own; nil: none.
-	inputColumns map[int]int
-
-	// columns are the columns into which Like brings the features, and the following fields say how, by the
-	// number of the vertex type.
-	columns      columns.ByType
-	arrangements []*columns.Arrangement
+	inputs inputs    // the features that the model sees in place of the graph's own
 }
 
 // Query says what Predict computes, and of which graph. The zero value asks for all vertices of the job's
@@ -150,11 +142,8 @@ type Query struct {
 	undecoded bool // the model ends with these rows
 }
 
-// peers connects this process to the other workers, if there are any.
-func (j *Job) peers() *comm.Comm { return cmp.Or(j.Comm, comm.Alone()) }
-
-// ranks are the processes of the job, for steps that they make together.
-func (j *Job) ranks() launch.Ranks { return launch.Ranks{Comm: j.peers()} }
+// ranks are the processes of the job, for steps that they make together. Without others this one is alone.
+func (j *Job) ranks() launch.Ranks { return launch.Ranks{Comm: cmp.Or(j.Comm, comm.Alone())} }
 
 // Threads is the number of threads of each worker of the job with settings r. Workers that share the
 // process's cores divide the threads.
@@ -184,7 +173,7 @@ func (j *Job) resolve() (*setting.Resolved, error) {
 		return nil, refusal.Errorf("--program %s: it has outputs of edges, which are of --task %s, or of passes in a "+
 			"loop of one's own: leave out edge_outputs, or take weft.compile", r.Program.Path, task.Edge)
 	}
-	if c, n := j.peers(), r.Workers; c.Size() > 1 && c.Size() != n {
+	if c, n := j.ranks().Comm, r.Workers; c.Size() > 1 && c.Size() != n {
 		return nil, refusal.Errorf("a job on a mesh of %d workers, whose Comm connects %d: the numbers "+
 			"must be equal", n, c.Size())
 	}

@@ -13,15 +13,16 @@ import (
 )
 
 // listed are the vertices of each type that Predict computes; nil: all.
-func (j *Job) listed() [][]int32 {
-	if j.Vertices != nil {
-		return [][]int32{j.Vertices}
+func (q *Query) listed() [][]int32 {
+	if q.Vertices != nil {
+		return [][]int32{q.Vertices}
 	}
-	return j.ends
+	return q.ends
 }
 
 // checkVertices refuses a list of vertices that Predict cannot compute.
-func (j *Job) checkVertices(s *shared) error {
+func (s *session) checkVertices() error {
+	j := s.job
 	if j.listed() == nil {
 		return nil
 	}
@@ -51,13 +52,13 @@ func (j *Job) checkVertices(s *shared) error {
 }
 
 // openSome has the worker open only the part of the graph on which the predictions of Vertices depend.
-func (j *Job) openSome(s *shared, scratch *mfg.Scratch) error {
+func (s *session) openSome(scratch *mfg.Scratch) error {
+	j := s.job
 	g, err := j.appended()
 	if err != nil {
 		return err
 	}
-	base := partition.All(j.Graph)
-	j.arrange(base)
+	base := s.wholeShare()
 	base.Whole = base.Whole.Grown(g.Counts, g.Edges())
 	s.whole = &base.Whole
 	for i, t := range base.Whole.Types {
@@ -66,8 +67,8 @@ func (j *Job) openSome(s *shared, scratch *mfg.Scratch) error {
 				"which the %d new ones lack; append them to the store and train again", t.Type, n)
 		}
 	}
-	s.open = j.opener(base, func(use func(*partition.Share) error) error {
-		m, err := j.reads(s, base)
+	s.open = s.opener(base, func(use func(*partition.Share) error) error {
+		m, err := s.reads(base)
 		if err != nil {
 			return err
 		}
@@ -96,13 +97,13 @@ func (j *Job) Base() (*appended.Base, error) {
 		return nil, err
 	}
 	b := appended.On(drawn.Graph)
-	b.Arrangements = j.arrangements
+	b.Arrangements = j.inputs.arrangements
 	return b, nil
 }
 
 // reads is the part of a share's graph that the model reads.
-func (j *Job) reads(s *shared, share *partition.Share) (*mfg.Model, error) {
-	blocks, err := s.BlockSpecs(share, s.Outputs, j.Model)
+func (s *session) reads(share *partition.Share) (*mfg.Model, error) {
+	blocks, err := s.BlockSpecs(share, s.Outputs, s.job.Model)
 	if err != nil {
 		return nil, &Common{Err: err}
 	}
@@ -114,7 +115,7 @@ func (j *Job) reads(s *shared, share *partition.Share) (*mfg.Model, error) {
 	}
 	kind, known := gnn.KindOf(s.Model)
 	return &mfg.Model{
-		Blocks: reaches, SourceDegrees: j.Model != nil ||
+		Blocks: reaches, SourceDegrees: s.job.Model != nil ||
 			!known || kind.EdgeWeights,
 		EdgeFeatures: gnn.ReadEdgeFeatures(blocks), Labels: s.LabelInput > 0,
 	}, nil

@@ -280,7 +280,7 @@ func TestPlannedPasses(t *testing.T) {
 		for _, loop := range []plan.Loop{
 			{Passes: 1}, {Passes: 3}, {Passes: 2, Features: givenFeatures},
 		} {
-			planned, err := job.PlanPasses(t.Context(), loop)
+			planned, err := job.PlanPasses(t.Context(), plan.Asks{Loop: &loop})
 			require.NoError(t, err)
 			p, err := job.Passes(t.Context())
 			require.NoError(t, err)
@@ -319,7 +319,7 @@ func TestPlannedPasses(t *testing.T) {
 func TestLimitedPasses(t *testing.T) {
 	job := jobOfLayers(t, "graph=2", nil)
 	room := func(loop plan.Loop) setting.Bytes {
-		planned, err := job.PlanPasses(t.Context(), loop)
+		planned, err := job.PlanPasses(t.Context(), plan.Asks{Loop: &loop})
 		require.NoError(t, err)
 		_, most := planned.Most()
 		return setting.Bytes(most)

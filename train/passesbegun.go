@@ -12,6 +12,7 @@ import (
 	"weft/kernel"
 	"weft/nn"
 	"weft/partition"
+	"weft/program"
 	"weft/train/plan"
 	"weft/train/task"
 	"weft/train/worker"
@@ -55,66 +56,49 @@ func opened(open func(p int, use func(*partition.Share) error) error, lacking []
 	}
 }
 
-// beginPasses makes the job of passes and begins it. alike is as in plan.Asks.
-func (j *Job) beginPasses(ctx context.Context, lacking []Lacking, alike bool) (job *Job, s *shared,
-	err error,
-) {
-	passes := *j
-	job = &passes
+// passesSession is a session whose workers run passes.
+type passesSession struct{ *session }
+
+// beginPasses begins the job of passes. alike is as in plan.Asks.
+func (j *Job) beginPasses(ctx context.Context, lacking []Lacking, alike bool) (*passesSession, error) {
+	job := *j
 	if err := job.Options.ReadFiles(); err != nil {
-		return nil, nil, err
+		return nil, err
 	}
 	if job.Options.Program.Program == nil {
-		return nil, nil, refusal.Errorf("passes are of a program: give --program")
+		return nil, refusal.Errorf("passes are of a program: give --program")
 	}
 	kind := task.Passes{Columns: job.Options.Program.Outputs()}
 	for _, output := range job.Options.Program.OutputsByType() {
 		kind.VertexTypes = append(kind.VertexTypes, output.TypeName)
 	}
 	job.kind = kind
-	if err := job.giveFeatures(lacking); err != nil {
-		return nil, nil, err
+	if err := job.inputs.add(lacking, job.stored().Types); err != nil {
+		return nil, err
 	}
-	if s, err = job.begin(ctx, nil, alike); err != nil {
-		return nil, nil, err
+	begun, err := job.begin(ctx, nil, alike)
+	if err != nil {
+		return nil, err
 	}
-	if err := job.checkProcesses(s, lacking); err != nil {
-		return nil, nil, err
+	s := &passesSession{begun}
+	if err := s.checkProcesses(lacking); err != nil {
+		return nil, err
 	}
 	j.chunks = job.chunks // a later program's passes use the same chunks
 	s.open = opened(s.open, lacking)
-	return job, s, nil
+	return s, nil
 }
 
-// giveFeatures notes which features of vertices every pass is given.
-func (j *Job) giveFeatures(lacking []Lacking) error {
-	types := j.stored().Types
-	for _, l := range lacking {
-		if l.Kind != OfVertices {
-			continue
-		}
-		if l.Type < 0 || l.Type >= len(types) || types[l.Type].FeatureColumns > 0 || l.Features <= 0 {
-			return refusal.Errorf("%d features of vertex type %d: it has its own, or is not there", l.Features,
-				l.Type)
-		}
-		if j.inputColumns == nil {
-			j.inputColumns = map[int]int{}
-		}
-		j.inputColumns[l.Type] = l.Features
-	}
-	return nil
-}
-
-// outputs are the program's, by vertex type, and then by relation.
-func (j *Job) outputs(whole *partition.Whole) (outputs []Output) {
+// outputsOf are the outputs of a program for such a graph, by vertex type, and then by relation.
+func outputsOf(p *program.Program, whole *partition.Whole) (outputs []Output) {
 	for k, t := range whole.Types {
-		for _, output := range j.Options.Program.OutputsByType() {
+		for _, output := range p.OutputsByType() {
 			if output.TypeName == t.Type || len(whole.Types) == 1 {
 				outputs = append(outputs, Output{Type: k, Columns: output.Columns})
 			}
 		}
 	}
-	for _, output := range j.Options.Program.OutputsByRelation() {
+	for _, output := range p.OutputsByRelation() {
 		outputs = append(outputs, Output{Edges: true, Columns: output.Columns}) // describe tells the relation
 	}
 	return outputs
@@ -124,18 +108,18 @@ func (j *Job) outputs(whole *partition.Whole) (outputs []Output) {
 // the division. lacking says what every pass is given. Before any work, Passes refuses a memory limit that
 // has no room for one pass.
 func (j *Job) Passes(ctx context.Context, lacking ...Lacking) (p *Passes, err error) {
-	job, s, err := j.beginPasses(ctx, lacking, false)
+	s, err := j.beginPasses(ctx, lacking, false)
 	if err != nil {
 		return nil, err
 	}
-	if err := job.limitPasses(ctx, s); err != nil {
+	if err := s.limitPasses(ctx); err != nil {
 		return nil, err
 	}
-	p = job.newPasses(s)
+	p = newPasses(s)
 	begun := make(chan struct{}, len(p.asked))
 	go func() {
 		defer close(p.done)
-		p.err = job.eachWorker(s, func(team *kernel.Team, c *comm.Comm, share *partition.Share) error {
+		p.err = s.eachWorker(func(team *kernel.Team, c *comm.Comm, share *partition.Share) error {
 			return p.work(s, team, c, share, func() { begun <- struct{}{} })
 		})
 	}()
@@ -150,21 +134,22 @@ func (j *Job) Passes(ctx context.Context, lacking ...Lacking) (p *Passes, err er
 }
 
 // newPasses are passes whose workers have not begun.
-func (j *Job) newPasses(s *shared) *Passes {
-	ranks, process := s.Ranks(), j.peers().Rank()
+func newPasses(s *passesSession) *Passes {
+	ranks, peers := s.Ranks(), s.job.ranks().Comm
 	if s.Processes {
 		ranks = 1
 	}
 	p := &Passes{
-		Process: process, Processes: j.peers().Size(), Net: 1,
-		Group: process / s.Mesh.Workers(), Groups: s.SampleGroups,
+		Process: peers.Rank(), Processes: peers.Size(), Net: 1,
+		Group: peers.Rank() / s.Mesh.Workers(), Groups: s.SampleGroups,
 		limit: int64(s.MemoryLimit), rests: s.Offload,
-		Outputs: j.outputs(s.whole), inputColumns: j.inputColumns, state: nn.State{}, live: map[int]int{},
+		Outputs:      outputsOf(s.job.Options.Program.Program, s.whole),
+		inputColumns: s.job.inputs.added, state: nn.State{}, live: map[int]int{},
 		done: make(chan struct{}), fault: make(chan struct{}), planned: map[string]plan.Plan{},
 	}
 	p.plan = func(f *worker.Forward) (plan.Plan, error) {
 		loop := plan.Loop{Passes: 1, Features: f.Features, Edges: f.Edges}
-		return j.plan(context.Background(), s, plan.Asks{Loop: &loop, Saving: &s.Savings})
+		return s.plan(context.Background(), plan.Asks{Loop: &loop, Saving: &s.Savings})
 	}
 	for _, t := range s.whole.Types {
 		p.Types = append(p.Types, VertexType{t.Type, t.Vertices, t.FeatureColumns})
@@ -176,7 +161,8 @@ func (j *Job) newPasses(s *shared) *Passes {
 }
 
 // work is a worker's work until the caller closes the Passes. It calls begins when the worker is described.
-func (p *Passes) work(s *shared, team *kernel.Team, c *comm.Comm, share *partition.Share, begins func(),
+func (p *Passes) work(s *passesSession, team *kernel.Team, c *comm.Comm, share *partition.Share,
+	begins func(),
 ) (err error) {
 	defer func() {
 		if fault := recover(); fault != nil {

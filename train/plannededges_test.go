@@ -36,7 +36,7 @@ func TestPlannedPassesOfEdges(t *testing.T) {
 			p, values := passesOfJob(t, job, parallel)
 			loop := plan.Loop{Passes: 2, Edges: []worker.Edges{placeholders(input)}}
 			job.Options.Recompute = "none"
-			planned, err := job.PlanPasses(t.Context(), loop)
+			planned, err := job.PlanPasses(t.Context(), plan.Asks{Loop: &loop})
 			require.NoError(t, err)
 			with := worker.Forward{Training: true, Recording: true, Edges: []worker.Edges{input}}
 			for range 3 {
@@ -57,7 +57,9 @@ func TestPlannedPassesOfEdges(t *testing.T) {
 			if parallel != "graph=3" {
 				continue
 			}
-			onePass, err := job.PlanPasses(t.Context(), plan.Loop{Passes: 1, Edges: loop.Edges})
+			onePass, err := job.PlanPasses(t.Context(), plan.Asks{
+				Loop: &plan.Loop{Passes: 1, Edges: loop.Edges},
+			})
 			require.NoError(t, err)
 			_, most := onePass.Most()
 			for _, less := range []int64{0, 1} {

@@ -25,13 +25,13 @@ func (j *Job) Predict(ctx context.Context, weights nn.State, asked Outputs) (p *
 	if err != nil {
 		return nil, err
 	}
-	err = j.eachWorker(s, func(team *kernel.Team, c *comm.Comm, share *partition.Share) error {
+	err = s.eachWorker(func(team *kernel.Team, c *comm.Comm, share *partition.Share) error {
 		w, err := worker.NewInference(s.Config, team, c, share)
 		if err != nil {
 			return err
 		}
-		local, err := j.predict(ctx, w, weights, asked)
-		if j.isReporter(s, c) {
+		local, err := s.predict(ctx, w, weights, asked)
+		if s.isReporter(c) {
 			p = local
 		}
 		return err
@@ -42,7 +42,7 @@ func (j *Job) Predict(ctx context.Context, weights nn.State, asked Outputs) (p *
 	return p, nil
 }
 
-func (j *Job) predict(ctx context.Context, w *worker.Worker, weights nn.State,
+func (s *session) predict(ctx context.Context, w *worker.Worker, weights nn.State,
 	asked Outputs,
 ) (*Prediction, error) {
 	p := &Prediction{Classes: w.Outputs, Vertices: w.Inference.All()}
@@ -58,7 +58,7 @@ func (j *Job) predict(ctx context.Context, w *worker.Worker, weights nn.State,
 	check := func(part *tensor.Matrix) error { return w.CheckPart(ctx, part) }
 	if asked != Logits {
 		if err := w.Embeddings(weights, check,
-			worker.OrKeep(j.OnEmbeddings, &p.Embeddings, &p.EmbeddingColumns)); err != nil {
+			worker.OrKeep(s.job.OnEmbeddings, &p.Embeddings, &p.EmbeddingColumns)); err != nil {
 			return nil, err
 		}
 	}
@@ -72,7 +72,7 @@ func (j *Job) predict(ctx context.Context, w *worker.Worker, weights nn.State,
 		finish(part)
 		return nil
 	}
-	return p, w.Results(0, predict, worker.OrKeep(j.OnLogits, &p.Logits, nil))
+	return p, w.Results(0, predict, worker.OrKeep(s.job.OnLogits, &p.Logits, nil))
 }
 
 // MeasureLinks measures embeddings of the job's graph, V × columns in its vertex order, by every metric of
@@ -87,7 +87,7 @@ func (j *Job) MeasureLinks(ctx context.Context, embeddings []float32,
 	if s.Workers > 1 {
 		return nil, refusal.Errorf("links are measured on one worker, and the mesh has %d", s.Workers)
 	}
-	err = j.eachWorker(s, func(team *kernel.Team, c *comm.Comm, share *partition.Share) (err error) {
+	err = s.eachWorker(func(team *kernel.Team, c *comm.Comm, share *partition.Share) (err error) {
 		r, err = task.MeasureLinks(s.Kind,
 			task.Env{Team: team, World: c, Share: share, Params: nn.NewParams(team, s.Seed)},
 			embeddings, weights)
@@ -109,10 +109,9 @@ func (j *Job) Affected(ctx context.Context, weights nn.State) (vertices []int32,
 	if err != nil {
 		return nil, err
 	}
-	base := partition.All(job.Graph)
-	job.arrange(base)
-	err = j.guarded(base, func() error {
-		m, err := job.reads(s, base)
+	base := s.wholeShare()
+	err = s.guarded(base, func() error {
+		m, err := s.reads(base)
 		if err == nil {
 			vertices = mfg.Affected(g, m)
 		}

@@ -65,7 +65,7 @@ func (j *Job) Predictor(ctx context.Context, weights nn.State) (p *Predictor, er
 	if p.learned, err = task.RelationOf(r.Kind, &whole); err != nil {
 		return nil, err
 	}
-	if p.scoring, err = drawn.scoring(r); err != nil && !refusal.Is(err) {
+	if p.scoring, err = scoringOf(r.Kind, drawn.Graph); err != nil && !refusal.Is(err) {
 		return nil, err
 	}
 	var first *graph.Edges // nil: vertices are predicted
@@ -74,11 +74,11 @@ func (j *Job) Predictor(ctx context.Context, weights nn.State) (p *Predictor, er
 			Source: []int32{0}, Target: []int32{0},
 			Features: make([]float32, drawn.Graph.Relations[p.learned].Features.Columns),
 		}
-		rows, err := p.job.rowsOfEnds(r, first, true)
+		ends, err := newEdgeEnds(&p.job, r, first, true)
 		if err != nil {
 			return nil, err
 		}
-		p.job.Query = Query{ends: rows.listed, undecoded: true}
+		p.job.Query = ends.query(nil)
 	} else {
 		p.job.Query = Query{Vertices: []int32{0}}
 	}
@@ -116,9 +116,8 @@ func (p *Predictor) load(ctx context.Context) error {
 	if p.alone, err = p.base.With(nil); err != nil {
 		return err
 	}
-	whole := partition.All(p.job.Graph)
-	p.job.arrange(whole)
-	return p.job.guarded(whole, func() (err error) {
+	whole := s.wholeShare()
+	return s.guarded(whole, func() (err error) {
 		team := p.seat.team(p.job.Threads(s.Resolved))
 		p.config.Loaded, err = worker.NewLoaded(s.Config, team, whole, p.weights)
 		return err
@@ -144,8 +143,8 @@ func (p *Predictor) Columns() columns.ByType { return p.job.Columns() }
 // ones, it does so only if the graph divides them by time.
 func (p *Predictor) KnowsEdges() bool { return p.scoring != nil }
 
-// NewEdgesPass is Job.NewEdgesPass.
-func (p *Predictor) NewEdgesPass() bool { return p.job.NewEdgesPass() }
+// NewEdgesPass is task.Goal.NewEdgesPass.
+func (p *Predictor) NewEdgesPass() bool { return p.job.Options.NewEdgesPass() }
 
 // Learned is the number of the relation whose edges are predicted; −1: vertices are predicted.
 func (p *Predictor) Learned() int { return p.learned }
@@ -214,16 +213,17 @@ func (p *Predictor) predictEdges(ctx context.Context, e *graph.Edges, places []i
 	for _, k := range places {
 		some.Append(&from, k)
 	}
-	rows, err := job.rowsOfEnds(r, some, true)
+	ends, err := newEdgeEnds(&job, r, some, true)
 	if err != nil {
 		return nil, err
 	}
-	job.Query = Query{Appended: addition, ends: rows.listed, undecoded: true}
+	ends.places = places
+	job.Query = ends.query(addition)
 	made, err := p.infer(ctx, &job, Embeddings)
 	if err != nil {
 		return nil, err
 	}
-	return made, job.scoreEdges(ctx, r, p.weights, some, places, made, rows)
+	return made, ends.score(ctx, p.weights, made)
 }
 
 // infer computes the vertices of a job that differs from the Predictor's only in them and in what is
@@ -265,21 +265,21 @@ func (p *Predictor) infer(ctx context.Context, job *Job, asked Outputs) (r *Pred
 func (p *Predictor) predict(ctx context.Context, at *workspace, job *Job,
 	asked Outputs,
 ) (r *Prediction, err error) {
-	s := &shared{Config: p.config}
+	s := &session{Config: p.config, job: job}
 	s.Vertices = job.listed()
 	if job.Appended == nil {
 		job.Appended = p.alone
 	}
-	if err := job.openSome(s, &at.scratch); err != nil {
+	if err := s.openSome(&at.scratch); err != nil {
 		return nil, err
 	}
-	if err := job.checkVertices(s); err != nil {
+	if err := s.checkVertices(); err != nil {
 		return nil, err
 	}
 	err = s.open(0, func(share *partition.Share) error {
 		w, err := worker.NewInference(s.Config, at.team, comm.Alone(), share)
 		if err == nil {
-			r, err = job.predict(ctx, w, p.weights, asked)
+			r, err = s.predict(ctx, w, p.weights, asked)
 		}
 		return err
 	})

@@ -13,7 +13,7 @@ import (
 )
 
 // checkProcesses refuses a mesh on which a process lacks rows of its own in the inputs and outputs.
-func (j *Job) checkProcesses(s *shared, lacking []Lacking) error {
+func (s *passesSession) checkProcesses(lacking []Lacking) error {
 	switch {
 	case !s.Processes:
 	case len(lacking) > 0:
@@ -21,7 +21,7 @@ func (j *Job) checkProcesses(s *shared, lacking []Lacking) error {
 			"call gives others: give it some, as zeros, or start one process")
 	case s.Mesh.Stages > 1:
 		return refusal.Errorf("--parallel %s: one process has all stages of a pipeline: take the graph or the tensor "+
-			"axis over processes, or start one", j.Options.Parallel)
+			"axis over processes, or start one", s.job.Options.Parallel)
 	case s.TakesTurns():
 		return refusal.Errorf("--partitions %d: over processes each has one partition: leave it out, or start one "+
 			"process", s.Mesh.Partitions)

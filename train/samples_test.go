@@ -208,7 +208,9 @@ func TestSamplesOnGroups(t *testing.T) {
 		require.NoError(t, whole.Close())
 
 		job := jobOfSamples(t, parallel)
-		planned, err := job.PlanPasses(t.Context(), plan.Loop{Passes: 1, Features: givenFeatures})
+		planned, err := job.PlanPasses(t.Context(), plan.Asks{
+			Loop: &plan.Loop{Passes: 1, Features: givenFeatures},
+		})
 		require.NoError(t, err)
 		p, err := job.Passes(t.Context())
 		require.NoError(t, err)

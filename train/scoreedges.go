@@ -5,6 +5,7 @@ import (
 	"slices"
 
 	"weft/graph"
+	"weft/graph/appended"
 	"weft/internal/refusal"
 	"weft/kernel"
 	"weft/nn"
@@ -14,10 +15,6 @@ import (
 	"weft/train/task"
 	"weft/train/worker"
 )
-
-// NewEdgesPass reports whether new edges pass messages to each other when they are scored: they do for a run
-// with task.PassAll.
-func (j *Job) NewEdgesPass() bool { return j.Options.PassMessages == task.PassAll }
 
 // PredictEdges computes the predictions of edges that the job's graph does not have, between its vertices.
 // They are given by source and target, with as many features as the relation that the model has learned.
@@ -29,19 +26,20 @@ func (j *Job) PredictEdges(ctx context.Context, weights nn.State, e *graph.Edges
 	if err != nil {
 		return nil, err
 	}
-	rows, err := j.rowsOfEnds(r, e, j.Appended != nil)
+	ends, err := newEdgeEnds(j, r, e, j.Appended != nil)
 	if err != nil {
 		return nil, err
 	}
 	embeds := *j
 	embeds.OnEmbeddings = nil
-	embeds.Query = Query{Vertices: j.Vertices, Appended: j.Appended, ends: rows.listed, undecoded: true}
+	embeds.Query = ends.query(j.Appended)
+	embeds.Vertices = j.Vertices
 	p, err := embeds.Predict(ctx, weights, Embeddings)
 	if err != nil {
 		return p, err
 	}
 	return p, j.ranks().OnFirst(func() error {
-		if err := j.scoreEdges(ctx, r, weights, e, nil, p, rows); err != nil || j.OnLogits == nil {
+		if err := ends.score(ctx, weights, p); err != nil || j.OnLogits == nil {
 			return err
 		}
 		rows := RowsOf(p.Logits, p.Classes)
@@ -50,42 +48,13 @@ func (j *Job) PredictEdges(ctx context.Context, weights nn.State, e *graph.Edges
 	})
 }
 
-// scoreEdges replaces the embeddings of a prediction by the logits of edges. places are the edges' positions
-// in the caller's list, by which errors call them; nil: their own positions.
-func (j *Job) scoreEdges(ctx context.Context, r *setting.Resolved, weights nn.State, e *graph.Edges,
-	places []int, p *Prediction, at *rowsOfEnds,
-) error {
-	share, err := j.anyShare()
-	if err != nil {
-		return err
-	}
-	if j.Graph == nil {
-		defer share.Close()
-	}
-	p.Classes = r.OutputsIn(weights)
-	d, err := r.EdgeScorer(share, p.Classes)
-	if err != nil {
-		return err
-	}
-	if len(e.Features) != e.Len()*d.Features {
-		return refusal.Errorf("%d features of %d edges, where the model reads %d of each", len(e.Features),
-			e.Len(), d.Features)
-	}
-	if d.Weighted && e.Weights == nil {
-		return refusal.Errorf("the model %s reads weights of edges, and the new ones have none", r.Model)
-	}
-	rows, team := p.Embeddings, kernel.NewTeam(j.Threads(r), tensor.NewMeter())
-	defer team.Memory.Close()
-	p.Embeddings = nil
-	s := &edgeScorer{edges: e, places: places, EdgeScorer: worker.EdgeScorer{
-		EdgeScorer: d, Team: team,
-		Row: func(kind int, vertex int32) []float32 { return rows[at.row(kind, vertex)*d.Width:][:d.Width] },
-	}}
-	if p.Logits, err = s.score(ctx, r.Kind, weights); err != nil {
-		return err
-	}
-	p.Vertices = e.Len()
-	return nil
+// edgeEnds are edges to score, and where the rows of their ends are that an EdgeScorer reads.
+type edgeEnds struct {
+	*rowsOfEnds
+	job      *Job
+	settings *setting.Resolved
+	edges    *graph.Edges
+	places   []int // the edges' positions in the caller's list, by which errors call them; nil: their own
 }
 
 // rowsOfEnds says where the rows of vertices are that an EdgeScorer reads for some edges.
@@ -94,41 +63,83 @@ type rowsOfEnds struct {
 	first  []int     // the row of the first of each type
 }
 
-// rowsOfEnds finds the rows of the ends of edges, among the rows of these ends alone or of all vertices.
-func (j *Job) rowsOfEnds(r *setting.Resolved, e *graph.Edges, alone bool) (*rowsOfEnds, error) {
-	share, err := j.anyShare()
-	if err != nil {
-		return nil, err
-	}
-	if j.Graph == nil {
-		defer share.Close()
-	}
-	relation, err := task.RelationOf(r.Kind, &share.Whole)
-	if err != nil {
-		return nil, err
-	}
-	at, rows := &rowsOfEnds{}, 0
-	ends := &share.Edges.Relations[relation]
-	if alone {
-		at.listed = make([][]int32, len(share.Whole.Types))
-		add := func(kind int, vertices []int32) { at.listed[kind] = append(at.listed[kind], vertices...) }
-		add(ends.Source, e.Source)
-		add(ends.Target, e.Target)
-		for kind, list := range at.listed {
-			slices.Sort(list)
-			at.listed[kind] = slices.Compact(list)
+// newEdgeEnds finds the rows of the ends of edges, among the rows of these ends alone or of all vertices.
+func newEdgeEnds(j *Job, r *setting.Resolved, e *graph.Edges, alone bool) (*edgeEnds, error) {
+	at := &rowsOfEnds{}
+	x := &edgeEnds{rowsOfEnds: at, job: j, settings: r, edges: e}
+	return x, x.withShare(func(share *partition.Share) error {
+		relation, err := task.RelationOf(r.Kind, &share.Whole)
+		if err != nil {
+			return err
 		}
-	}
-	for kind := range share.Whole.Types {
-		at.first = append(at.first, rows)
-		switch {
-		case at.listed != nil:
-			rows += len(at.listed[kind])
-		case kind == ends.Source || kind == ends.Target:
-			rows += share.Whole.Types[kind].Vertices
+		ends, rows := &share.Edges.Relations[relation], 0
+		if alone {
+			at.listed = make([][]int32, len(share.Whole.Types))
+			add := func(kind int, vertices []int32) { at.listed[kind] = append(at.listed[kind], vertices...) }
+			add(ends.Source, e.Source)
+			add(ends.Target, e.Target)
+			for kind, list := range at.listed {
+				slices.Sort(list)
+				at.listed[kind] = slices.Compact(list)
+			}
 		}
+		for kind := range share.Whole.Types {
+			at.first = append(at.first, rows)
+			switch {
+			case at.listed != nil:
+				rows += len(at.listed[kind])
+			case kind == ends.Source || kind == ends.Target:
+				rows += share.Whole.Types[kind].Vertices
+			}
+		}
+		return nil
+	})
+}
+
+// query asks for the rows of the ends in the job's graph with what is appended.
+func (x *edgeEnds) query(g *appended.Graph) Query {
+	return Query{Appended: g, ends: x.listed, undecoded: true}
+}
+
+// score replaces the embeddings of a prediction of the query by the logits of the edges.
+func (x *edgeEnds) score(ctx context.Context, weights nn.State, p *Prediction) error {
+	return x.withShare(func(share *partition.Share) error {
+		r, e := x.settings, x.edges
+		p.Classes = r.OutputsIn(weights)
+		d, err := r.EdgeScorer(share, p.Classes)
+		if err != nil {
+			return err
+		}
+		if len(e.Features) != e.Len()*d.Features {
+			return refusal.Errorf("%d features of %d edges, where the model reads %d of each", len(e.Features),
+				e.Len(), d.Features)
+		}
+		if d.Weighted && e.Weights == nil {
+			return refusal.Errorf("the model %s reads weights of edges, and the new ones have none", r.Model)
+		}
+		rows, team := p.Embeddings, kernel.NewTeam(x.job.Threads(r), tensor.NewMeter())
+		defer team.Memory.Close()
+		s := &edgeScorer{edges: e, places: x.places, EdgeScorer: worker.EdgeScorer{
+			EdgeScorer: d, Team: team,
+			Row: func(kind int, vertex int32) []float32 { return rows[x.row(kind, vertex)*d.Width:][:d.Width] },
+		}}
+		p.Embeddings, p.Vertices = nil, e.Len()
+		p.Logits, err = s.score(ctx, r.Kind, weights)
+		return err
+	})
+}
+
+// withShare opens a share of the job's graph, for what all shares have.
+func (x *edgeEnds) withShare(use func(*partition.Share) error) error {
+	if x.job.Graph != nil {
+		return use(partition.All(x.job.Graph))
 	}
-	return at, nil
+	share, err := x.job.Parts.Open(0)
+	if err != nil {
+		return err
+	}
+	defer share.Close()
+	return use(share)
 }
 
 // row is the row of a vertex of a type.
@@ -140,19 +151,11 @@ func (at *rowsOfEnds) row(kind int, vertex int32) int {
 	return at.first[kind] + place
 }
 
-// anyShare is a share of the job's graph, for what all shares have.
-func (j *Job) anyShare() (*partition.Share, error) {
-	if j.Graph == nil {
-		return j.Parts.Open(0)
-	}
-	return partition.All(j.Graph), nil
-}
-
 // edgeScorer computes outputs of edges from rows of vertices.
 type edgeScorer struct {
 	worker.EdgeScorer
 	edges  *graph.Edges
-	places []int // as in scoreEdges
+	places []int // as in edgeEnds
 }
 
 // score returns the predictions of all edges.

@@ -89,9 +89,7 @@ type direction struct {
 
 func newExtractor(g *appended.Graph, scratch *Scratch) *extractor {
 	base := partition.All(g.Graph)
-	if g.Arrangements != nil {
-		base.Arrange(g.Arrangements)
-	}
+	base.Arrange(g.Arrangements)
 	x := &extractor{
 		g: g, whole: base.Whole.Grown(g.Counts, g.Edges()), sets: scratch.setsOf(g.Counts),
 	}

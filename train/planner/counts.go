@@ -187,7 +187,7 @@ func (c *Counts) Loop(ctx context.Context, r *setting.Resolved, loop plan.Loop) 
 			if err != nil {
 				return plan.Plan{}, err
 			}
-			return job.PlanPassesWith(ctx, plan.Asks{
+			return job.PlanPasses(ctx, plan.Asks{
 				Loop: &loop, Alike: true, LargerBy: float64(c.Vertices) / float64(vertices),
 			})
 		})

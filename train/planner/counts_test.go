@@ -268,7 +268,7 @@ func TestLoopByCounts(t *testing.T) {
 		r := resolve(parallel)
 		counted, err := CountsOf(g).Loop(ctx, r, loop)
 		require.NoError(t, err)
-		real, err := (&train.Job{Graph: g, Options: r.Options}).PlanPasses(ctx, loop)
+		real, err := (&train.Job{Graph: g, Options: r.Options}).PlanPasses(ctx, plan.Asks{Loop: &loop})
 		require.NoError(t, err)
 		assert.Equal(t, r.Workers, len(counted.Workers), parallel)
 		for k := range real.Workers {

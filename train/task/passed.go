@@ -21,6 +21,10 @@ const (
 // PassesMessages lists these words.
 var PassesMessages = []string{PassAuto, PassAll, PassEarlier}
 
+// NewEdgesPass reports whether new edges pass messages to each other when they are scored: they do for a run
+// with PassAll.
+func (g *Goal) NewEdgesPass() bool { return g.PassMessages == PassAll }
+
 // The periods of a split by time.
 const (
 	trains = iota

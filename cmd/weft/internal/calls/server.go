@@ -413,7 +413,7 @@ func (s *server) plan(ctx context.Context, r *planRequest) (a answer, err error)
 	if loop.Features, loop.Edges, err = inputs.read(r.Loop.Inputs); err != nil {
 		return a, err
 	}
-	p, err := opened.Job.PlanPasses(ctx, loop, r.Lacking...)
+	p, err := opened.Job.PlanPasses(ctx, plan.Asks{Loop: &loop}, r.Lacking...)
 	if err != nil {
 		return a, err
 	}
@@ -490,7 +490,7 @@ func (s *server) wayOut(ctx context.Context, opened *divided, lacking []train.La
 	}
 	wanted := planning.Wanted{
 		Job: &job, Settings: settings, Plan: func(ctx context.Context, j *train.Job) (plan.Plan, error) {
-			return j.PlanPass(ctx, lacking...)
+			return j.PlanPasses(ctx, plan.Asks{}, lacking...)
 		},
 	}
 	folder := cmp.Or(settings.Offload, "DIR")

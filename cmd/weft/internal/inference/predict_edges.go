@@ -97,7 +97,7 @@ func (p *predictCommand) newEdges(notes io.Writer, s *session.Session, shown *ui
 		return err
 	}
 	p.added.Progress, p.added.Learned = shown.Show, g.Relations[relation].Name
-	if !s.Job.NewEdgesPass() {
+	if !s.Job.Options.NewEdgesPass() {
 		p.added.Scored = p.added.Learned
 	}
 	return g.Guard(func() error {
@@ -161,7 +161,7 @@ func (p *predictCommand) besides(job *train.Job, r *setting.Resolved, g *graph.G
 ) error {
 	passes := func(i int) bool {
 		learned := i == relation || g.Relations[i].Mirrors(&g.Relations[relation])
-		return (job.NewEdgesPass() || !learned) && a.Edges[i].Len() > 0
+		return (job.Options.NewEdgesPass() || !learned) && a.Edges[i].Len() > 0
 	}
 	there := false
 	for _, rows := range a.Types {

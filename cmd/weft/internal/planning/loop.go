@@ -265,7 +265,8 @@ func (p *planCommand) loopOn(cmd *cobra.Command, source data.Source, r *setting.
 	if err != nil {
 		return l, err
 	}
-	planned, err := s.Job.PlanPasses(cmd.Context(), p.loop.on(g))
+	loop := p.loop.on(g)
+	planned, err := s.Job.PlanPasses(cmd.Context(), plan.Asks{Loop: &loop})
 	if err != nil {
 		return l, data.About(source, err)
 	}
