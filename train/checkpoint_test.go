@@ -19,7 +19,8 @@ func TestOverdueCheckpoint(t *testing.T) {
 	o.Epochs, o.CheckpointEvery = 90, setting.Interval{Epochs: 10}
 	r, err := o.Resolve()
 	require.NoError(t, err)
-	w := &worker.Worker{Config: worker.Config{Resolved: r}, Groups: mesh.One.Join(comm.Alone())}
+	w := &worker.Worker{}
+	w.Resolved, w.Groups = r, mesh.One.Join(comm.Alone())
 	s := &saver{
 		Checkpoints: &Checkpoints{}, w: w, last: time.Now(),
 		writing: &writing{epoch: 10, done: make(chan struct{})},

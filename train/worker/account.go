@@ -118,7 +118,7 @@ func (w *Worker) done() Tally {
 }
 
 // countsDisk reports whether this is the first of the ranks that a worker holds.
-func (w *Worker) countsDisk() bool {
+func (w *member) countsDisk() bool {
 	rank := w.Groups.All.Rank()
 	return rank == w.First(w.Holders()[rank])
 }

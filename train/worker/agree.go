@@ -30,7 +30,7 @@ const (
 
 // agree ends an epoch, on all workers together. It adds up their parts of the loss, combines their Asks, and
 // fails if the replicas' parameters differ.
-func (w *Worker) agree(epoch int, part float64, asks Asks) (loss float64, asked Asks, err error) {
+func (w *model) agree(epoch int, part float64, asks Asks) (loss float64, asked Asks, err error) {
 	const words = 3
 	all, err := comm.Gather(w.Groups.World, comm.Statistics, part, float64(asks), w.hash())
 	if err != nil {
@@ -59,7 +59,7 @@ func (w *Worker) agree(epoch int, part float64, asks Asks) (loss float64, asked 
 
 // sameParameters fails if a worker's checksum differs from that of its stage's first worker. differ makes the
 // error for the lowest such rank.
-func (w *Worker) sameParameters(hashes []float64, differ func(rank, first int) error) error {
+func (w *member) sameParameters(hashes []float64, differ func(rank, first int) error) error {
 	for rank, h := range hashes {
 		if first := w.Groups.Mesh.Rank(mesh.Coords{
 			Stage: w.Groups.Mesh.Coords(rank).Stage,
@@ -72,7 +72,7 @@ func (w *Worker) sameParameters(hashes []float64, differ func(rank, first int) e
 
 // Load sets the parameters to weights that this worker has read, with the error of the read. It fails on all
 // workers if it fails on any, or if their weights differ.
-func (w *Worker) Load(weights nn.State, err error) error {
+func (w *model) Load(weights nn.State, err error) error {
 	if err == nil {
 		if w.Program.Path != "" { // the weights keep tensors that no operation reads
 			w.Params.Allow(slices.Collect(maps.Keys(weights))...)
@@ -94,7 +94,7 @@ func (w *Worker) Load(weights nn.State, err error) error {
 
 // CheckPart fails on all workers if any worker's context is cancelled, or if its part of a result is not
 // finite.
-func (w *Worker) CheckPart(ctx context.Context, part *tensor.Matrix) error {
+func (w *model) CheckPart(ctx context.Context, part *tensor.Matrix) error {
 	counts := []float64{0, 0}
 	if ctx.Err() != nil {
 		counts[0] = 1
@@ -117,11 +117,11 @@ func (w *Worker) CheckPart(ctx context.Context, part *tensor.Matrix) error {
 }
 
 // Ranks are all workers, for steps that they make together.
-func (w *Worker) Ranks() launch.Ranks { return launch.Ranks{Comm: w.Groups.All} }
+func (w *member) Ranks() launch.Ranks { return launch.Ranks{Comm: w.Groups.All} }
 
 // hash is a checksum of the parameters and buffers that all replicas hold. It is 0 in a plan, and for a
 // worker alone.
-func (w *Worker) hash() float64 {
+func (w *model) hash() float64 {
 	if w.Groups.World.Size() == 1 {
 		return 0
 	}

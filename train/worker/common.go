@@ -18,7 +18,7 @@ func (c *Config) machine(worker int) int {
 
 // shareEdges has the workers of a machine that slice this worker's partition share its edges, if the settings
 // allow it. The first of them makes the memory, and the others open it.
-func (w *Worker) shareEdges() error {
+func (w *member) shareEdges() error {
 	if !w.SharesEdges() {
 		return nil
 	}

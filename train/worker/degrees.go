@@ -9,7 +9,7 @@ import (
 // degrees returns the means over the degrees of the only relation's vertices, in the direction in which the
 // model aggregates. Self loops and duplicate edges count as they are stored. All workers call it. In a plan
 // they are zeros.
-func (w *Worker) degrees() (d gnn.Degrees, err error) {
+func (w *member) degrees() (d gnn.Degrees, err error) {
 	r := &w.Share.Edges.Relations[0]
 	sums := make([]float64, 3)
 	count := func(degree int64) {

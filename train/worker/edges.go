@@ -24,15 +24,15 @@ type Edges struct {
 }
 
 // givenEdges are the edges that a pass is given; nil: all are the graph's.
-func (p *Passes) givenEdges(relations []Edges) *edges.Given {
+func (c *callerRows) givenEdges(relations []Edges) *edges.Given {
 	if len(relations) == 0 {
 		return nil
 	}
 	inputs := &edges.Given{Relations: map[string]*edges.Input{}}
 	for _, e := range relations {
-		columns := p.relationOf(e).In.Features.Columns
-		h := p.heldOf(e.Number, e.Relation)
-		inputs.Relations[p.relationOf(e).Name] = &edges.Input{
+		columns := c.relationOf(e).In.Features.Columns
+		h := c.heldOf(e.Number, e.Relation)
+		inputs.Relations[c.relationOf(e).Name] = &edges.Input{
 			Numbering: h.Numbering, Kept: h.fetched(1, e.Kept), Weights: h.fetched(1, e.Weights.Values),
 			Features: h.fetched(columns, e.Features.Values), Columns: columns,
 			WeightGradients: e.Weights.Differentiable, FeatureGradients: e.Features.Differentiable,
@@ -58,16 +58,18 @@ func (e *Edges) description() (text string) {
 }
 
 // relationOf is the relation in the worker's share.
-func (p *Passes) relationOf(e Edges) *partition.Relation { return &p.Share.Edges.Relations[e.Number] }
+func (c *callerRows) relationOf(e Edges) *partition.Relation {
+	return &c.Share.Edges.Relations[e.Number]
+}
 
 // takeEdgeGradients adds up the gradients of edges over the workers. It takes one worker after the other, so
 // that their order is always the same.
-func (p *Passes) takeEdgeGradients(from *edges.Given, to []Edges) {
-	if p.Processes {
-		p.bringEdgeGradients(from, to)
+func (c *callerRows) takeEdgeGradients(from *edges.Given, to []Edges) {
+	if c.Processes {
+		c.bringEdgeGradients(from, to)
 		return
 	}
-	world := p.Groups.World
+	world := c.Groups.World
 	for rank := range world.Size() {
 		if rank == world.Rank() {
 			for _, e := range to {
@@ -75,7 +77,7 @@ func (p *Passes) takeEdgeGradients(from *edges.Given, to []Edges) {
 					clear(e.Weights.Values)
 					clear(e.Features.Values)
 				}
-				from.AddGradients(p.relationOf(e).Name, e.Weights.Values, e.Features.Values)
+				from.AddGradients(c.relationOf(e).Name, e.Weights.Values, e.Features.Values)
 			}
 		}
 		exchange.Must(world.Barrier(comm.Setup))
@@ -84,13 +86,13 @@ func (p *Passes) takeEdgeGradients(from *edges.Given, to []Edges) {
 
 // bringEdgeGradients adds up the gradients of edges over processes. Each caller gets the sums for the edges
 // that it gave.
-func (p *Passes) bringEdgeGradients(from *edges.Given, to []Edges) {
+func (c *callerRows) bringEdgeGradients(from *edges.Given, to []Edges) {
 	for _, e := range to {
-		h, columns := p.heldOf(e.Number, e.Relation), p.relationOf(e).In.Features.Columns
+		h, columns := c.heldOf(e.Number, e.Relation), c.relationOf(e).In.Features.Columns
 		weights, features := h.buffer(1, e.Weights.Values), h.buffer(columns, e.Features.Values)
 		clear(weights)
 		clear(features)
-		from.AddGradients(p.relationOf(e).Name, weights, features)
+		from.AddGradients(c.relationOf(e).Name, weights, features)
 		h.reduce(1, weights, e.Weights.Values)
 		h.reduce(columns, features, e.Features.Values)
 	}
@@ -111,20 +113,20 @@ type heldEdges struct {
 
 // heldOf are the held edges of a relation, which has this number in the worker's share, and is relation in
 // the whole graph. The workers of all processes ask for the same relations in the same order.
-func (p *Passes) heldOf(number int, relation *graph.Relation) *heldEdges {
-	if !p.Processes {
+func (c *callerRows) heldOf(number int, relation *graph.Relation) *heldEdges {
+	if !c.Processes {
 		return &heldEdges{Numbering: edges.Numbering{Relation: relation}}
 	}
-	if h := p.heldEdges[number]; h != nil {
+	if h := c.heldEdges[number]; h != nil {
 		return h
 	}
-	local := p.EdgesInto(number, relation)
-	h := &heldEdges{Numbering: edges.Numbering{Relation: relation, Held: local}, world: p.Groups.World}
-	if atSources := p.Program.AtSources(); atSources || p.Groups.Mesh.Slices > 1 {
-		owners, err := p.ownersOf(p.Share.Edges.Relations[number].Target)
+	local := c.EdgesInto(number, relation)
+	h := &heldEdges{Numbering: edges.Numbering{Relation: relation, Held: local}, world: c.Groups.World}
+	if atSources := c.Program.AtSources(); atSources || c.Groups.Mesh.Slices > 1 {
+		owners, err := c.ownersOf(c.Share.Edges.Relations[number].Target)
 		exchange.Must(err)
 		var targets []int32
-		h.Held, targets = p.edgesOfShare(number, relation, atSources)
+		h.Held, targets = c.edgesOfShare(number, relation, atSources)
 		h.route, err = routeTo(h.world, h.Held, local, func(k int) int32 { return owners[targets[k]] })
 		exchange.Must(err)
 		h.callerPlaces = slices.Repeat([]int32{noRow}, len(h.Held))
@@ -132,23 +134,24 @@ func (p *Passes) heldOf(number int, relation *graph.Relation) *heldEdges {
 			h.callerPlaces[place] = h.route.gives[h.world.Rank()][k]
 		}
 	}
-	p.heldEdges[number] = h
+	c.heldEdges[number] = h
 	return h
 }
 
 // edgesOfShare are the numbers of a relation's edges into the rows of the share, ascending, with their
 // targets. With outgoing they include the edges out of the rows.
-func (p *Passes) edgesOfShare(number int, rel *graph.Relation, outgoing bool) (all []int64, targets []int32) {
+func (c *callerRows) edgesOfShare(number int, rel *graph.Relation, outgoing bool,
+) (all []int64, targets []int32) {
 	all = []int64{} // nil would mean all edges
 	here := func(kind int) []bool {
-		has := make([]bool, p.Share.Whole.Types[kind].Vertices)
-		t := &p.Share.Edges.Types[kind]
+		has := make([]bool, c.Share.Whole.Types[kind].Vertices)
+		t := &c.Share.Edges.Types[kind]
 		for _, v := range idsOf(t.IDs, t.Rows) {
 			has[v] = true
 		}
 		return has
 	}
-	r := &p.Share.Edges.Relations[number]
+	r := &c.Share.Edges.Relations[number]
 	into, from := here(r.Target), here(r.Source)
 	for v := range into {
 		if !into[v] && !outgoing {
@@ -221,10 +224,10 @@ func (h *heldEdges) reduce(columns int, here, callers []float32) {
 // EdgesInto are the numbers, in the graph's store, of a relation's edges into the rows of this worker,
 // ascending. The caller of a process gives and gets the values of these edges. relation is that of the
 // whole graph.
-func (p *Passes) EdgesInto(number int, relation *graph.Relation) []int64 {
+func (c *callerRows) EdgesInto(number int, relation *graph.Relation) []int64 {
 	all := []int64{}
-	kind := p.Share.Edges.Relations[number].Target
-	for _, v := range idsOf(p.Rows(kind), p.RowCount(kind)) {
+	kind := c.Share.Edges.Relations[number].Target
+	for _, v := range idsOf(c.Rows(kind), c.RowCount(kind)) {
 		for k := relation.Indptr[v]; k < relation.Indptr[v+1]; k++ {
 			all = append(all, k)
 		}
@@ -234,17 +237,17 @@ func (p *Passes) EdgesInto(number int, relation *graph.Relation) []int64 {
 
 // EdgeCounts is the length of EdgesInto for each relation. There are none if a later stage of a pipeline has
 // no inputs.
-func (p *Passes) EdgeCounts() (counts []int) {
-	if len(p.engine.Inputs()) == 0 {
+func (c *callerRows) EdgeCounts() (counts []int) {
+	if len(c.engine.Inputs()) == 0 {
 		return nil
 	}
-	for k := range p.Share.Edges.Relations {
-		r := &p.Share.Edges.Relations[k]
-		rows := p.Share.Edges.Types[r.Target].Rows
+	for k := range c.Share.Edges.Relations {
+		r := &c.Share.Edges.Relations[k]
+		rows := c.Share.Edges.Types[r.Target].Rows
 		count := r.In.Indptr[rows]
-		if slices := p.Groups.Mesh.Slices; slices > 1 {
+		if slices := c.Groups.Mesh.Slices; slices > 1 {
 			count = 0
-			for _, row := range tp.Places(p.Share, r.Target, slices, p.Groups.Slice) {
+			for _, row := range tp.Places(c.Share, r.Target, slices, c.Groups.Slice) {
 				count += r.In.Indptr[row+1] - r.In.Indptr[row]
 			}
 		}

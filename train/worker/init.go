@@ -8,7 +8,7 @@ import (
 // The weights that training starts from.
 
 // LoadInit sets the parameters to the initial weights of a file, if there is one.
-func (w *Worker) LoadInit() error {
+func (w *model) LoadInit() error {
 	if w.Init == "" {
 		return nil
 	}

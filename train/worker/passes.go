@@ -21,14 +21,18 @@ import (
 // the values of the parameters are the caller's. All workers of all groups call its methods together. Workers
 // of one group and one process give the same arguments, whose slices they share.
 type Passes struct {
+	callerRows
+	config  engine.Config // of the engine
+	apart   *apart        // nil: no pass has computed only some rows
+	epoch   int           // passes in training
+	live    map[int]*livePass
+	values  *values
+	forward Tally // of the last forward pass that records
+}
+
+// callerRows are the rows of vertices and edges whose values the caller of a worker gives and gets.
+type callerRows struct {
 	*Worker
-	engine    engine.Engine
-	config    engine.Config // of the engine
-	apart     *apart        // nil: no pass has computed only some rows
-	epoch     int           // passes in training
-	live      map[int]*livePass
-	values    *values
-	forward   Tally              // of the last forward pass that records
 	owners    map[int][]int32    // by vertex type and vertex: the process that has its row
 	heldEdges map[int]*heldEdges // by relation
 }
@@ -108,13 +112,13 @@ func NewPasses(c Config, team *kernel.Team, world *comm.Comm, share *partition.S
 	}
 	e.Training = true
 	p := &Passes{
-		Worker: w, config: e, live: map[int]*livePass{}, values: &values{}, owners: map[int][]int32{},
-		heldEdges: map[int]*heldEdges{},
+		callerRows: callerRows{w, map[int][]int32{}, map[int]*heldEdges{}},
+		config:     e, live: map[int]*livePass{}, values: &values{},
 	}
-	if p.engine, err = engine.New(e); err != nil {
+	if w.engine, err = engine.New(e); err != nil {
 		return nil, err
 	}
-	if err := w.infers(p.engine); err != nil {
+	if err := w.infers(w.engine); err != nil {
 		return nil, err
 	}
 	team.Memory.SetAllReadOnly(tensor.Graph)

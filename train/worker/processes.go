@@ -19,22 +19,22 @@ import (
 // they were before the first.
 
 // Rows are the vertices of a type whose rows of inputs and outputs this worker has, ascending; nil: all.
-func (p *Passes) Rows(kind int) []int32 { return p.engine.Inputs()[kind].List() }
+func (c *callerRows) Rows(kind int) []int32 { return c.engine.Inputs()[kind].List() }
 
 // Sample is the number of this worker's sample among the samples of its process.
-func (p *Passes) Sample() int {
-	if p.Processes {
+func (c *callerRows) Sample() int {
+	if c.Processes {
 		return 0
 	}
-	return p.Groups.Group
+	return c.Groups.Group
 }
 
 // RowCount is the length of Rows.
-func (p *Passes) RowCount(kind int) int { return p.engine.Inputs()[kind].Here }
+func (c *callerRows) RowCount(kind int) int { return c.engine.Inputs()[kind].Here }
 
 // RowCounts is RowCount by vertex type. There are none if a later stage of a pipeline has no inputs.
-func (p *Passes) RowCounts() (counts []int) {
-	for _, rows := range p.engine.Inputs() {
+func (c *callerRows) RowCounts() (counts []int) {
+	for _, rows := range c.engine.Inputs() {
 		counts = append(counts, rows.Here)
 	}
 	return counts
@@ -155,14 +155,14 @@ func (p *Passes) takeGradients(to nn.State) {
 
 // Sum adds up values over the processes, or with ofGroup over the processes of each group. All of them then
 // have the sums.
-func (p *Passes) Sum(ofGroup bool, values []float64) error {
+func (c *callerRows) Sum(ofGroup bool, values []float64) error {
 	if ofGroup {
-		return p.Groups.World.SumDoubles(comm.Statistics, values)
+		return c.Groups.World.SumDoubles(comm.Statistics, values)
 	}
-	return p.Groups.All.SumDoubles(comm.Statistics, values)
+	return c.Groups.All.SumDoubles(comm.Statistics, values)
 }
 
 // FromFirst copies the values of the first process to all.
-func (p *Passes) FromFirst(values []float32) error {
-	return p.Groups.All.Broadcast(comm.Setup, comm.Bytes(values), 0)
+func (c *callerRows) FromFirst(values []float32) error {
+	return c.Groups.All.Broadcast(comm.Setup, comm.Bytes(values), 0)
 }

@@ -13,33 +13,33 @@ type route struct {
 }
 
 // ownersOf says, by vertex of a type, which process has its row.
-func (p *Passes) ownersOf(kind int) ([]int32, error) {
-	if owners := p.owners[kind]; owners != nil {
+func (c *callerRows) ownersOf(kind int) ([]int32, error) {
+	if owners := c.owners[kind]; owners != nil {
 		return owners, nil
 	}
-	all, err := comm.GatherLists(p.Groups.World, comm.Setup, idsOf(p.Rows(kind), p.RowCount(kind)))
+	all, err := comm.GatherLists(c.Groups.World, comm.Setup, idsOf(c.Rows(kind), c.RowCount(kind)))
 	if err != nil {
 		return nil, err
 	}
-	owners := make([]int32, p.Share.Whole.Types[kind].Vertices)
+	owners := make([]int32, c.Share.Whole.Types[kind].Vertices)
 	for process, ids := range all {
 		for _, v := range ids {
 			owners[v] = int32(process)
 		}
 	}
-	p.owners[kind] = owners
+	c.owners[kind] = owners
 	return owners, nil
 }
 
 // routeOf is the route of the rows of listed vertices. All processes call it together, each with its own
 // list.
-func (p *Passes) routeOf(kind int, vertices []int32) (*route, error) {
-	owners, err := p.ownersOf(kind)
+func (c *callerRows) routeOf(kind int, vertices []int32) (*route, error) {
+	owners, err := c.ownersOf(kind)
 	if err != nil {
 		return nil, err
 	}
-	owned := idsOf(p.Rows(kind), p.RowCount(kind))
-	return routeTo(p.Groups.World, vertices, owned, func(k int) int32 { return owners[vertices[k]] })
+	owned := idsOf(c.Rows(kind), c.RowCount(kind))
+	return routeTo(c.Groups.World, vertices, owned, func(k int) int32 { return owners[vertices[k]] })
 }
 
 // routeTo is the route of listed vertices or edges. owned are those of this process, ascending. owner gives
@@ -74,22 +74,22 @@ func routeTo[T int32 | int64](world *comm.Comm, listed, owned []T, owner func(k 
 
 // FetchRows copies the rows of listed vertices from the processes that have them. owned are this process's
 // rows. All processes call it together, each with its own list.
-func (p *Passes) FetchRows(kind, columns int, vertices []int32, owned, fetched []float32) error {
-	r, err := p.routeOf(kind, vertices)
+func (c *callerRows) FetchRows(kind, columns int, vertices []int32, owned, fetched []float32) error {
+	r, err := c.routeOf(kind, vertices)
 	if err != nil {
 		return err
 	}
-	return r.fetch(p.Groups.World, columns, owned, fetched)
+	return r.fetch(c.Groups.World, columns, owned, fetched)
 }
 
 // ReturnRows adds the gradients of rows that FetchRows has fetched to the rows' gradients in the processes
 // that have them, in the order of the processes and of their lists.
-func (p *Passes) ReturnRows(kind, columns int, vertices []int32, owned, fetched []float32) error {
-	r, err := p.routeOf(kind, vertices)
+func (c *callerRows) ReturnRows(kind, columns int, vertices []int32, owned, fetched []float32) error {
+	r, err := c.routeOf(kind, vertices)
 	if err != nil {
 		return err
 	}
-	return r.scatterAdd(p.Groups.World, columns, fetched, owned)
+	return r.scatterAdd(c.Groups.World, columns, fetched, owned)
 }
 
 // fetch copies the listed rows from each process.

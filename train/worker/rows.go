@@ -52,7 +52,7 @@ func (w *Worker) Results(without int, check func(*tensor.Matrix) error, use func
 }
 
 // edgesInOrder passes all workers' rows of edges to use on worker 0, in the order of the store.
-func (w *Worker) edgesInOrder(m *tensor.Matrix, relation int, use func(Rows) error) error {
+func (w *model) edgesInOrder(m *tensor.Matrix, relation int, use func(Rows) error) error {
 	var numbers []int64
 	edges := 0
 	if err := w.Share.ReadRelations(func(all []graph.Relation) error {
@@ -69,7 +69,7 @@ func (w *Worker) edgesInOrder(m *tensor.Matrix, relation int, use func(Rows) err
 	values := m.ReadFloats()
 	slices.Sort(numbers)
 	room := []float32{}
-	return ascending(w, m.Cols, numbers, edges, func(lo, hi int) ([]float32, func()) {
+	return ascending(&w.member, m.Cols, numbers, edges, func(lo, hi int) ([]float32, func()) {
 		room = room[:0]
 		for _, row := range order[lo:hi] {
 			room = append(room, values[row*m.Cols:(row+1)*m.Cols]...)
@@ -126,7 +126,7 @@ const batchBytes = 4 << 20
 // inOrder passes all workers' rows of a value to use on worker 0, in the order of their vertices. ids are the
 // vertices of this worker's rows, ascending; nil is all. vertices is the number of all rows. All workers must
 // call inOrder.
-func (w *Worker) inOrder(m *tensor.Matrix, ids []int32, vertices int, use func(Rows) error) error {
+func (w *member) inOrder(m *tensor.Matrix, ids []int32, vertices int, use func(Rows) error) error {
 	part := func(lo, hi int) ([]float32, func()) { return w.rows(m, lo, hi) }
 	if w.Groups.World.Size() == 1 {
 		part = func(int, int) ([]float32, func()) { return m.ReadFloats(), func() {} }
@@ -139,7 +139,7 @@ func (w *Worker) inOrder(m *tensor.Matrix, ids []int32, vertices int, use func(R
 // ascending passes all workers' rows of so many columns to use on worker 0, in the order of their ids. ids
 // are the ids of this worker's rows, ascending. part returns some of these rows until they are released.
 // vertices is the number of all rows. All workers must call ascending.
-func ascending[ID int32 | int64](w *Worker, columns int, ids []ID, vertices int,
+func ascending[ID int32 | int64](w *member, columns int, ids []ID, vertices int,
 	part func(lo, hi int) (some []float32, release func()), use func(Rows) error,
 ) (err error) {
 	step := max(1, batchBytes/4/max(1, columns))
@@ -188,7 +188,7 @@ func ascending[ID int32 | int64](w *Worker, columns int, ids []ID, vertices int,
 
 // collect sends the rows lo … hi−1 to worker 0, which copies them into its buffer in order. ids and part are
 // as in ascending.
-func collect[ID int32 | int64](w *Worker, columns int, ids []ID, part func(lo, hi int) ([]float32, func()),
+func collect[ID int32 | int64](w *member, columns int, ids []ID, part func(lo, hi int) ([]float32, func()),
 	lo, hi int, buffer []float32,
 ) ([]float32, error) {
 	from, _ := slices.BinarySearch(ids, ID(lo))
@@ -229,7 +229,7 @@ func collect[ID int32 | int64](w *Worker, columns int, ids []ID, part func(lo, h
 }
 
 // rows are the rows lo … hi−1 of a matrix until they are released. A matrix at rest stays at rest.
-func (w *Worker) rows(m *tensor.Matrix, lo, hi int) (some []float32, release func()) {
+func (w *member) rows(m *tensor.Matrix, lo, hi int) (some []float32, release func()) {
 	if lo == hi || !m.AtRest() {
 		return m.ReadFloats()[lo*m.Cols : hi*m.Cols], func() {}
 	}

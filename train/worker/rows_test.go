@@ -60,7 +60,7 @@ func TestRowsInOrder(t *testing.T) {
 				for i, v := range ids {
 					m.Floats()[i*columns], m.Floats()[(i+1)*columns-1] = float32(v), -float32(v)
 				}
-				w := &Worker{Groups: groupsOf(world)}
+				w := &member{Groups: groupsOf(world)}
 				return w.inOrder(m, ids, vertices, func(rows Rows) error {
 					if world.Rank() != 0 || rows.Vertices != vertices || rows.Columns != columns {
 						t.Errorf("rank %d is given %d × %d", world.Rank(), rows.Vertices, rows.Columns)
@@ -140,7 +140,7 @@ func TestRowsAtRest(t *testing.T) {
 			m.Floats()[i*columns] = float32(v)
 		}
 		world.LocalBarrier()
-		w := &Worker{Groups: groupsOf(world), Team: kernel.NewTeam(1, mem)}
+		w := &member{Groups: groupsOf(world), Team: kernel.NewTeam(1, mem)}
 		if world.Rank() == 0 {
 			before = mem.OnDisk().Read
 		}
@@ -171,10 +171,8 @@ func TestAgree(t *testing.T) {
 			mem := tensor.NewMeter()
 			defer mem.Close()
 			team := kernel.NewTeam(1, mem)
-			w := &Worker{
-				Team: team, Groups: mesh.Mesh{Stages: 1, Partitions: 3, Slices: 1}.Join(c),
-				Params: nn.NewParams(team, 1),
-			}
+			w := &model{Params: nn.NewParams(team, 1)}
+			w.Team, w.Groups = team, mesh.Mesh{Stages: 1, Partitions: 3, Slices: 1}.Join(c)
 			loss, asked, err := w.agree(1, []float64{.5, 2, -.25}[c.Rank()], asks[c.Rank()])
 			assert.Equal(t, 2.25, loss, "worker %d", c.Rank())
 			assert.Equal(t, asks[0]|asks[1]|asks[2], asked, "worker %d", c.Rank())
@@ -191,11 +189,9 @@ func TestLoadRefused(t *testing.T) {
 		mem := tensor.NewMeter()
 		defer mem.Close()
 		team := kernel.NewTeam(1, mem)
-		w := &Worker{
-			Config: Config{Resolved: &setting.Resolved{}},
-			Team:   team, Groups: mesh.Mesh{Stages: 1, Partitions: 2, Slices: 1}.Join(c),
-			Params: nn.NewParams(team, 1),
-		}
+		w := &model{Params: nn.NewParams(team, 1)}
+		w.Resolved, w.Team = &setting.Resolved{}, team
+		w.Groups = mesh.Mesh{Stages: 1, Partitions: 2, Slices: 1}.Join(c)
 		var localErr error
 		if c.Rank() == 1 {
 			localErr = broken
@@ -209,9 +205,9 @@ func TestLoadRefused(t *testing.T) {
 // TestWorkOfStages: of blocks that cost 2, 3 and 5 multiply-adds a vertex the second stage has the last two.
 func TestWorkOfStages(t *testing.T) {
 	grid := mesh.Mesh{Stages: 2, Partitions: 2, Slices: 1}
-	w := &Worker{
+	w := &model{member: member{
 		Groups: mesh.Groups{Mesh: grid}, Share: &partition.Share{Whole: partition.Whole{Vertices: 7}},
-	}
+	}}
 	for _, cost := range []int{2, 3, 5} {
 		w.Blocks = append(w.Blocks, gnn.BlockSpec{Cost: gnn.Cost{Vertex: cost}})
 	}
@@ -251,10 +247,9 @@ func TestTotalsOfWorkers(t *testing.T) {
 		mem := tensor.NewMeter()
 		defer mem.Close()
 		grid := mesh.Mesh{Stages: 1, Partitions: 2, Slices: 1}
-		w := &Worker{
-			Config: Config{Resolved: &setting.Resolved{Mesh: grid, SampleGroups: 1, Workers: 2}},
-			Team:   kernel.NewTeam(1, mem), Groups: grid.Join(c),
-		}
+		w := &Worker{}
+		w.Resolved = &setting.Resolved{Mesh: grid, SampleGroups: 1, Workers: 2}
+		w.Team, w.Groups = kernel.NewTeam(1, mem), grid.Join(c)
 		r := int64(c.Rank())
 		w.Pass = Tally{
 			EdgeColumns: ByLayer{"a": 5 + r, "b": 10},

@@ -25,7 +25,7 @@ type StageSummary struct {
 }
 
 // Stages are the stages of the mesh; nil if it has one.
-func (w *Worker) Stages() (all []Stage) {
+func (w *model) Stages() (all []Stage) {
 	grid, cuts := w.Groups.Mesh, w.Stage.Cuts
 	if grid.Stages == 1 {
 		return nil

@@ -72,7 +72,7 @@ func StandardOf(weights nn.State, r *setting.Resolved, whole *partition.Whole) (
 // standard returns the means and standard deviations of the features of each vertex type that are
 // standardised: those that came with initial weights, or else those over all vertices. All workers call it.
 // In a plan they are zeros.
-func (w *Worker) standard() (all []*engine.Standard, err error) {
+func (w *member) standard() (all []*engine.Standard, err error) {
 	for kind, t := range w.Share.Whole.Types {
 		var s *engine.Standard
 		if scaled := w.Standardises(&t); w.Started != nil && w.Started[kind] != nil {
@@ -89,7 +89,7 @@ func (w *Worker) standard() (all []*engine.Standard, err error) {
 
 // standardOf is standard for a vertex type. Features that are not scaled have a mean of 0 and a deviation
 // of 1.
-func (w *Worker) standardOf(kind int, scaled []bool) (*engine.Standard, error) {
+func (w *member) standardOf(kind int, scaled []bool) (*engine.Standard, error) {
 	columns := len(scaled)
 	s := &engine.Standard{Means: make([]float32, columns), Deviations: make([]float32, columns)}
 	sums := make([]float64, columns+1)
@@ -128,7 +128,7 @@ func (w *Worker) standardOf(kind int, scaled []bool) (*engine.Standard, error) {
 
 // eachOwnRow calls f with the features of each vertex of a type in the worker's partition. It does so on only
 // one of the workers that have this partition.
-func (w *Worker) eachOwnRow(kind int, f func(row []float32)) {
+func (w *member) eachOwnRow(kind int, f func(row []float32)) {
 	const unloadEvery = 1 << 20 // rows
 	if w.Groups.Stage > 0 || w.Groups.Slice > 0 {
 		return
@@ -150,7 +150,7 @@ func (w *Worker) eachOwnRow(kind int, f func(row []float32)) {
 }
 
 // eachStandard calls f with each tensor of means and deviations, and its name in files of weights.
-func (w *Worker) eachStandard(f func(name string, values []float32)) {
+func (w *member) eachStandard(f func(name string, values []float32)) {
 	for kind, s := range w.Standard {
 		if s != nil {
 			means, deviations := standardNames(w.Share.Whole.Types, kind)

@@ -18,7 +18,7 @@ func (w *Worker) Arrays() []checkpoint.Array {
 
 // Mine are the arrays that this worker writes into a checkpoint. If all workers of a stage hold an array, one
 // of them writes it.
-func (w *Worker) Mine(arrays []checkpoint.Array) []checkpoint.Array {
+func (w *member) Mine(arrays []checkpoint.Array) []checkpoint.Array {
 	if w.Groups.Partition == 0 && w.Groups.Slice == 0 {
 		return arrays
 	}

@@ -89,7 +89,7 @@ func caller() string {
 }
 
 // phase begins a phase of the epoch.
-func (w *Worker) phase(name string) trace.Span {
+func (w *member) phase(name string) trace.Span {
 	return w.Recorder.Work().Begin(trace.Phase, name, trace.Args{})
 }
 
@@ -116,7 +116,7 @@ func (w *Worker) Trace() (*trace.Trace, error) {
 }
 
 // name is the worker's number, with its position along each axis of the mesh.
-func (w *Worker) name() string {
+func (w *member) name() string {
 	m, place := w.Groups.Mesh, w.Groups.Coords
 	name := fmt.Sprintf("worker %d", w.Holders()[w.Groups.All.Rank()])
 	separator := ": "

@@ -16,7 +16,7 @@ import (
 
 // squares returns the squared 2-norms of the gradients of all parameters of the model, in the model's order.
 // own are those of this stage.
-func (w *Worker) squares(own []float64) []float64 {
+func (w *model) squares(own []float64) []float64 {
 	for i, p := range w.Params.List {
 		if p.Rows != nil {
 			p.Rows.Sum(own[i : i+1])
@@ -31,7 +31,7 @@ func (w *Worker) squares(own []float64) []float64 {
 }
 
 // allowOthers lets a file of weights hold the parameters of other stages.
-func (w *Worker) allowOthers() error {
+func (w *model) allowOthers() error {
 	if w.Groups.Mesh.Stages == 1 {
 		return nil
 	}
@@ -48,7 +48,7 @@ func (w *Worker) allowOthers() error {
 }
 
 // Weights returns all weights of the model on worker 0, and nil on others.
-func (w *Worker) Weights() (nn.State, error) {
+func (w *model) Weights() (nn.State, error) {
 	all := w.Params.State()
 	if err := w.gatherTables(all); err != nil {
 		return nil, err
@@ -83,8 +83,8 @@ func (w *Worker) Weights() (nn.State, error) {
 
 // gatherTables adds parameters with a row for each vertex to the state of a stage's first worker: the rows of
 // all the stage's workers.
-func (w *Worker) gatherTables(all nn.State) error {
-	stage := Worker{Config: w.Config, Team: w.Team, Groups: w.Groups}
+func (w *model) gatherTables(all nn.State) error {
+	stage := member{Config: w.Config, Team: w.Team, Groups: w.Groups}
 	if g := &stage.Groups; g.Mesh.Stages > 1 {
 		g.World, g.All = g.Replicas, g.Replicas
 	}

@@ -25,16 +25,26 @@ import (
 	"weft/train/task"
 )
 
-// Worker is one worker of a run. All workers call its methods together.
-type Worker struct {
+// member is a worker's place among the workers of a run, with its share of the graph.
+type member struct {
 	Config
-	Team      *kernel.Team
-	Groups    mesh.Groups
-	Share     *partition.Share    // with the message-passing edges
+	Team   *kernel.Team
+	Groups mesh.Groups
+	Share  *partition.Share // with the message-passing edges
+}
+
+// model is a member's part of the model.
+type model struct {
+	member
 	Blocks    []gnn.BlockSpec     // of the whole model
 	Stage     engine.StageOptions // zero if the mesh has one stage
 	Inference engine.Inference
 	Params    *nn.Params
+}
+
+// Worker is one worker of a run. All workers call its methods together.
+type Worker struct {
+	model
 
 	// For training.
 	Task      task.Task
@@ -116,12 +126,12 @@ func New(c Config, team *kernel.Team, world *comm.Comm, share *partition.Share,
 }
 
 // edgeNumbers are the numbers of the edges of this worker's outputs, as in task.Env.
-func (w *Worker) edgeNumbers(relation *graph.Relation) []int64 {
+func (w *model) edgeNumbers(relation *graph.Relation) []int64 {
 	return w.Inference.EdgeNumbers(relation)
 }
 
 // ownLoss is the loss of the caller, or of the file that the settings name; nil: the loss is known by name.
-func (w *Worker) ownLoss() nn.OwnLoss {
+func (w *model) ownLoss() nn.OwnLoss {
 	world := w.Groups.World
 	switch loss := w.LossFile(); {
 	case w.OwnLoss != nil:
@@ -165,7 +175,8 @@ func begin(c Config, team *kernel.Team, world *comm.Comm,
 	team.Untiled, team.Storage, team.TF32 = c.Savings.Untiled, c.Storage, c.TF32
 	world = world.Recorded(c.Recorder)
 	team = recorded(team, c.Recorder)
-	w = &Worker{Config: c, Team: team, Groups: c.Mesh.Join(world), Share: share, account: newAccount()}
+	w = &Worker{account: newAccount()}
+	w.member = member{Config: c, Team: team, Groups: c.Mesh.Join(world), Share: share}
 	if err := w.shareEdges(); err != nil {
 		return nil, e, err
 	}
@@ -240,13 +251,13 @@ func NewLoaded(c Config, team *kernel.Team, graph *partition.Share,
 }
 
 // infers sets the worker's engine.
-func (w *Worker) infers(i engine.Inference) error {
+func (w *model) infers(i engine.Inference) error {
 	w.Inference = i
 	return w.holds(i.Params())
 }
 
 // holds sets the worker's parameters.
-func (w *Worker) holds(params *nn.Params) error {
+func (w *model) holds(params *nn.Params) error {
 	w.Params = params
 	w.eachStandard(func(name string, _ []float32) { w.Params.Allow(name) }) // before there is an engine
 	if w.Undecoded {
@@ -287,6 +298,6 @@ func (w *Worker) Begin() {
 }
 
 // sum replaces counts by their sums over all workers.
-func (w *Worker) sum(counts []float64) error {
+func (w *member) sum(counts []float64) error {
 	return w.Groups.World.SumDoubles(comm.Statistics, counts)
 }

@@ -89,12 +89,10 @@ func drift(t *testing.T, processes bool, want string) {
 			defer mem.Close()
 			value := mem.New(tensor.Parameters, 1, 3)
 			copy(value.Floats(), []float32{1, 2, 3 + float32(rank)})
-			w := &Worker{
-				Team: kernel.NewTeam(1, mem),
-				Groups: mesh.Groups{
-					Mesh: mesh.Mesh{Stages: 1, Partitions: 2, Slices: 1}, World: comm.New(ends[rank], 0),
-				}, Config: Config{Processes: processes},
-				Params: &nn.Params{List: []*nn.Param{{Value: value}}},
+			w := &model{Params: &nn.Params{List: []*nn.Param{{Value: value}}}}
+			w.Team, w.Processes = kernel.NewTeam(1, mem), processes
+			w.Groups = mesh.Groups{
+				Mesh: mesh.Mesh{Stages: 1, Partitions: 2, Slices: 1}, World: comm.New(ends[rank], 0),
 			}
 			_, _, err := w.agree(4, 1, 0)
 			assert.EqualError(t, err, want)
@@ -109,7 +107,7 @@ func TestWeightsOfStages(t *testing.T) {
 	err := launch.Workers(grid.Workers(), 0, func(c *comm.Comm) error {
 		mem := tensor.NewMeter()
 		defer mem.Close()
-		w := &Worker{Groups: grid.Join(c)}
+		w := &model{member: member{Groups: grid.Join(c)}}
 		w.Params = nn.NewParams(kernel.NewTeam(1, mem), 1)
 		w.Params.Weight(fmt.Sprintf("convs.%d.lin.weight", w.Groups.Stage), 4, 3, nn.Glorot(4, 3))
 		all, err := w.Weights()
@@ -141,6 +139,7 @@ func TestMain(m *testing.M) {
 // a field of the name: the first one's is meant where no other is said.
 func TestShadowedSettings(t *testing.T) {
 	const ofAxes = "Options: Resolved, Resolved.Options" // setting.Options and axis.Options within it
+	const resolved = "model.member.Config.Resolved"
 	for typ, want := range map[reflect.Type]string{
 		reflect.TypeFor[axis.Options]():     "",
 		reflect.TypeFor[setting.Options]():  "",
@@ -148,8 +147,9 @@ func TestShadowedSettings(t *testing.T) {
 		reflect.TypeFor[engine.Config](): "Epochs: Env, Resolved.Options; " + // equal
 			ofAxes + "; Recompute: itself, Resolved.Options", // whether, as the word and the memory limit say
 		reflect.TypeFor[Config](): ofAxes,
-		reflect.TypeFor[Worker](): "Optimizer: itself, Config.Resolved.Options.Settings; " + // as it names it
-			"Options: Config.Resolved, Config.Resolved.Options; Task: itself, Config.Resolved.Options.Goal",
+		reflect.TypeFor[Worker](): "Optimizer: itself, " + resolved + ".Options.Settings; " +
+			"Options: " + resolved + ", " + resolved + ".Options; " +
+			"Task: itself, " + resolved + ".Options.Goal",
 	} {
 		assert.Equal(t, want, strings.Join(shadows(typ), "; "), typ)
 	}
