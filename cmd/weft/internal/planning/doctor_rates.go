@@ -35,17 +35,8 @@ func (r rate) perThread(threads int) float64 { return r.all / r.single / float64
 // judge returns advice about a rate. Threads share something if each gets less than three quarters of a
 // single thread's rate. One thread already gets all if the others add less than a fifth.
 func (s scaling) judge(r rate, threads int, h hindrance) (advice string) {
-	switch {
-	case threads == 1:
-		return s.single
-	case r.perThread(threads) >= 0.75:
-		return s.full
-	case h.known != "":
-		return h.known
-	case r.all >= 1.2*r.single:
-		return s.partial
-	}
-	return s.flat
+	return cmp.Or(ui.When(threads == 1, s.single), ui.When(r.perThread(threads) >= 0.75, s.full), h.known,
+		ui.When(r.all >= 1.2*r.single, s.partial), s.flat)
 }
 
 var (
@@ -122,13 +113,9 @@ func (f ratesFinding) describe() (found, advice string) {
 	if f.Flops > 0 {
 		all, single, unit = f.Flops/1e9, f.OneFlops/1e9, "GFLOP/s"
 	}
-	switch {
-	case f.Missing != "":
-		found = "not measured: " + f.Missing
-	case f.Threads == 1:
-		found = fmt.Sprintf("%.3g %s with one thread", all, unit)
-	default:
-		found = fmt.Sprintf("%.3g %s with %d threads, %.3g with one", all, unit, f.Threads, single)
-	}
-	return found, f.advice
+	return cmp.Or(
+		ui.When(f.Missing != "", "not measured: "+f.Missing),
+		ui.When(f.Threads == 1, fmt.Sprintf("%.3g %s with one thread", all, unit)),
+		fmt.Sprintf("%.3g %s with %d threads, %.3g with one", all, unit, f.Threads, single),
+	), f.advice
 }
