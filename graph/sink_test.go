@@ -117,7 +117,8 @@ func (f *Features) rowsOf(lo, hi int) *Features {
 	}
 	from, to := f.Indptr[lo], f.Indptr[hi]
 	return &Features{
-		Columns: f.Columns, Indptr: fromZero(f.Indptr[lo : hi+1]), Indices: f.Indices[from:to], Data: f.Data[from:to],
+		Columns: f.Columns, Indptr: fromZero(f.Indptr[lo : hi+1]), Indices: f.Indices[from:to],
+		Data: f.Data[from:to],
 	}
 }
 

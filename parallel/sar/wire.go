@@ -27,8 +27,8 @@ func newWire(team *kernel.Team, c *comm.Comm, prefetch int) *wire {
 	return &wire{team: team, comm: c, rank: c.Rank(), prefetch: prefetch}
 }
 
-// Begin implements Exchanger. If partitions take turns, it waits until the other partitions of the worker have
-// exposed their part.
+// Begin implements Exchanger. If partitions take turns, it waits until the other partitions of the worker
+// have exposed their part.
 func (w *wire) Begin(call *Call, t Transfer, visit func(Visit) bool) {
 	if w.comm.TakesTurns() {
 		exchange.Must(w.firstTurn(call, t, visit))

@@ -147,7 +147,7 @@ func (s *stageScript) begin(chunk int, part trace.Part) {
 	s.came = nil
 }
 
-// message records a message between stages or replicas: when it is sent, and when the worker has waited for it.
+// message records a message between stages or replicas: that it is sent, or has come and was waited for.
 func (s *stageScript) message(e commtest.Event) {
 	between := e.Kind == comm.Stage || e.Kind == comm.Halo || e.Kind == comm.HaloGradient
 	if !between || s.done || e.Send == e.Ended {
