@@ -121,7 +121,9 @@ func (x *edgeEnds) score(ctx context.Context, weights nn.State, p *Prediction) e
 		defer team.Memory.Close()
 		s := &edgeScorer{edges: e, places: x.places, EdgeScorer: worker.EdgeScorer{
 			EdgeScorer: d, Team: team,
-			Row: func(kind int, vertex int32) []float32 { return rows[x.row(kind, vertex)*d.Width:][:d.Width] },
+			Row: func(kind int, vertex int32) []float32 {
+				return rows[x.row(kind, vertex)*d.Width:][:d.Width]
+			},
 		}}
 		p.Embeddings, p.Vertices = nil, e.Len()
 		p.Logits, err = s.score(ctx, r.Kind, weights)
