@@ -68,7 +68,7 @@ func Chunks(ctx context.Context, s *Share, o ChunkOptions) ([]int32, error) {
 }
 
 // check refuses options that do not fit the share.
-func (o *ChunkOptions) check(e *Edges) error {
+func (o *ChunkOptions) check(e *PartEdges) error {
 	if method := orFirst(o.Method, ChunkMethods()); !slices.Contains(ChunkMethods(), method) {
 		return refusal.Errorf("unknown chunk method %q; %s", method, suggest.OneOf(method, ChunkMethods()))
 	}
@@ -93,7 +93,7 @@ func (o *ChunkOptions) check(e *Edges) error {
 }
 
 // divide divides the rows into o.K chunks, at least two. There are at least as many rows as chunks.
-func (o *ChunkOptions) divide(ctx context.Context, e *Edges) ([]int32, error) {
+func (o *ChunkOptions) divide(ctx context.Context, e *PartEdges) ([]int32, error) {
 	parts := o.K
 	if o.Method == Merged {
 		parts = min(mergedParts*o.K, e.Types[0].Rows)
@@ -115,7 +115,7 @@ func (o *ChunkOptions) divide(ctx context.Context, e *Edges) ([]int32, error) {
 }
 
 // parts divides the rows into k parts by METIS. None is empty.
-func (o *ChunkOptions) parts(ctx context.Context, e *Edges, k int) ([]int32, error) {
+func (o *ChunkOptions) parts(ctx context.Context, e *PartEdges, k int) ([]int32, error) {
 	total := int64(rowWeight) * int64(e.Types[0].Rows)
 	for r := range e.Relations {
 		total += e.Relations[r].In.Indptr[e.Types[0].Rows]
@@ -140,7 +140,7 @@ func (o *ChunkOptions) parts(ctx context.Context, e *Edges, k int) ([]int32, err
 }
 
 // own returns the edges between the partition's rows, of all relations together. Its sources are row numbers.
-func (e *Edges) own() *graph.Relation {
+func (e *PartEdges) own() *graph.Relation {
 	if e.Partitions() == 1 && len(e.Relations) == 1 {
 		return &e.Relations[0].In
 	}
@@ -167,7 +167,7 @@ func (e *Edges) own() *graph.Relation {
 }
 
 // ownSources returns a row's in-neighbours in relation k that are rows of the same partition, as positions.
-func (e *Edges) ownSources(k, row int) []int32 {
+func (e *PartEdges) ownSources(k, row int) []int32 {
 	in := &e.Relations[k].In
 	sources := in.Sources[in.Indptr[row]:in.Indptr[row+1]]
 	starts := e.Types[0].Starts
@@ -178,7 +178,7 @@ func (e *Edges) ownSources(k, row int) []int32 {
 
 // ChunkCut counts the edges between the partition's rows, of all relations. cut is the number of edges
 // between different chunks, all the number of all edges. chunks is the chunk of each row.
-func (e *Edges) ChunkCut(chunks []int32) (cut, all int64) {
+func (e *PartEdges) ChunkCut(chunks []int32) (cut, all int64) {
 	first := int32(e.Types[0].Starts[e.P])
 	for row, chunk := range chunks {
 		for k := range e.Relations {
@@ -196,7 +196,7 @@ func (e *Edges) ChunkCut(chunks []int32) (cut, all int64) {
 
 // Count counts the edges into the partition's rows, of all relations. remote is the number of edges from
 // other partitions.
-func (e *Edges) Count() (all, remote int64) {
+func (e *PartEdges) Count() (all, remote int64) {
 	types := e.Types
 	for k := range e.Relations {
 		r := &e.Relations[k]

@@ -14,7 +14,7 @@ import (
 // splits, and the edges into and out of them. With one partition it is the whole graph.
 type Share struct {
 	Types []Values // of each vertex type; only the first has labels and splits
-	Edges Edges
+	Edges PartEdges
 	Whole Whole
 
 	part      *graph.Graph                    // holds the arrays
@@ -34,12 +34,12 @@ type Values struct {
 	Splits      []graph.Split // lists of row numbers
 }
 
-// Edges has the edges into and out of the rows of one partition. The other end of an edge may be in any
+// PartEdges has the edges into and out of the rows of one partition. The other end of an edge may be in any
 // partition. It is given by its position: vertices of a type are sorted by partition, then by id, so that
 // row r of partition q has position Starts[q]+r.
-type Edges struct {
-	P         int    // the partition's number
-	Types     []Rows // of each vertex type
+type PartEdges struct {
+	P         int        // the partition's number
+	Types     []PartRows // of each vertex type
 	Relations []Relation
 	// All has the relations with all edges, in a Subgraph with a Silent relation: the workers of a partition
 	// divide its rows by them. nil: Relations has all edges.
@@ -47,10 +47,10 @@ type Edges struct {
 }
 
 // Partitions returns the number of partitions.
-func (e *Edges) Partitions() int { return len(e.Types[0].Starts) - 1 }
+func (e *PartEdges) Partitions() int { return len(e.Types[0].Starts) - 1 }
 
-// Rows are a partition's vertices of one type.
-type Rows struct {
+// PartRows are a partition's vertices of one type.
+type PartRows struct {
 	Type   string
 	Rows   int
 	IDs    []int32 // original id of each row, ascending; nil: row i is vertex i
@@ -58,7 +58,7 @@ type Rows struct {
 }
 
 // ID returns the original id of a row.
-func (r *Rows) ID(row int32) int32 {
+func (r *PartRows) ID(row int32) int32 {
 	if r.IDs == nil {
 		return row
 	}
@@ -66,7 +66,7 @@ func (r *Rows) ID(row int32) int32 {
 }
 
 // Vertices returns the original ids of some rows. Both are ascending.
-func (r *Rows) Vertices(rows []int32) []int32 {
+func (r *PartRows) Vertices(rows []int32) []int32 {
 	if r.IDs == nil {
 		return rows
 	}
@@ -281,7 +281,7 @@ func (s *Share) give(ids [][]int32, starts [][]int, out []graph.Relation) {
 	g := s.part
 	for i, t := range g.Types {
 		s.Types = append(s.Types, Values{Rows: t.Count, IDs: ids[i], Features: t.Features})
-		s.Edges.Types = append(s.Edges.Types, Rows{t.Name(), t.Count, ids[i], starts[i]})
+		s.Edges.Types = append(s.Edges.Types, PartRows{t.Name(), t.Count, ids[i], starts[i]})
 	}
 	s.Types[0].Labels, s.Types[0].Splits = g.Types[0].Labels, g.Types[0].Splits
 	for i := range g.Relations {

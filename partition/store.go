@@ -419,7 +419,7 @@ func (o *order) read(d *Description, store string, kind int) (*Places, error) {
 
 // misplaced returns a row's vertex that the assignment gives to another partition, by its id in the whole
 // graph; −1: none.
-func (e *Edges) misplaced(parts []int32) int {
+func (e *PartEdges) misplaced(parts []int32) int {
 	before := 0 // vertices of earlier types
 	for _, rows := range e.Types {
 		for _, id := range rows.IDs {

@@ -8,7 +8,7 @@ import (
 
 // The types of operations that read the graph, or move rows along its edges.
 
-func inferFeatures(rows Rows) func(*Program, *Operation, []Type) (Type, error) {
+func inferFeatures(rows RowKind) func(*Program, *Operation, []Type) (Type, error) {
 	return func(p *Program, o *Operation, _ []Type) (Type, error) {
 		if len(o.Shape) != 1 || o.Shape[0] < 1 {
 			return Type{}, fmt.Errorf("a shape of %v, and rows of features have one size", o.Shape)
@@ -18,7 +18,7 @@ func inferFeatures(rows Rows) func(*Program, *Operation, []Type) (Type, error) {
 }
 
 // rows returns the type of rows for the vertex type or the relation that an operation names.
-func (p *Program) rows(rows Rows, o *Operation, shape ...int) (Type, error) {
+func (p *Program) rows(rows RowKind, o *Operation, shape ...int) (Type, error) {
 	t := Type{Rows: rows, TypeName: o.TypeName, Shape: shape}
 	if rows != Edges {
 		return t, nil

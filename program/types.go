@@ -7,20 +7,20 @@ import (
 	"strings"
 )
 
-// Rows says what a value has rows for.
-type Rows uint8
+// RowKind says what a value has rows for.
+type RowKind uint8
 
 // The kinds of rows.
 const (
 	// parameters, constants, values that depend on these alone, and sums over all vertices
-	None     Rows = iota
-	Vertices      // every vertex
-	Edges         // every edge of a set
+	None     RowKind = iota
+	Vertices         // every vertex
+	Edges            // every edge of a set
 )
 
 // Type describes a value before the program runs.
 type Type struct {
-	Rows     Rows
+	Rows     RowKind
 	TypeName string // the vertex type, or the relation; empty: the only one
 	Loops    string // the set of edges; empty: stored
 	Shape    []int  // of one row; empty: a number

@@ -77,7 +77,7 @@ func trainedOnEdges(t *testing.T, change func(*graph.Relation)) tested {
 	require.NoError(t, err)
 	return tested{r.Weights, o, Model{About: "a model", Predictor: p, Graph: g, Table: predictions.Table{
 		Columns: predictions.Logits, Classes: []string{"no", "yes"},
-		Edges: &predictions.Edges{Columns: [2]string{"who", "target"}},
+		Edges: &predictions.EdgeEnds{Columns: [2]string{"who", "target"}},
 	}}}
 }
 

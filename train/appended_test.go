@@ -23,7 +23,7 @@ func parted(t *testing.T, g *graph.Graph, seed uint64, keep func(graph.VertexTyp
 	first, all := *g.Copy(), *g.Copy()
 	types, was := first.Types, g.Types
 	added = &appended.Addition{
-		Types: make([]appended.Rows, len(types)),
+		Types: make([]appended.NewVertices, len(types)),
 		Edges: make([]graph.Edges, len(g.Relations)),
 	}
 	for i := range types {
@@ -35,7 +35,7 @@ func parted(t *testing.T, g *graph.Graph, seed uint64, keep func(graph.VertexTyp
 		f := vertexType.Features
 		at := vertexType.Count * f.Columns
 		vertexType.Features.Dense = f.Dense[:at]
-		added.Types[i] = appended.Rows{
+		added.Types[i] = appended.NewVertices{
 			Count: n, Features: graph.Features{Columns: f.Columns, Dense: f.Dense[at:]},
 		}
 	}

@@ -85,7 +85,9 @@ func sameOnMeshes(t *testing.T, g *graph.Graph, o Options, shapes map[string][]i
 		require.NoError(t, err)
 		assert.Equal(t, []Output{{Columns: 4}, {Edges: true, Columns: 4}}, p.Outputs)
 		before := live(t, p)
-		for some, forward := range []worker.Forward{{}, {Edges: []worker.Edges{{Relation: r, Kept: kept}}}} {
+		for some, forward := range []worker.Forward{
+			{}, {Edges: []worker.EdgeValues{{Relation: r, Kept: kept}}},
+		} {
 			c := &edgesCall{Passes: p, values: values, relation: r}
 			c.forward(t, forward)
 			c.backward(t)
@@ -168,7 +170,7 @@ func (c *edgesCall) forward(t *testing.T, f worker.Forward) {
 	n := len(c.relation.Sources)
 	f.Pass, f.Values, f.Recording = c.number, c.values, true
 	f.Relations = []*graph.Relation{nil, c.relation}
-	f.Outputs = [][]worker.Block{
+	f.Outputs = [][]worker.ColumnBlock{
 		{{Columns: 4, Values: c.vertices}},
 		{{Columns: 1, Values: c.edges[:n]}, {Columns: 3, Values: c.edges[n:]}},
 	}
@@ -192,7 +194,7 @@ func (c *edgesCall) backward(t *testing.T) {
 		c.gradients[name] = nn.Tensor{Shape: value.Shape, Float32: make([]float32, len(value.Float32))}
 	}
 	require.NoError(t, c.Backward(worker.Backward{
-		Pass: c.number, Gradients: c.gradients, Outputs: [][]worker.Block{
+		Pass: c.number, Gradients: c.gradients, Outputs: [][]worker.ColumnBlock{
 			{{Columns: 4, Values: grads[0]}},
 			{{Columns: 1, Values: grads[1][:n]}, {Columns: 3, Values: grads[1][n:]}},
 		},
@@ -211,7 +213,7 @@ func (c *edgesCall) loss() (sum float64) {
 }
 
 // likeByHand compares the outputs with the equations of edgeOutputsOptions.
-func (c *edgesCall) likeByHand(t *testing.T, g *graph.Graph, edges graph.Edges, requested []worker.Edges,
+func (c *edgesCall) likeByHand(t *testing.T, g *graph.Graph, edges graph.Edges, requested []worker.EdgeValues,
 	end string,
 ) {
 	t.Helper()

@@ -165,7 +165,7 @@ func TestNormsOfEdges(t *testing.T) {
 		require.NoError(t, err)
 		made := make([]float32, 10)
 		require.NoError(t, p.Forward(worker.Forward{
-			Values: values, Outputs: [][]worker.Block{{{Columns: 2, Values: made}}}, Training: true,
+			Values: values, Outputs: [][]worker.ColumnBlock{{{Columns: 2, Values: made}}}, Training: true,
 		}))
 		for k, x := range made {
 			assert.Near(t, want[k/2][k%2], float64(x), 1e-6, "%s: number %d", parallel, k)

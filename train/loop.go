@@ -105,7 +105,7 @@ func (s *state) step(ctx context.Context, w *worker.Worker) error {
 	s.drainAtEnd(w)
 	e := Epoch{
 		Epoch: s.epoch, Epochs: w.Epochs, Metric: w.Task.Metric(), Loss: loss,
-		LR: w.LR * w.Rate.Factor(s.epoch), Seconds: w.Pass.Seconds,
+		LR: w.LR * w.Rate.Factor(s.epoch), Seconds: w.LastPass.Seconds,
 	}
 	if math.IsNaN(loss) || math.IsInf(loss, 0) {
 		s.diverged = &Diverged{s.epoch, fmt.Sprintf("the loss is %v", loss)}

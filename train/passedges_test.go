@@ -54,7 +54,7 @@ func passesOfJob(t *testing.T, j *Job, parallel string) (p *Passes, values nn.St
 func TestPassesOfKeptEdges(t *testing.T) {
 	g := tangle(t, 60, 40)
 	r := &g.Relations[0]
-	only := worker.Edges{Relation: r, Kept: make([]float32, len(r.Sources))}
+	only := worker.EdgeValues{Relation: r, Kept: make([]float32, len(r.Sources))}
 	some, from := graph.Edges{FeatureColumns: 3}, r.Edges()
 	loops := map[bool]bool{} // by whether one is kept
 	for k := range only.Kept {
@@ -73,7 +73,7 @@ func TestPassesOfKeptEdges(t *testing.T) {
 	want := outputWith(t, g, some)
 	for _, parallel := range []string{"graph=1", "graph=3"} {
 		p, values := passesOfEdges(t, g, parallel)
-		some := worker.Forward{Edges: []worker.Edges{only}}
+		some := worker.Forward{Edges: []worker.EdgeValues{only}}
 		got := (&call{Passes: p, values: values}).forward(t, nil, some).output
 		for k, x := range got {
 			assert.Near(t, float64(want[k]), float64(x), 1e-5, parallel)
@@ -100,9 +100,9 @@ func TestPassesOfEdges(t *testing.T) {
 	g := tangle(t, 60, 40)
 	r := &g.Relations[0]
 	n := len(r.Sources)
-	input := worker.Edges{Relation: r, Kept: make([]float32, n)}
-	input.Weights = worker.Given{Values: make([]float32, n), Differentiable: true}
-	input.Features = worker.Given{Values: make([]float32, 3*n), Differentiable: true}
+	input := worker.EdgeValues{Relation: r, Kept: make([]float32, n)}
+	input.Weights = worker.InputValues{Values: make([]float32, n), Differentiable: true}
+	input.Features = worker.InputValues{Values: make([]float32, 3*n), Differentiable: true}
 	some, from := graph.Edges{FeatureColumns: 3}, r.Edges()
 	for k := range n {
 		input.Weights.Values[k] = float32(math.Cos(float64(5 * k)))
@@ -123,15 +123,15 @@ func TestPassesOfEdges(t *testing.T) {
 	for _, parallel := range []string{"graph=1", "graph=3", "tensor=2", "graph=2,tensor=2", "pipeline=2"} {
 		p, values := passesOfEdges(t, g, parallel)
 		before := live(t, p)
-		with := worker.Forward{Recording: true, Edges: []worker.Edges{input}}
+		with := worker.Forward{Recording: true, Edges: []worker.EdgeValues{input}}
 		first := (&call{Passes: p, values: values}).forward(t, nil, with)
 		for k, x := range first.output {
 			assert.Near(t, float64(want[k]), float64(x), 1e-5, parallel)
 		}
-		to := worker.Edges{Relation: r}
+		to := worker.EdgeValues{Relation: r}
 		to.Weights.Values = slices.Repeat([]float32{9}, n)
 		to.Features.Values = slices.Repeat([]float32{9}, 3*n)
-		first.edges = []worker.Edges{to}
+		first.edges = []worker.EdgeValues{to}
 		first.backward(t, 0, true)
 		twice := slices.Clone(to.Weights.Values)
 		first.backward(t, 0, false)
@@ -160,7 +160,7 @@ func TestPassesOfEdges(t *testing.T) {
 			assert.Near(t, float64(features[k]), float64(x), 1e-4, "%s: feature %d", parallel, k)
 		}
 		dropped := (&call{Passes: p, values: values}).forward(t, nil,
-			worker.Forward{Recording: true, Edges: []worker.Edges{input}})
+			worker.Forward{Recording: true, Edges: []worker.EdgeValues{input}})
 		require.NoError(t, p.Drop(dropped.number))
 		assert.Equal(t, before, live(t, p), "%s: bytes after all passes", parallel)
 	}
@@ -181,7 +181,7 @@ func TestRowsOfPasses(t *testing.T) {
 		rows := []int32{2, 91, 333}
 		output := make([]float32, 3*len(rows))
 		ask := worker.Forward{Values: values, Rows: [][]int32{rows}}
-		ask.Outputs = [][]worker.Block{{{Columns: 3, Values: output}}}
+		ask.Outputs = [][]worker.ColumnBlock{{{Columns: 3, Values: output}}}
 		require.NoError(t, p.Forward(ask))
 		n := p.Types[0].Vertices
 		for k, v := range rows {

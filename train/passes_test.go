@@ -71,7 +71,7 @@ type call struct {
 	values nn.State
 	number int
 	output []float32
-	edges  []worker.Edges // for gradients
+	edges  []worker.EdgeValues // for gradients
 }
 
 // made is the number of the last pass.
@@ -82,10 +82,12 @@ func (p *call) forward(t *testing.T, features []float32, f worker.Forward) *call
 	p.output = make([]float32, p.Passes.Types[0].Vertices*p.Passes.Outputs[0].Columns)
 	f.Values = p.values
 	if features != nil {
-		f.Features = []worker.Given{{Values: features, Differentiable: f.Recording}}
+		f.Features = []worker.InputValues{{Values: features, Differentiable: f.Recording}}
 	}
 	n := p.Passes.Types[0].Vertices
-	f.Outputs = [][]worker.Block{{{Columns: 1, Values: p.output[:n]}, {Columns: 2, Values: p.output[n:]}}}
+	f.Outputs = [][]worker.ColumnBlock{
+		{{Columns: 1, Values: p.output[:n]}, {Columns: 2, Values: p.output[n:]}},
+	}
 	made++
 	f.Pass, p.number = made, made
 	require.NoError(t, p.Passes.Forward(f))
@@ -105,9 +107,9 @@ func (p *call) backward(t *testing.T, features int, again bool) (grads nn.State,
 	}
 	n := p.Passes.Types[0].Vertices
 	require.NoError(t, p.Passes.Backward(worker.Backward{
-		Pass: p.number, Gradients: grads, Features: []worker.Given{{Values: x}}, Again: again,
+		Pass: p.number, Gradients: grads, Features: []worker.InputValues{{Values: x}}, Again: again,
 		Edges:   p.edges,
-		Outputs: [][]worker.Block{{{Columns: 1, Values: grad[:n]}, {Columns: 2, Values: grad[n:]}}},
+		Outputs: [][]worker.ColumnBlock{{{Columns: 1, Values: grad[:n]}, {Columns: 2, Values: grad[n:]}}},
 	}))
 	return grads, x
 }
@@ -246,7 +248,9 @@ func TestPassesInChunks(t *testing.T) {
 	before := (&call{Passes: p, values: values}).forward(t, nil, worker.Forward{})
 	live := (&call{Passes: p, values: values}).forward(t, nil, train)
 	values["v"].Float32[0]++
-	assert.Refused(t, p.Forward(worker.Forward{Pass: -1, Values: values, Outputs: [][]worker.Block{{}}}),
+	assert.Refused(t, p.Forward(worker.Forward{
+		Pass: -1, Values: values, Outputs: [][]worker.ColumnBlock{{}},
+	}),
 		"--chunks 3: chunks read each other's rows of the pass before, which has not run backward")
 	require.NoError(t, p.Drop(live.number))
 	changed := (&call{Passes: p, values: values}).forward(t, nil, worker.Forward{})
@@ -259,7 +263,7 @@ func TestPassesInChunks(t *testing.T) {
 }
 
 // givenFeatures are some of one vertex type, and their gradients.
-var givenFeatures = []worker.Given{{Values: []float32{}, Differentiable: true}}
+var givenFeatures = []worker.InputValues{{Values: []float32{}, Differentiable: true}}
 
 // TestPlannedPasses: the memory of a loop is planned to the byte, and so is what a pass sends.
 func TestPlannedPasses(t *testing.T) {

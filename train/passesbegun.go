@@ -68,7 +68,7 @@ func (j *Job) beginPasses(ctx context.Context, lacking []Lacking, alike bool) (*
 	if job.Options.Program.Program == nil {
 		return nil, refusal.Errorf("passes are of a program: give --program")
 	}
-	kind := task.Passes{Columns: job.Options.Program.Outputs()}
+	kind := task.PassesOnly{Columns: job.Options.Program.Outputs()}
 	for _, output := range job.Options.Program.OutputsByType() {
 		kind.VertexTypes = append(kind.VertexTypes, output.TypeName)
 	}

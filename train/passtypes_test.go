@@ -55,8 +55,8 @@ func TestPassesOfTypes(t *testing.T) {
 			"u": {Shape: []int{1, 2}, Float32: []float32{1, 3}},
 			"w": {Shape: []int{2, 2}, Float32: []float32{1, 2, 0, -1}},
 		}
-		outputs := func() (blocks [][]worker.Block) {
-			return [][]worker.Block{
+		outputs := func() (blocks [][]worker.ColumnBlock) {
+			return [][]worker.ColumnBlock{
 				{{Columns: 2, Values: make([]float32, 10)}}, {{Columns: 1, Values: make([]float32, 4)}},
 			}
 		}
@@ -64,7 +64,9 @@ func TestPassesOfTypes(t *testing.T) {
 		made := outputs()
 		require.NoError(t, p.Forward(worker.Forward{
 			Pass: 1, Values: values, Outputs: made, Training: true, Recording: true,
-			Features: []worker.Given{{}, {Values: []float32{1, 0, 0, 1, 1, 1, 2, -1}, Differentiable: true}},
+			Features: []worker.InputValues{
+				{}, {Values: []float32{1, 0, 0, 1, 1, 1, 2, -1}, Differentiable: true},
+			},
 		}))
 		// b's rows times w: (1, 0), (2, −1), (3, −1), (0, 1)
 		assert.Equal(t, []float32{3, -1, 0, 1, 0, 0, 0, 0, 3, 0}, made[0][0].Values, parallel)
@@ -78,7 +80,7 @@ func TestPassesOfTypes(t *testing.T) {
 		}
 		x := make([]float32, 8)
 		require.NoError(t, p.Backward(worker.Backward{
-			Pass: 1, Outputs: grads, Gradients: paramGrads, Features: []worker.Given{{}, {Values: x}},
+			Pass: 1, Outputs: grads, Gradients: paramGrads, Features: []worker.InputValues{{}, {Values: x}},
 		}))
 		assert.Equal(t, []float32{1, 1}, paramGrads["u"].Float32, parallel)
 		// b's rows of products have the gradients (1, 0), (1, 0), (2, 0), (2, 1)

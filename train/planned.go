@@ -95,7 +95,9 @@ func (s *passesSession) onePass() *plan.Loop {
 	loop := &plan.Loop{Passes: 1}
 	for range s.whole.Types {
 		if s.Offload != "" {
-			loop.Features = append(loop.Features, worker.Given{Values: []float32{}, Differentiable: true})
+			loop.Features = append(loop.Features, worker.InputValues{
+				Values: []float32{}, Differentiable: true,
+			})
 		}
 	}
 	return loop
@@ -154,7 +156,7 @@ func (p *Passes) fits(f *worker.Forward) error {
 
 // planOf is the plan of a pass that is given the same inputs.
 func (p *Passes) planOf(f *worker.Forward) (plan.Plan, error) {
-	key := func(g worker.Given) string { return fmt.Sprint(g.Values != nil, g.Differentiable, " ") }
+	key := func(g worker.InputValues) string { return fmt.Sprint(g.Values != nil, g.Differentiable, " ") }
 	var what string
 	for _, g := range f.Features {
 		what += key(g)

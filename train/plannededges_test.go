@@ -18,27 +18,27 @@ func TestPlannedPassesOfEdges(t *testing.T) {
 	g := tangle(t, 60, 40)
 	r := &g.Relations[0]
 	n := len(r.Sources)
-	all, ones := worker.Edges{Relation: r}, make([]float32, 3*n)
+	all, ones := worker.EdgeValues{Relation: r}, make([]float32, 3*n)
 	for k := range ones {
 		ones[k] = 1
 	}
 	all.Kept = ones[:n]
 	weighted := all
-	weighted.Weights = worker.Given{Values: ones[:n], Differentiable: true}
-	both := worker.Edges{
-		Relation: r, Weights: worker.Given{Values: ones[:n]},
-		Features: worker.Given{Values: ones, Differentiable: true},
+	weighted.Weights = worker.InputValues{Values: ones[:n], Differentiable: true}
+	both := worker.EdgeValues{
+		Relation: r, Weights: worker.InputValues{Values: ones[:n]},
+		Features: worker.InputValues{Values: ones, Differentiable: true},
 	}
 	for _, parallel := range []string{"graph=1", "graph=3", "graph=2,tensor=2", "pipeline=2"} {
-		for k, input := range []worker.Edges{all, weighted, both} {
+		for k, input := range []worker.EdgeValues{all, weighted, both} {
 			what := fmt.Sprintf("%s, case %d", parallel, k)
 			job := &Job{Graph: g}
 			p, values := passesOfJob(t, job, parallel)
-			loop := plan.Loop{Passes: 2, Edges: []worker.Edges{placeholders(input)}}
+			loop := plan.Loop{Passes: 2, Edges: []worker.EdgeValues{placeholders(input)}}
 			job.Options.Recompute = "none"
 			planned, err := job.PlanPasses(t.Context(), plan.Asks{Loop: &loop})
 			require.NoError(t, err)
-			with := worker.Forward{Training: true, Recording: true, Edges: []worker.Edges{input}}
+			with := worker.Forward{Training: true, Recording: true, Edges: []worker.EdgeValues{input}}
 			for range 3 {
 				first := (&call{Passes: p, values: values}).forward(t, nil, with)
 				second := (&call{Passes: p, values: values}).forward(t, nil, with)
@@ -80,7 +80,7 @@ func TestPlannedPassesOfEdges(t *testing.T) {
 }
 
 // placeholders say what is given, without its values.
-func placeholders(e worker.Edges) worker.Edges {
+func placeholders(e worker.EdgeValues) worker.EdgeValues {
 	e.Relation = nil
 	for _, values := range []*[]float32{&e.Kept, &e.Weights.Values, &e.Features.Values} {
 		if *values != nil {

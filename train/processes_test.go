@@ -63,8 +63,8 @@ func TestPassesOfProcesses(t *testing.T) {
 		made++
 		return worker.Forward{
 			Pass: made, Seeds: []uint64{seed}, Training: true, Recording: true, Changed: true,
-			Features: []worker.Given{{Values: x, Differentiable: true}},
-			Outputs:  [][]worker.Block{{{Columns: 3, Values: output}}},
+			Features: []worker.InputValues{{Values: x, Differentiable: true}},
+			Outputs:  [][]worker.ColumnBlock{{{Columns: 3, Values: output}}},
 		}
 	}
 	like := func() nn.State {
@@ -79,8 +79,8 @@ func TestPassesOfProcesses(t *testing.T) {
 		require.NoError(t, p.Forward(f))
 		paramGrads = like()
 		require.NoError(t, p.Backward(worker.Backward{
-			Pass: f.Pass, Gradients: paramGrads, Features: []worker.Given{{Values: x}},
-			Outputs: [][]worker.Block{{{Columns: 3, Values: grad}}},
+			Pass: f.Pass, Gradients: paramGrads, Features: []worker.InputValues{{Values: x}},
+			Outputs: [][]worker.ColumnBlock{{{Columns: 3, Values: grad}}},
 		}))
 		return paramGrads
 	}

@@ -127,8 +127,8 @@ func (s *sampled) train(t *testing.T, p *Passes, seeds ...uint64) {
 			s.outputs[sample] = make([]float32, p.Types[0].Vertices*3)
 			each = append(each, worker.Forward{
 				Pass: s.made, Seeds: own, Training: true, Recording: true, Values: s.values,
-				Features: []worker.Given{{Values: rows(x, vertices, columns), Differentiable: true}},
-				Outputs:  [][]worker.Block{{{Columns: 3, Values: s.outputs[sample]}}},
+				Features: []worker.InputValues{{Values: rows(x, vertices, columns), Differentiable: true}},
+				Outputs:  [][]worker.ColumnBlock{{{Columns: 3, Values: s.outputs[sample]}}},
 			})
 		}
 		require.NoError(t, p.Forward(each...))
@@ -143,8 +143,8 @@ func (s *sampled) train(t *testing.T, p *Passes, seeds ...uint64) {
 			}
 			s.x[sample] = make([]float32, p.Types[0].Vertices*columns)
 			each = append(each, worker.Backward{
-				Pass: passes[k], Gradients: s.grads, Features: []worker.Given{{Values: s.x[sample]}},
-				Outputs: [][]worker.Block{{{Columns: 3, Values: rows(grad, vertices, 3)}}},
+				Pass: passes[k], Gradients: s.grads, Features: []worker.InputValues{{Values: s.x[sample]}},
+				Outputs: [][]worker.ColumnBlock{{{Columns: 3, Values: rows(grad, vertices, 3)}}},
 			})
 		}
 		require.NoError(t, p.Backward(each...))

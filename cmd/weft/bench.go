@@ -115,7 +115,7 @@ func runProgram(cmd *cobra.Command, o bench.Options, s *train.Options, graph str
 	if err != nil {
 		return err
 	}
-	workload := bench.Given{Options: *s, Name: graph}
+	workload := bench.MeasuredProgram{Options: *s, Name: graph}
 	if graph != "" {
 		g, _, err := data.OpenDataset(cmd.Context(), data.Source{Name: graph}, cmd.ErrOrStderr(), nil)
 		if err != nil {

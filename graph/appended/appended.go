@@ -19,7 +19,7 @@ import (
 
 // Addition is what is appended to a graph.
 type Addition struct {
-	Types  []Rows        // by vertex type
+	Types  []NewVertices // by vertex type
 	Labels graph.Labels  // of the new vertices of the first type; none: they are not labelled
 	Edges  []graph.Edges // by relation; ends are ids within their types
 	// Frames have the labels of the new edges by relation, a row for each, with values of SplitBy if the
@@ -31,8 +31,8 @@ type Addition struct {
 	reverses []int    // the relations of these edges
 }
 
-// Rows are the new vertices of a type.
-type Rows struct {
+// NewVertices are the new vertices of a type.
+type NewVertices struct {
 	Count    int
 	Features graph.Features // with as many columns as the graph's, and as dense
 	Names    []string       // a name for each, if the graph's vertices have names; only Write needs them
@@ -91,7 +91,7 @@ func On(g *graph.Graph) *Base {
 
 // Nothing is an Addition without vertices and edges, to which both can be appended.
 func (b *Base) Nothing() *Addition {
-	a := &Addition{Types: make([]Rows, len(b.Types)), Edges: make([]graph.Edges, len(b.Relations))}
+	a := &Addition{Types: make([]NewVertices, len(b.Types)), Edges: make([]graph.Edges, len(b.Relations))}
 	for i, t := range b.Types {
 		f := &a.Types[i].Features
 		f.Columns = b.Width(i)
@@ -119,7 +119,7 @@ func (b *Base) arrangement(kind int) *columns.Arrangement {
 }
 
 // Append appends a vertex with its features. Sparse features keep the values that are not 0.
-func (r *Rows) Append(row []float32) {
+func (r *NewVertices) Append(row []float32) {
 	r.Count++
 	f := &r.Features
 	if !f.Sparse() {
@@ -172,7 +172,7 @@ func (b *Base) With(a *Addition) (*Graph, error) {
 }
 
 // check refuses rows that do not fit the type, or do not have width features.
-func (r *Rows) check(t *graph.VertexType, width int) error {
+func (r *NewVertices) check(t *graph.VertexType, width int) error {
 	f := &r.Features
 	values := f.Dense
 	switch {

@@ -42,8 +42,8 @@ func (b *Base) Until(later *graph.Graph) (*Addition, error) {
 }
 
 // rowsUntil copies the rows that follow those that the type had.
-func rowsUntil(was, is *graph.VertexType) (r Rows, err error) {
-	r = Rows{Count: is.Count - was.Count, Features: graph.Features{Columns: is.Features.Columns}}
+func rowsUntil(was, is *graph.VertexType) (r NewVertices, err error) {
+	r = NewVertices{Count: is.Count - was.Count, Features: graph.Features{Columns: is.Features.Columns}}
 	old, now, f := &was.Features, &is.Features, &r.Features
 	if r.Count < 0 || was.Name() != is.Name() || !begins(was.Names, is.Names, &r.Names) {
 		return r, refusal.Errorf("the vertices of %s are not those of before and others behind them",

@@ -54,7 +54,7 @@ func small(t *testing.T) (*graph.Graph, *Addition) {
 	g.Relations = []graph.Relation{buys, knows}
 	return g, &Addition{
 		Frames: []graph.Frame{{}, {Labels: graph.Labels{Columns: 1, Values: []float32{7, 8, 9}}}},
-		Types: []Rows{
+		Types: []NewVertices{
 			{
 				Count: 2, Features: graph.Features{Columns: 1, Dense: []float32{3, 4}},
 				Names: []string{"c", "d"}, Table: table(2),

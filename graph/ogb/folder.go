@@ -229,7 +229,7 @@ func (f *folder) readLabels(g *graph.Graph, t graph.VertexType) error {
 }
 
 // rows are the features of a type, nil where there are none.
-func (f *folder) rows(t graph.VertexType) (*streamed.Rows, error) {
+func (f *folder) rows(t graph.VertexType) (*streamed.RowSource, error) {
 	open := func() (matrix, error) { return f.matrix(nodeFeatures, t.Type) }
 	m, err := open()
 	if err != nil || m == nil {
@@ -237,7 +237,7 @@ func (f *folder) rows(t graph.VertexType) (*streamed.Rows, error) {
 	}
 	defer m.Close()
 	where := m.where(0)
-	return &streamed.Rows{
+	return &streamed.RowSource{
 		Columns: m.width(), Each: eachRow(open, t.Count, true),
 		Refuse: func(err error) error { return refusal.In(where, err) },
 	}, nil

@@ -147,7 +147,7 @@ func (e *Edges) Read(tell graph.Progress) (all graph.Edges, err error) {
 }
 
 // gather reads a row for each of so many vertices into memory.
-func (r *Rows) gather(vertices int) (all []float32, err error) {
+func (r *RowSource) gather(vertices int) (all []float32, err error) {
 	err = r.Each(func(rows []float32) error {
 		if all, err = memory.AppendTo(all, rows, int64(vertices)*int64(r.Columns)); err != nil {
 			return r.Refuse(err)
@@ -162,7 +162,7 @@ func (a *Array) Read(vertices int) (made graph.Array, err error) {
 	refuse := func(err error) error { return fmt.Errorf("array %q: %w", a.Name, err) }
 	made.Name, made.Columns = a.Name, a.Columns
 	if a.Dtype == graph.Float32 {
-		rows := Rows{a.Columns, a.Each, refuse}
+		rows := RowSource{a.Columns, a.Each, refuse}
 		made.Floats, err = rows.gather(vertices)
 		return made, err
 	}

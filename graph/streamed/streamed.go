@@ -91,12 +91,12 @@ const Unknown = -1
 
 // Type is the data of a vertex type that is not in memory.
 type Type struct {
-	Rows   *Rows // dense features; nil: InMemory has any
+	Rows   *RowSource // dense features; nil: InMemory has any
 	Arrays []Array
 }
 
-// Rows are a matrix with a row for each vertex.
-type Rows struct {
+// RowSource is a matrix with a row for each vertex.
+type RowSource struct {
 	Columns int
 	// Each calls do with all rows in their order, some at a time, row-major. They are valid until do returns.
 	Each func(do func(rows []float32) error) error

@@ -124,7 +124,7 @@ func TestRefused(t *testing.T) {
 			FeatureColumns: 1,
 		})
 	}
-	rows.Types = []streamed.Type{{Rows: &streamed.Rows{
+	rows.Types = []streamed.Type{{Rows: &streamed.RowSource{
 		Columns: 1, Each: func(do func([]float32) error) error { return do([]float32{inf, 0}) },
 	}}}
 	for want, g := range map[string]*streamed.Graph{
@@ -251,7 +251,7 @@ func typed() *streamed.Graph {
 			{Source: "user", Name: "knows", Target: "user", Edges: edges(knows)},
 		},
 		Types: []streamed.Type{{}, {
-			Rows: &streamed.Rows{Columns: 2, Each: rows, Refuse: func(err error) error { return err }},
+			Rows: &streamed.RowSource{Columns: 2, Each: rows, Refuse: func(err error) error { return err }},
 			Arrays: []streamed.Array{
 				{ArrayShape: graph.ArrayShape{Name: "node_age", Dtype: graph.Int64, Columns: 2}, Each: rows},
 			},

@@ -50,7 +50,7 @@ func Add(o Options, g *graph.Graph) (*appended.Addition, error) {
 	}
 	made.AddReverses(g, o.reversed(g))
 	for i, t := range all {
-		rows := appended.Rows{Count: t.all() - t.before}
+		rows := appended.NewVertices{Count: t.all() - t.before}
 		if rows.Count == 0 {
 			made.Types = append(made.Types, rows)
 			continue

@@ -286,7 +286,9 @@ func (o *Options) completeTables(g *streamed.Graph, all []*vertexTable) error {
 		}
 		if len(t.list) > 0 {
 			types[i].Features.Columns = t.list.Width()
-			g.Types[i].Rows = &streamed.Rows{Columns: t.list.Width(), Each: t.eachFeatures, Refuse: t.refuse}
+			g.Types[i].Rows = &streamed.RowSource{
+				Columns: t.list.Width(), Each: t.eachFeatures, Refuse: t.refuse,
+			}
 		}
 		if more := len(t.ids.Names) - t.rows; more > 0 {
 			first := t.ids.Names[t.rows]

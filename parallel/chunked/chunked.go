@@ -65,7 +65,7 @@ type Graph struct {
 	lasting   map[sar.Key]*history     // of the last training pass, by aggregation; the next pass takes it
 	inferring map[sar.Key]*history     // of an inference, by aggregation, until the last chunk has read it
 	phase     phase
-	now       *Pass           // the pass that is at work, forward or backward
+	now       *ChunkPass      // the pass that is at work, forward or backward
 	warm      bool            // the inference under way makes the snapshot
 	paths     map[string]bool // paths of the modules that aggregate
 	saved     sar.Saved       // the history of a checkpoint
@@ -73,7 +73,7 @@ type Graph struct {
 
 // kind is the rows of a vertex type: shareRows are those of the share.
 type kind struct {
-	shareRows *partition.Rows
+	shareRows *partition.PartRows
 	rows      [][]int32 // rows of the share, by chunk
 	inChunk   []int32   // by row of the share: its number in its chunk
 	// vertices are those of the worker's own rows of all chunks, ascending; nil: all vertices of the graph.
@@ -270,9 +270,9 @@ func (g *Graph) Places(kind int) []int32 {
 // Schema returns the schema of the graph along which messages pass.
 func (g *Graph) Schema() gnn.Schema { return sar.SchemaOf(g.share).Passing() }
 
-// Pass is a training pass of the chunks, forward and backward. Several passes may live, begun and not ended,
-// if each partition is one chunk, which reads nothing of other passes.
-type Pass struct {
+// ChunkPass is a training pass of the chunks, forward and backward. Several passes may live, begun and not
+// ended, if each partition is one chunk, which reads nothing of other passes.
+type ChunkPass struct {
 	graph *Graph
 	epoch int
 	order []int                // of the chunks
@@ -281,8 +281,8 @@ type Pass struct {
 
 // Forward begins the forward pass of an epoch, with the chunks in the given order. It has the history of the
 // pass that ended last.
-func (g *Graph) Forward(epoch int, order []int) *Pass {
-	p := &Pass{g, epoch, slices.Clone(order), g.lasting}
+func (g *Graph) Forward(epoch int, order []int) *ChunkPass {
+	p := &ChunkPass{g, epoch, slices.Clone(order), g.lasting}
 	g.phase, g.now, g.lasting = forward, p, map[sar.Key]*history{}
 	for _, c := range g.Chunks {
 		c.BeginEpoch(epoch)
@@ -292,4 +292,4 @@ func (g *Graph) Forward(epoch int, order []int) *Pass {
 
 // Backward begins the backward pass, with the chunks in the reverse order. A chunk may recompute its forward
 // pass during it. That sends no messages.
-func (p *Pass) Backward() { p.graph.phase, p.graph.now = backward, p }
+func (p *ChunkPass) Backward() { p.graph.phase, p.graph.now = backward, p }

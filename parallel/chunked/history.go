@@ -155,7 +155,7 @@ func (c *Chunk) publish(r *history, call *sar.Call, xs []*tensor.Matrix) {
 
 // rewind restores the snapshot for all but the first slots chunks of the order. The history then has the rows
 // that the last of these chunks read in its forward pass.
-func (p *Pass) rewind(r *history, slots int) {
+func (p *ChunkPass) rewind(r *history, slots int) {
 	team := p.graph.team
 	for ; r.fresh > slots; r.fresh-- {
 		stored := r.st.stored[p.order[r.fresh-1]]
@@ -301,7 +301,7 @@ func (g *Graph) zeros(st *structure, like []*tensor.Matrix) []*tensor.Matrix {
 
 // End ends the pass. Every Period epochs it makes the epoch's rows the new snapshot. It releases what only
 // the pass uses, and leaves the rest to the next one.
-func (p *Pass) End() {
+func (p *ChunkPass) End() {
 	g := p.graph
 	for _, r := range g.ordered(p.read) {
 		p.rewind(r, 0) // now all rows of this epoch are in other

@@ -43,7 +43,7 @@ func (m MaskGradient) Compare(n MaskGradient) int {
 
 // EachMaskGradient calls f for each edge of the pass, in every layer in which it passes messages. It must be
 // called before Release. The order is always the same.
-func (g *Given) EachMaskGradient(f func(MaskGradient)) {
+func (g *Inputs) EachMaskGradient(f func(MaskGradient)) {
 	for _, m := range g.made {
 		for _, b := range m.some.Blocks {
 			m.eachOf(b, f)

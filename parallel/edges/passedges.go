@@ -11,9 +11,10 @@ import (
 	"weft/tensor"
 )
 
-// Given is what one pass has in place of the graph's edges, by the names of relations: some of the edges, or
-// other weights or features. Given makes the edges of the pass. Their messages have the rows of all edges.
-type Given struct {
+// Inputs are what one pass has in place of the graph's edges, by the names of relations: some of the edges,
+// or other weights or features. PassEdges makes the edges of the pass. Their messages have the rows of all
+// edges.
+type Inputs struct {
 	Relations map[string]*Input
 	// Mask is a factor of each message along an edge between two vertices, and Masked sums the gradients of
 	// these factors, as for PyG's edge_mask. Self loops have none. nil: there are no factors. The pass must
@@ -45,7 +46,7 @@ type Input struct {
 }
 
 // Masks reports whether messages have factors.
-func (g *Given) Masks() bool { return g.Mask != nil }
+func (g *Inputs) Masks() bool { return g.Mask != nil }
 
 // madeEdges are the edges of a pass, made from those of the graph.
 type madeEdges struct {
@@ -73,7 +74,7 @@ func (n *Numbering) Number(source, target int, occurrence int64) int64 {
 func (in *Input) keeps(number int64) bool { return in.Kept == nil || in.Kept[number] != 0 }
 
 // PassEdges returns the pass's edges, in place of the graph's edges e. g keeps them until Release.
-func (g *Given) PassEdges(e *Edges, a gnn.Along) *Edges {
+func (g *Inputs) PassEdges(e *Edges, a gnn.Along) *Edges {
 	in := g.Relations[a.Relation]
 	if in == nil && g.Mask == nil {
 		return e
@@ -95,7 +96,7 @@ func (g *Given) PassEdges(e *Edges, a gnn.Along) *Edges {
 }
 
 // Release releases the edges of the pass. Whatever is made of them later is made anew.
-func (g *Given) Release() {
+func (g *Inputs) Release() {
 	if g == nil {
 		return
 	}
@@ -112,7 +113,7 @@ func (g *Given) Release() {
 
 // givenOthers implements Others for the edges of a pass. full are the graph's edges.
 type givenOthers struct {
-	pass  *Given
+	pass  *Inputs
 	along gnn.Along
 	full  *Edges
 }
@@ -394,7 +395,7 @@ func (e *Edges) Differentiable() bool {
 
 // AddGradients adds this worker's gradients of a relation's weights and features to weights and features, in
 // the order of the store: a number for each edge, and a row of Columns. Either may be nil.
-func (g *Given) AddGradients(relation string, weights, features []float32) {
+func (g *Inputs) AddGradients(relation string, weights, features []float32) {
 	for _, m := range g.made {
 		if m.Relation == relation {
 			m.some.addGradients(weights, features)

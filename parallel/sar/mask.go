@@ -10,7 +10,7 @@ import (
 	"weft/tensor"
 )
 
-// A pass with masks of edges (edges.Given.Mask) computes each aggregation as a message function, and
+// A pass with masks of edges (edges.Inputs.Mask) computes each aggregation as a message function, and
 // multiplies the results by the masks, as PyG's explanations do (torch_geometric.explain). Divisors of
 // messages have no masks: degrees, and the sums of a softmax.
 

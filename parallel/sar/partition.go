@@ -212,7 +212,7 @@ func (p *Partition) EdgesOn(t *autograd.Tape, a gnn.Along) (*edges.Edges, error)
 
 // edgesOn returns the edges for a pass on a tape. h says what travels between partitions.
 func (p *Partition) edgesOn(t *autograd.Tape, a gnn.Along, h edges.Halo) (*edges.Edges, error) {
-	if pass, is := t.Edges.(*edges.Given); is {
+	if pass, is := t.Edges.(*edges.Inputs); is {
 		e, err := p.edgesOf(a, edges.HaloRows)
 		if err != nil {
 			return nil, err

@@ -20,7 +20,7 @@ type Chunk struct {
 	Costs *order.Costs
 	// Whole are the edges of the partition if the chunk has all its rows, and reads no rows of earlier
 	// epochs. It is nil for one chunk of several.
-	Whole *partition.Edges
+	Whole *partition.PartEdges
 }
 
 // NewCosts returns the cost table of a worker whose columns are sliced, for all its chunks.

@@ -12,7 +12,7 @@ const ownerChunks = 64
 
 // ownersOf returns, for each worker, the rows of a partition and a vertex type that it owns, ascending. They
 // depend only on the partition's edges from that type.
-func ownersOf(e *partition.Edges, kind, workers int) [][]int32 {
+func ownersOf(e *partition.PartEdges, kind, workers int) [][]int32 {
 	types, relations := e.Types, e.All
 	if relations == nil {
 		relations = e.Relations

@@ -39,8 +39,8 @@ type Layer struct {
 	TimesBound      float64       `json:"times_bound"` // its time ÷ its bound
 }
 
-// Given is a program to measure, and the graph.
-type Given struct {
+// MeasuredProgram is a program to measure, and the graph.
+type MeasuredProgram struct {
 	Options train.Options // name a program, which has been read
 	Graph   *graph.Graph  // nil: a uniform graph with the features and classes of the program
 	Name    string        // the graph's name
@@ -48,7 +48,8 @@ type Given struct {
 
 // MeasureProgram trains a program on a graph for a few epochs, several times, and returns the fastest of the
 // last passes. Before that it calls show with the machine.
-func MeasureProgram(ctx context.Context, o Options, input Given, show func(Machine)) (p Program, err error) {
+func MeasureProgram(ctx context.Context, o Options, input MeasuredProgram, show func(Machine),
+) (p Program, err error) {
 	s := input.Options
 	s.Threads, s.LR, s.Device = o.Threads, 1e-9, setting.CPU
 	s.Epochs, s.EvalEvery = 3, setting.Every(3)

@@ -23,7 +23,7 @@ type stageChunk struct {
 // chunkPass is a chunk's forward and backward pass through a stage.
 type chunkPass struct {
 	*stageChunk
-	supplied []Given          // rows that the call gives in place of the features, by vertex type; nil: none
+	supplied []InputMatrix    // rows that the call gives in place of the features, by vertex type; nil: none
 	came     []*tensor.Matrix // on other stages: the state from the previous stage, until a tape owns it
 	ledger   *autograd.Ledger // records when gradients are complete; may be nil
 	in, out  gnn.State        // on the tape of the last forward pass
@@ -46,7 +46,7 @@ func (p *Pipeline) give(c *chunkPass, call *Call) {
 	}
 	for kind, supplied := range call.Features {
 		if supplied.Values == nil {
-			supplied = Given{}
+			supplied = InputMatrix{}
 		} else {
 			supplied.Values = p.chunkRows(tensor.Activations, supplied.Values, c.Places[kind])
 		}

@@ -68,10 +68,10 @@ type Call struct {
 	Recording bool            // there may be a backward pass
 	// Features replace the features of the vertices, by type: the rows of Inputs × columns. nil: the graph's
 	// are used for all.
-	Features []Given
+	Features []InputMatrix
 	// Edges replace the graph's edges; nil: the graph's are used. The caller owns them, and keeps them until
 	// the Pass ends.
-	Edges *edges.Given
+	Edges *edges.Inputs
 }
 
 // Release releases what the call gives, once the Pass has ended.
@@ -82,8 +82,8 @@ func (c *Call) Release() {
 	c.Edges.Release()
 }
 
-// Given are values in place of the graph's.
-type Given struct {
+// InputMatrix has values in place of the graph's.
+type InputMatrix struct {
 	// Values belong to the caller, who keeps them until the Pass ends. nil: the graph's are used.
 	Values *tensor.Matrix
 	// Differentiable has a backward pass compute their gradients.

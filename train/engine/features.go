@@ -30,15 +30,15 @@ func input(all []*features, t *autograd.Tape, c *Call) (s gnn.State) {
 }
 
 // featuresOf returns the features that the call gives for a vertex type.
-func (c *Call) featuresOf(kind int) Given {
+func (c *Call) featuresOf(kind int) InputMatrix {
 	if c.Features == nil {
-		return Given{}
+		return InputMatrix{}
 	}
 	return c.Features[kind]
 }
 
 // on puts the given features on a tape, or the graph's if none are given: rows × F.
-func (g Given) on(t *autograd.Tape, f *features) *autograd.Var {
+func (g InputMatrix) on(t *autograd.Tape, f *features) *autograd.Var {
 	switch {
 	case g.Values == nil:
 		return f.On(t)

@@ -129,7 +129,7 @@ func (m *MFG) Build(params *nn.Params) {
 }
 
 // find finds this worker's vertices of a type in a list: their positions there, and their rows.
-func find(owned *partition.Rows, vertices []int32) (listed, rows []int32) {
+func find(owned *partition.PartRows, vertices []int32) (listed, rows []int32) {
 	listed, rows = []int32{}, []int32{}
 	for place, v := range vertices {
 		row, found := int(v), true

@@ -93,7 +93,7 @@ func (p *Pipeline) order(epoch int) []int {
 type chunkedPass struct {
 	*Pipeline
 	call     *Call
-	pass     *chunked.Pass
+	pass     *chunked.ChunkPass
 	passes   []*chunkPass // by chunk
 	reversed []int        // the chunks in the order of the backward pass
 	encoded  coding

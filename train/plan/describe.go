@@ -13,7 +13,7 @@ import (
 
 // measure sets what the dry run has sent, moved and allocated.
 func (p *Worker) measure(w *worker.Worker) {
-	p.Sent, p.EdgeColumns, p.LayoutBytes = w.Pass.Sent, w.Pass.EdgeColumns, w.Pass.LayoutBytes
+	p.Sent, p.EdgeColumns, p.LayoutBytes = w.LastPass.Sent, w.LastPass.EdgeColumns, w.LastPass.LayoutBytes
 	if !w.Fetches.Known() {
 		p.Sent.Links = worker.Traffic{} // a dry run draws no negative edges
 	}

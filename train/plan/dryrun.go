@@ -96,7 +96,7 @@ func (in *Inputs) dryLoop(ctx context.Context, w *worker.Passes, counter *counte
 				p.Work = counter.takeWork(len(w.Blocks))
 			}
 		}
-		p.Disk = w.Pass.Disk
+		p.Disk = w.LastPass.Disk
 	}
 	p.Resting, p.Rows, p.Edges = w.LiveBytes(), w.RowCounts(), w.EdgeCounts()
 	return nil
@@ -150,7 +150,7 @@ func (in *Inputs) dryRun(ctx context.Context, w *worker.Worker, counter *counter
 		if _, _, err := w.TrainEpoch(number, read, nil); err != nil {
 			return err
 		}
-		p.Disk = w.Pass.Disk
+		p.Disk = w.LastPass.Disk
 		if epoch == epochs-1 {
 			p.Work = counter.takeWork(len(w.Blocks))
 			if in.Counts {

@@ -180,8 +180,8 @@ type Loop struct {
 	Passes int // how many passes live at a time, each with the parameters of the others
 	// Features and Edges are what each pass is given, as in worker.Forward. A plan reads only whether there
 	// are values: passes keep all edges.
-	Features []worker.Given
-	Edges    []worker.Edges
+	Features []worker.InputValues
+	Edges    []worker.EdgeValues
 }
 
 // links reports whether Sent.Links are asked for.

@@ -51,12 +51,12 @@ func readingOf(w *worker.Worker, share *partition.Share) (r Reading) {
 }
 
 // readsInto reports whether an edge, self loops aside, leads to one of the training rows.
-func readsInto(trains []bool, r *partition.Relation, edges *partition.Edges) bool {
+func readsInto(trains []bool, r *partition.Relation, edges *partition.PartEdges) bool {
 	return anyEdge(r, &r.In, edges, func(row, _ int) bool { return trains[row] })
 }
 
 // readsOut reports whether an edge, self loops aside, leads from one of the training rows.
-func readsOut(trains []bool, r *partition.Relation, edges *partition.Edges) bool {
+func readsOut(trains []bool, r *partition.Relation, edges *partition.PartEdges) bool {
 	if edges.Partitions() == 1 { // the share has only the edges into its own rows
 		return anyEdge(r, &r.In, edges, func(_, source int) bool { return trains[source] })
 	}
@@ -65,7 +65,7 @@ func readsOut(trains []bool, r *partition.Relation, edges *partition.Edges) bool
 
 // anyEdge reports whether asked holds for one of a list's edges. Its arguments are the edge's row and the
 // position of its other end. Self loops are left out.
-func anyEdge(r *partition.Relation, list *graph.Relation, edges *partition.Edges,
+func anyEdge(r *partition.Relation, list *graph.Relation, edges *partition.PartEdges,
 	asked func(row, position int) bool,
 ) bool {
 	first := edges.Types[r.Target].Starts[edges.P]

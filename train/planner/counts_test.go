@@ -244,7 +244,7 @@ func TestLoopByCounts(t *testing.T) {
 	require.NoError(t, err)
 	g.Relations[0].Symmetric = true // as its store says
 	loop := plan.Loop{
-		Passes: 3, Features: []worker.Given{{Values: []float32{}, Differentiable: true}},
+		Passes: 3, Features: []worker.InputValues{{Values: []float32{}, Differentiable: true}},
 	}
 	resolve := func(parallel string) *setting.Resolved {
 		options := train.Defaults()

@@ -50,7 +50,7 @@ var answers = []Answer{
 var ofEdge = []Answer{edgeNumber, edgeRow, sourceEnd, targetEnd}
 
 // Number is the answer that tells which edge a row is of: its number in the graph, or its row in the file.
-func (e *Edges) Number() Answer {
+func (e *EdgeEnds) Number() Answer {
 	if e.Added {
 		return edgeRow
 	}
@@ -58,10 +58,10 @@ func (e *Edges) Number() Answer {
 }
 
 // leading are the answers with which a table of edges begins.
-func (e *Edges) leading() []Answer { return []Answer{e.Number(), sourceEnd, targetEnd} }
+func (e *EdgeEnds) leading() []Answer { return []Answer{e.Number(), sourceEnd, targetEnd} }
 
 // answer is the answer that a word of --columns means. Columns of ends have names of their own.
-func (e *Edges) answer(word Answer) Answer {
+func (e *EdgeEnds) answer(word Answer) Answer {
 	switch string(word) {
 	case e.Columns[0]:
 		return sourceEnd
@@ -72,7 +72,7 @@ func (e *Edges) answer(word Answer) Answer {
 }
 
 // check refuses a word that names no column of a table of edges. Check refuses words of other answers.
-func (e *Edges) check(word Answer) error {
+func (e *EdgeEnds) check(word Answer) error {
 	words := append([]string{string(e.Number())}, e.Columns[:]...)
 	switch a := e.answer(word); {
 	case slices.Contains(e.leading(), a):

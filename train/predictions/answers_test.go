@@ -339,7 +339,7 @@ func TestAnswersOfEdges(t *testing.T) {
 		require.NoError(t, err)
 		table := Table{
 			Classes: []string{"no", "yes"}, Answers: answers, Order: c.order,
-			Edges: &Edges{
+			Edges: &EdgeEnds{
 				Columns: [2]string{"payer", "payee"}, Names: [2][]string{{"a", "b"}, {"c", "d"}},
 				Added: c.added,
 				Ends:  func(edge int) [2]int32 { return ends[edge] },
@@ -362,10 +362,10 @@ func TestAnswersOfEdges(t *testing.T) {
 	} {
 		answers, err := ParseAnswers(asked, true)
 		require.NoError(t, err)
-		_, err = (&Table{Answers: answers, Edges: &Edges{Columns: [2]string{"payer", "payee"}}}).Check(2)
+		_, err = (&Table{Answers: answers, Edges: &EdgeEnds{Columns: [2]string{"payer", "payee"}}}).Check(2)
 		assert.Refused(t, err, want)
 	}
-	_, err := (&Table{Answers: []Answer{"edge"}, Edges: &Edges{Added: true}}).Check(2)
+	_, err := (&Table{Answers: []Answer{"edge"}, Edges: &EdgeEnds{Added: true}}).Check(2)
 	assert.Refused(t, err, "columns edge: new edges have no number in the graph; give row, that of the file")
 	_, err = ParseAnswers([]string{"edge"}, false)
 	assert.Refused(t, err, "columns edge: is of a table of edges, and this one is of vertices; give vertex or name")

@@ -32,10 +32,10 @@ const (
 
 // Table says what rows and columns of predictions stand for.
 type Table struct {
-	Vertices []int32  // the vertex of each row; nil: row v is vertex v
-	Types    []Type   // of the rows, one vertex type after another; nil: vertices of the first type
-	Names    []string // of all vertices of the graph; nil: they have none
-	Edges    *Edges   // set if the rows are of edges; "vertex" then means edge above
+	Vertices []int32   // the vertex of each row; nil: row v is vertex v
+	Types    []Type    // of the rows, one vertex type after another; nil: vertices of the first type
+	Names    []string  // of all vertices of the graph; nil: they have none
+	Edges    *EdgeEnds // set if the rows are of edges; "vertex" then means edge above
 	Columns  Columns
 	Classes  []string // the names of the classes or labels; nil: their numbers
 	// Calibration makes the probabilities of logits; nil: softmax, or σ of labels.
@@ -67,8 +67,8 @@ type Type struct {
 	Names []string // of its vertices; nil: they have none
 }
 
-// Edges say what a table of edges has for each edge: the columns of its ends.
-type Edges struct {
+// EdgeEnds say what a table of edges has for each edge: the columns of its ends.
+type EdgeEnds struct {
 	Columns [2]string   // the names of the columns of source and target
 	Names   [2][]string // of the vertices of each end; nil: their numbers
 	Ends    func(edge int) [2]int32
@@ -300,7 +300,7 @@ func (t *Table) fields(to []field, answers []Answer, at int, outcome *Outcome, h
 }
 
 // name is the name of the k-th end.
-func (e *Edges) name(k int, ends [2]int32) string {
+func (e *EdgeEnds) name(k int, ends [2]int32) string {
 	if e.Names[k] == nil {
 		return strconv.Itoa(int(ends[k]))
 	}

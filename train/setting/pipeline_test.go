@@ -106,7 +106,7 @@ func TestSparseFeaturesCostWhatTheyStore(t *testing.T) {
 		whole := counts(100, 40, 1)
 		whole.Types[0].FeatureValues = values
 		blocks, err := (&Resolved{}).BlockSpecs(&partition.Share{
-			Whole: whole, Edges: partition.Edges{Relations: make([]partition.Relation, 1)},
+			Whole: whole, Edges: partition.PartEdges{Relations: make([]partition.Relation, 1)},
 		}, 5,
 			func(_, _ int) []gnn.BlockSpec { return own })
 		if err != nil || blocks[0].Cost != (gnn.Cost{Vertex: want, Edge: 3}) ||

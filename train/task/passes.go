@@ -10,23 +10,23 @@ import (
 	"weft/tensor"
 )
 
-// Passes is the Kind of a model whose loss and metrics are its caller's. weft computes only its passes.
-type Passes struct {
+// PassesOnly is the Kind of a model whose loss and metrics are its caller's. weft computes only its passes.
+type PassesOnly struct {
 	VertexTypes []string // the names of the vertex types of the model's outputs
 	Columns     int      // of all outputs together
 }
 
 // Metrics implements Kind: there are none.
-func (Passes) Metrics() []string { return nil }
+func (PassesOnly) Metrics() []string { return nil }
 
 // Metric implements Kind: there is none.
-func (Passes) Metric(*partition.Whole, *graph.Labels) (string, error) { return "", nil }
+func (PassesOnly) Metric(*partition.Whole, *graph.Labels) (string, error) { return "", nil }
 
 // Outputs implements Kind.
-func (p Passes) Outputs(*partition.Whole) int { return p.Columns }
+func (p PassesOnly) Outputs(*partition.Whole) int { return p.Columns }
 
 // Types implements Kind.
-func (p Passes) Types(s *partition.Share) (kinds []int, err error) {
+func (p PassesOnly) Types(s *partition.Share) (kinds []int, err error) {
 	if len(s.Whole.Types) == 1 {
 		return nil, nil
 	}
@@ -39,20 +39,20 @@ func (p Passes) Types(s *partition.Share) (kinds []int, err error) {
 }
 
 // Check implements Kind: a graph needs no labels and no split.
-func (Passes) Check(*partition.Whole) error { return nil }
+func (PassesOnly) Check(*partition.Whole) error { return nil }
 
 // CheckMeasured implements Kind.
-func (Passes) CheckMeasured(*partition.Whole) error { return nil }
+func (PassesOnly) CheckMeasured(*partition.Whole) error { return nil }
 
 // Passing implements Kind: all edges pass messages.
-func (Passes) Passing(*partition.Whole) (training, later *partition.Subgraph, err error) {
+func (PassesOnly) Passing(*partition.Whole) (training, later *partition.Subgraph, err error) {
 	return nil, nil, nil
 }
 
 // Begin implements Kind: it refuses, as nothing is learned.
-func (Passes) Begin(Env) (Task, error) {
+func (PassesOnly) Begin(Env) (Task, error) {
 	return nil, refusal.Errorf("a model without a loss of weft's is not trained by it")
 }
 
 // Predicts implements Kind.
-func (Passes) Predicts(*nn.Params, nn.State) func(*tensor.Matrix) { return nil }
+func (PassesOnly) Predicts(*nn.Params, nn.State) func(*tensor.Matrix) { return nil }

@@ -92,7 +92,7 @@ func TestNothingToLearn(t *testing.T) {
 	} {
 		labels := graph.Labels{Classes: c.classes, Class: c.class, Multi: c.multi}
 		s := &partition.Share{}
-		s.Edges.Types = []partition.Rows{{Starts: make([]int, c.partitions+1)}}
+		s.Edges.Types = []partition.PartRows{{Starts: make([]int, c.partitions+1)}}
 		task := &rows{
 			Env: Env{Share: s}, frame: &partition.WholeFrame{Classes: c.classes},
 			own: &partition.Values{Labels: labels},

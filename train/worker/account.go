@@ -76,7 +76,7 @@ type Tally struct {
 
 // account counts a worker's tally.
 type account struct {
-	Pass Tally // of the last training pass
+	LastPass Tally // of the last training pass
 
 	edgeColumns, layoutBytes ByLayer
 	redistributions          int64 // all-to-alls between layouts
@@ -308,13 +308,13 @@ func (w *Worker) Totals() (t Totals, err error) {
 	if w.countsDisk() {
 		rests = mem.DiskBytes()
 		now := mem.DeviceUse()
-		device := &w.Pass.Device
+		device := &w.LastPass.Device
 		device.PeakBytes, device.HostBytes, device.StagedBytes = now.PeakBytes, now.HostBytes, now.StagedBytes
 	}
 	kinds := mem.Peaks().Kinds
 	local := took{
-		mem.Peak(), mem.GraphBytes(), mem.LiveTensors(), rests, w.Pass, w.spent, w.profile(),
-		kinds[:], w.Pass.SentBy,
+		mem.Peak(), mem.GraphBytes(), mem.LiveTensors(), rests, w.LastPass, w.spent, w.profile(),
+		kinds[:], w.LastPass.SentBy,
 	}
 	all, err := ToFirst(w.Groups.All, local)
 	if err != nil {

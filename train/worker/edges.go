@@ -12,23 +12,23 @@ import (
 	"weft/partition"
 )
 
-// Edges are what a pass has in place of a relation's edges. They are in the order of the graph's store: by
-// target, then by source, and parallel edges as they were given. They are all edges of the relation, or those
-// of EdgesInto.
-type Edges struct {
+// EdgeValues are what a pass has in place of a relation's edges. They are in the order of the graph's store:
+// by target, then by source, and parallel edges as they were given. They are all edges of the relation, or
+// those of EdgesInto.
+type EdgeValues struct {
 	Number   int             // the number of the relation
 	Relation *graph.Relation // of the whole graph
 	Kept     []float32       // the pass has the edges whose entry is not 0; nil: all edges
-	Weights  Given
-	Features Given // rows of the relation's columns
+	Weights  InputValues
+	Features InputValues // rows of the relation's columns
 }
 
 // givenEdges are the edges that a pass is given; nil: all are the graph's.
-func (c *callerRows) givenEdges(relations []Edges) *edges.Given {
+func (c *callerRows) givenEdges(relations []EdgeValues) *edges.Inputs {
 	if len(relations) == 0 {
 		return nil
 	}
-	inputs := &edges.Given{Relations: map[string]*edges.Input{}}
+	inputs := &edges.Inputs{Relations: map[string]*edges.Input{}}
 	for _, e := range relations {
 		columns := c.relationOf(e).In.Features.Columns
 		h := c.heldOf(e.Number, e.Relation)
@@ -42,11 +42,11 @@ func (c *callerRows) givenEdges(relations []Edges) *edges.Given {
 }
 
 // description names, in errors, what the caller gives.
-func (e *Edges) description() (text string) {
+func (e *EdgeValues) description() (text string) {
 	if e.Kept != nil {
 		text = fmt.Sprintf(" of some edges of relation %d", e.Number)
 	}
-	for what, input := range []Given{e.Weights, e.Features} {
+	for what, input := range []InputValues{e.Weights, e.Features} {
 		if input.Values != nil {
 			text += fmt.Sprintf(" of %s of edges of relation %d", []string{"weights", "features"}[what], e.Number)
 		}
@@ -58,13 +58,13 @@ func (e *Edges) description() (text string) {
 }
 
 // relationOf is the relation in the worker's share.
-func (c *callerRows) relationOf(e Edges) *partition.Relation {
+func (c *callerRows) relationOf(e EdgeValues) *partition.Relation {
 	return &c.Share.Edges.Relations[e.Number]
 }
 
 // takeEdgeGradients adds up the gradients of edges over the workers. It takes one worker after the other, so
 // that their order is always the same.
-func (c *callerRows) takeEdgeGradients(from *edges.Given, to []Edges) {
+func (c *callerRows) takeEdgeGradients(from *edges.Inputs, to []EdgeValues) {
 	if c.Processes {
 		c.bringEdgeGradients(from, to)
 		return
@@ -86,7 +86,7 @@ func (c *callerRows) takeEdgeGradients(from *edges.Given, to []Edges) {
 
 // bringEdgeGradients adds up the gradients of edges over processes. Each caller gets the sums for the edges
 // that it gave.
-func (c *callerRows) bringEdgeGradients(from *edges.Given, to []Edges) {
+func (c *callerRows) bringEdgeGradients(from *edges.Inputs, to []EdgeValues) {
 	for _, e := range to {
 		h, columns := c.heldOf(e.Number, e.Relation), c.relationOf(e).In.Features.Columns
 		weights, features := h.buffer(1, e.Weights.Values), h.buffer(columns, e.Features.Values)
@@ -208,7 +208,7 @@ func (h *heldEdges) fetched(columns int, callers []float32) []float32 {
 }
 
 // blockOf is the block of the held edges that belongs to the block b of a caller.
-func (h *heldEdges) blockOf(b Block) Block {
+func (h *heldEdges) blockOf(b ColumnBlock) ColumnBlock {
 	b.Values = h.buffer(b.Columns, b.Values)
 	return b
 }

@@ -61,11 +61,11 @@ func (w *Worker) TrainEpoch(epoch int, ends func(Scores) bool,
 	// The last stages wait here until the pipeline has drained.
 	w.spent.Bubble += w.Groups.World.Waited() - waited
 	w.endPass()
-	w.Pass = w.done().since(before)
+	w.LastPass = w.done().since(before)
 	if found != nil {
-		w.Pass = w.Pass.since(found.sent)
+		w.LastPass = w.LastPass.since(found.sent)
 	}
-	w.Pass.Seconds, w.Pass.Disk = time.Since(start).Seconds(), w.disk()
-	w.Pass.Device = w.onDevice()
+	w.LastPass.Seconds, w.LastPass.Disk = time.Since(start).Seconds(), w.disk()
+	w.LastPass.Device = w.onDevice()
 	return loss, asked, err
 }

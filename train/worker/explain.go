@@ -189,7 +189,7 @@ type point struct {
 func (x *explainer) pass(p point) {
 	call := engine.Call{
 		Epoch: 1, Random: autograd.Random{Seed: x.Seed, Epoch: 1}, Recording: true,
-		Edges: &edges.Given{Mask: &p.messages},
+		Edges: &edges.Inputs{Mask: &p.messages},
 	}
 	for kind, rows := range x.by.Inputs() {
 		entry := &x.into.Features[kind]
@@ -197,8 +197,8 @@ func (x *explainer) pass(p point) {
 		for i := range values {
 			values[i] *= p.features
 		}
-		call.Features = append(call.Features, engine.Given{
-			Values:         x.input(rows.Here, Block{Columns: entry.Columns, Values: values}, nil),
+		call.Features = append(call.Features, engine.InputMatrix{
+			Values:         x.input(rows.Here, ColumnBlock{Columns: entry.Columns, Values: values}, nil),
 			Differentiable: entry.Columns > 0,
 		})
 	}
@@ -220,7 +220,7 @@ func (x *explainer) pass(p point) {
 	for kind, grad := range pass.Backward(outputs...) {
 		if entry := &x.into.Features[kind]; grad != nil && p.ofFeatures {
 			found := make([]float32, len(entry.Inputs))
-			x.spread(Block{Columns: entry.Columns, Values: found}, grad, 0, nil)
+			x.spread(ColumnBlock{Columns: entry.Columns, Values: found}, grad, 0, nil)
 			for k, g := range found {
 				entry.Gradients[k] += p.part * g
 			}

@@ -61,7 +61,7 @@ func (f *Forward) ofEdges(output int) bool { return f.Relations != nil && f.Rela
 
 // places are the places of the output's rows in a block. A block that is Whole has only the first vertex's
 // row.
-func (b *Block) places(places []int32, output *autograd.Var) []int32 {
+func (b *ColumnBlock) places(places []int32, output *autograd.Var) []int32 {
 	if b.Whole {
 		return output.RowSet().List()
 	}
@@ -111,8 +111,8 @@ func (p *Passes) modelApart() (*apart, error) {
 // computes only their message-flow graph, in memory of its own. A block with several aggregations computes
 // rows between them that nothing reads, so it has no backward pass there.
 func (p *Passes) engineOf(f *Forward) (e engine.Engine, memory *tensor.Meter, err error) {
-	whole := func(blocks []Block) bool {
-		return slices.ContainsFunc(blocks, func(b Block) bool { return b.Whole })
+	whole := func(blocks []ColumnBlock) bool {
+		return slices.ContainsFunc(blocks, func(b ColumnBlock) bool { return b.Whole })
 	}
 	if f.Rows == nil || f.Edges != nil || f.Relations != nil || !p.PassesSome(f.Training) ||
 		slices.ContainsFunc(f.Outputs, whole) {
@@ -152,7 +152,7 @@ func (p *Passes) listed(f *Forward) (all [][]int32) {
 }
 
 // clearFeatures sets the gradients of features to zero, because a pass of some rows computes a part of them.
-func (p *Passes) clearFeatures(live *livePass, to []Given) {
+func (p *Passes) clearFeatures(live *livePass, to []InputValues) {
 	if live.memory == nil || to == nil {
 		return
 	}

@@ -61,15 +61,15 @@ type Forward struct {
 	// Values are the values of the parameters and buffers. Forward sets the buffers that the pass changes.
 	// nil: a plan.
 	Values    nn.State
-	Changed   bool     // whether the parameters differ from those of the pass before
-	Seeds     []uint64 // of the dropout masks, by group; nil: 0
-	Training  bool     // dropout is active, and norms take the batch's statistics
-	Recording bool     // there may be a backward pass
-	Features  []Given  // by vertex type; nil: all are the graph's
-	Edges     []Edges  // of the relations for which the pass is given edges
+	Changed   bool          // whether the parameters differ from those of the pass before
+	Seeds     []uint64      // of the dropout masks, by group; nil: 0
+	Training  bool          // dropout is active, and norms take the batch's statistics
+	Recording bool          // there may be a backward pass
+	Features  []InputValues // by vertex type; nil: all are the graph's
+	Edges     []EdgeValues  // of the relations for which the pass is given edges
 	// Outputs are the outputs of vertices, by vertex type, and then those of edges, by relation. The blocks
 	// of an output follow each other in its columns. nil: a plan.
-	Outputs [][]Block
+	Outputs [][]ColumnBlock
 	// Relations are, by output, the relation of the whole graph of whose edges the output has rows, in the
 	// order of the graph's store. nil, or a nil entry: the output has rows of vertices. Rows of edges that a
 	// pass is not given are not written.
@@ -79,16 +79,16 @@ type Forward struct {
 	Rows [][]int32
 }
 
-// Given are values in place of the graph's.
-type Given struct {
+// InputValues are values in place of the graph's.
+type InputValues struct {
 	// Values are the values of all vertices, in the order of their ids, or of Rows; nil: the graph's. A
 	// backward pass writes their gradients there.
 	Values         []float32
 	Differentiable bool // the backward pass computes their gradients
 }
 
-// Block is some of the columns of an output.
-type Block struct {
+// ColumnBlock is some of the columns of an output.
+type ColumnBlock struct {
 	Columns int
 	Whole   bool      // all vertices have the same row, which Values has once
 	Values  []float32 // of all vertices, in the order of their ids, or of Rows; or of all edges
@@ -97,11 +97,11 @@ type Block struct {
 // Backward is what a backward pass is given, and where its results go.
 type Backward struct {
 	Pass      int
-	Outputs   [][]Block // the gradients of the outputs; nil: a plan
-	Gradients nn.State  // of the parameters; nil: a plan
-	Features  []Given   // by vertex type: Values get the gradients of differentiable features
-	Edges     []Edges   // they get the gradients of differentiable weights and features
-	Again     bool      // the pass stays, for another backward pass
+	Outputs   [][]ColumnBlock // the gradients of the outputs; nil: a plan
+	Gradients nn.State        // of the parameters; nil: a plan
+	Features  []InputValues   // by vertex type: Values get the gradients of differentiable features
+	Edges     []EdgeValues    // they get the gradients of differentiable weights and features
+	Again     bool            // the pass stays, for another backward pass
 }
 
 // NewPasses makes one of the workers that world connects.
@@ -221,15 +221,17 @@ func (p *Passes) Forward(f Forward) error {
 }
 
 // features makes, for an engine, this worker's rows of the given features.
-func (p *Passes) features(e engine.Engine, features []Given) (inputs []engine.Given) {
+func (p *Passes) features(e engine.Engine, features []InputValues) (inputs []engine.InputMatrix) {
 	if features == nil {
 		return nil
 	}
 	for kind, rows := range e.Inputs() {
-		g := engine.Given{Differentiable: features[kind].Differentiable}
+		g := engine.InputMatrix{Differentiable: features[kind].Differentiable}
 		if values := features[kind].Values; values != nil {
 			columns := p.Share.Whole.Types[kind].FeatureColumns
-			g.Values = p.input(rows.Here, Block{Columns: columns, Values: values}, p.placesAmong(rows.List()))
+			g.Values = p.input(rows.Here, ColumnBlock{
+				Columns: columns, Values: values,
+			}, p.placesAmong(rows.List()))
 		}
 		inputs = append(inputs, g)
 	}
@@ -290,7 +292,7 @@ func (p *Passes) Backward(b Backward) error {
 	p.clearFeatures(live, b.Features)
 	for kind, grad := range grads {
 		if grad != nil && b.Features != nil && b.Features[kind].Values != nil {
-			to := Block{Columns: grad.Cols, Values: b.Features[kind].Values}
+			to := ColumnBlock{Columns: grad.Cols, Values: b.Features[kind].Values}
 			p.spread(to, grad, 0, p.placesAmong(live.engine.Inputs()[kind].List()))
 		}
 		grad.Release()
@@ -301,8 +303,8 @@ func (p *Passes) Backward(b Backward) error {
 	if b.Gradients != nil {
 		p.takeGradients(b.Gradients)
 	}
-	p.Pass = ends()
-	p.Pass.Disk, p.Pass.Device = p.disk(), p.onDevice()
+	p.LastPass = ends()
+	p.LastPass.Disk, p.LastPass.Device = p.disk(), p.onDevice()
 	if b.Again {
 		live.call.Edges.Release() // another backward pass begins new sums of these gradients
 		p.asOf(live, func() { live.Pass = live.engine.Forward(live.call) })
@@ -351,7 +353,7 @@ func (l *livePass) end() {
 func (p *Passes) isPrimary() bool { return p.Groups.Learners.Rank() == 0 }
 
 // input makes features of so many rows: those of the ids in a block, as in fill.
-func (w *Worker) input(rows int, b Block, ids []int32) *tensor.Matrix {
+func (w *Worker) input(rows int, b ColumnBlock, ids []int32) *tensor.Matrix {
 	m := w.Team.Memory.NewElement(tensor.Features, w.Team.Storage, rows, b.Columns)
 	w.fill(m, 0, b, ids)
 	return m
@@ -376,7 +378,7 @@ func (w *Worker) eachRow(m *tensor.Matrix, ids []int32, copyRow func(row, vertex
 
 // fill copies the rows of the ids from a block to a matrix, from column from on. Rows that the block lacks
 // become zero. Of a block that is Whole, all rows but the first become zero.
-func (w *Worker) fill(to *tensor.Matrix, from int, b Block, ids []int32) {
+func (w *Worker) fill(to *tensor.Matrix, from int, b ColumnBlock, ids []int32) {
 	write, zeros := to.Writer(), make([]float32, b.Columns)
 	w.eachRow(to, ids, func(row, vertex int) {
 		if b.Whole && vertex > 0 || vertex == noRow {
@@ -388,7 +390,7 @@ func (w *Worker) fill(to *tensor.Matrix, from int, b Block, ids []int32) {
 }
 
 // spread copies rows of a matrix, from column first on, to the places of the ids in a block.
-func (w *Worker) spread(b Block, from *tensor.Matrix, first int, ids []int32) {
+func (w *Worker) spread(b ColumnBlock, from *tensor.Matrix, first int, ids []int32) {
 	read := from.Reader()
 	w.eachRow(from, ids, func(row, vertex int) {
 		if vertex != noRow && (!b.Whole || vertex == 0) {
@@ -398,4 +400,4 @@ func (w *Worker) spread(b Block, from *tensor.Matrix, first int, ids []int32) {
 }
 
 // row is the row of a vertex.
-func (b *Block) row(vertex int) []float32 { return b.Values[vertex*b.Columns:][:b.Columns] }
+func (b *ColumnBlock) row(vertex int) []float32 { return b.Values[vertex*b.Columns:][:b.Columns] }

@@ -112,7 +112,7 @@ func (p *Passes) commit() {
 }
 
 // clearWhole sets blocks that are Whole to zero before sumWhole, as only one worker has the row of each.
-func (p *Passes) clearWhole(blocks []Block) {
+func (p *Passes) clearWhole(blocks []ColumnBlock) {
 	for _, b := range blocks {
 		if b.Whole && p.Processes {
 			clear(b.Values)
@@ -121,7 +121,7 @@ func (p *Passes) clearWhole(blocks []Block) {
 }
 
 // sumWhole adds up the blocks that are Whole over the processes. All then have the sum.
-func (p *Passes) sumWhole(blocks []Block) {
+func (p *Passes) sumWhole(blocks []ColumnBlock) {
 	for _, b := range blocks {
 		if b.Whole && p.Processes {
 			exchange.Must(p.Groups.World.SumFloats(comm.Statistics, b.Values))

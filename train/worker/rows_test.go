@@ -251,11 +251,11 @@ func TestTotalsOfWorkers(t *testing.T) {
 		w.Resolved = &setting.Resolved{Mesh: grid, SampleGroups: 1, Workers: 2}
 		w.Team, w.Groups = kernel.NewTeam(1, mem), grid.Join(c)
 		r := int64(c.Rank())
-		w.Pass = Tally{
+		w.LastPass = Tally{
 			EdgeColumns: ByLayer{"a": 5 + r, "b": 10},
 			Waited:      time.Second * time.Duration(1+r), Seconds: 4,
 		}
-		w.Pass.Sent.Halo, w.Pass.Sent.Gradient = Traffic{100 + r, 3}, Traffic{7, 1}
+		w.LastPass.Sent.Halo, w.LastPass.Sent.Gradient = Traffic{100 + r, 3}, Traffic{7, 1}
 		all, err := w.Totals()
 		if r > 0 {
 			w.Workers = 1

@@ -37,7 +37,7 @@ type figures struct {
 
 // Figures are the worker's figures, with the size of its snapshot, as metadata of its file.
 func (w *Worker) Figures(snapshot int64) (map[string]string, error) {
-	text, err := json.Marshal(figures{w.Team.Memory.Peaks(), w.Pass, w.spent, snapshot})
+	text, err := json.Marshal(figures{w.Team.Memory.Peaks(), w.LastPass, w.spent, snapshot})
 	return map[string]string{figuresKey: string(text)}, err
 }
 
@@ -62,6 +62,6 @@ func (w *Worker) Restore(from *checkpoint.Checkpoint, sameMesh bool) (snapshot i
 		return 0, refusal.Errorf("%s: %w", from.Path, err)
 	}
 	w.Team.Memory.Continue(f.Peaks)
-	w.Pass, w.spent = f.Pass, f.Spent
+	w.LastPass, w.spent = f.Pass, f.Spent
 	return f.Snapshot, nil
 }

@@ -313,7 +313,7 @@ func (f Fields) weighted(key string, refuse func(error) error) (some bool, err e
 // Otherwise the rows are nil.
 func openDense(open func() (*Entry, error), keepDense bool,
 	refuse func(error) error,
-) (made *streamed.Rows, rows int, err error) {
+) (made *streamed.RowSource, rows int, err error) {
 	entry, err := open()
 	if err != nil {
 		return nil, 0, refuse(err)
@@ -355,5 +355,5 @@ func openDense(open func() (*Entry, error), keepDense bool,
 			at += len(rows) / columns
 		}
 	}
-	return &streamed.Rows{Columns: columns, Each: each, Refuse: refuse}, b.Shape[0], nil
+	return &streamed.RowSource{Columns: columns, Each: each, Refuse: refuse}, b.Shape[0], nil
 }

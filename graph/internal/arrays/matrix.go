@@ -24,7 +24,7 @@ const (
 // Matrix is the features in a file, and how many rows it has.
 type Matrix struct {
 	graph.Features
-	InBlocks *streamed.Rows // the features are read when they are needed; nil: they are in Features
+	InBlocks *streamed.RowSource // the features are read when they are needed; nil: they are in Features
 	Rows     int
 	ByID     bool // the file says to which vertex each row belongs
 	// Note says that the file stores them in another form; empty: it does not.

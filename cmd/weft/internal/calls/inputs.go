@@ -27,7 +27,8 @@ func (s *server) inputsOf(m *model) *inputsOf {
 func nowhere(int, int) ([]float32, error) { return []float32{}, nil }
 
 // read reads inputs: features by vertex type, nil if there are none, and data of relations.
-func (i *inputsOf) read(inputs []input) (features []worker.Given, edges []worker.Edges, err error) {
+func (i *inputsOf) read(inputs []input,
+) (features []worker.InputValues, edges []worker.EdgeValues, err error) {
 	for _, in := range inputs {
 		if in.Kind != "features" {
 			if edges, err = i.edges(edges, in); err != nil {
@@ -39,7 +40,7 @@ func (i *inputsOf) read(inputs []input) (features []worker.Given, edges []worker
 			return nil, nil, refusal.Errorf("there is no vertex type %d", in.Type)
 		}
 		if features == nil {
-			features = make([]worker.Given, len(i.types))
+			features = make([]worker.InputValues, len(i.types))
 		}
 		t := i.types[in.Type]
 		if features[in.Type], err = i.values(in, t.Vertices*t.Features); err != nil {
@@ -50,7 +51,7 @@ func (i *inputsOf) read(inputs []input) (features []worker.Given, edges []worker
 }
 
 // edges adds an input to the data of relations.
-func (i *inputsOf) edges(edges []worker.Edges, in input) ([]worker.Edges, error) {
+func (i *inputsOf) edges(edges []worker.EdgeValues, in input) ([]worker.EdgeValues, error) {
 	g, err := i.graph()
 	if err != nil {
 		return nil, err
@@ -58,10 +59,10 @@ func (i *inputsOf) edges(edges []worker.Edges, in input) ([]worker.Edges, error)
 	if in.Type < 0 || in.Type >= len(g.Relations) {
 		return nil, refusal.Errorf("there is no relation %d", in.Type)
 	}
-	k := slices.IndexFunc(edges, func(e worker.Edges) bool { return e.Number == in.Type })
+	k := slices.IndexFunc(edges, func(e worker.EdgeValues) bool { return e.Number == in.Type })
 	if k < 0 {
 		k = len(edges)
-		edges = append(edges, worker.Edges{Number: in.Type, Relation: &g.Relations[in.Type]})
+		edges = append(edges, worker.EdgeValues{Number: in.Type, Relation: &g.Relations[in.Type]})
 	}
 	e := &edges[k]
 	n, columns := len(e.Relation.Sources), e.Relation.Features.Columns
@@ -87,7 +88,7 @@ func (i *inputsOf) edges(edges []worker.Edges, in input) ([]worker.Edges, error)
 }
 
 // values reads an input of count numbers.
-func (i *inputsOf) values(in input, count int) (worker.Given, error) {
+func (i *inputsOf) values(in input, count int) (worker.InputValues, error) {
 	values, err := i.numbers(in.Memory, count)
-	return worker.Given{Values: values, Differentiable: in.Differentiable}, err
+	return worker.InputValues{Values: values, Differentiable: in.Differentiable}, err
 }

@@ -95,7 +95,7 @@ func (s *server) tensors(entries []named, memory int) (nn.State, error) {
 }
 
 // blocks are the blocks of the outputs in memory, by sample and by output.
-func (s *server) blocks(m *model, r *passRequest) (samples [][][]worker.Block, err error) {
+func (s *server) blocks(m *model, r *passRequest) (samples [][][]worker.ColumnBlock, err error) {
 	for k, sub := range r.Rows {
 		if slices.ContainsFunc(r.Rows[:k], func(before rows) bool { return before.Type == sub.Type }) ||
 			sub.Type < 0 || sub.Type >= len(m.Types) || sub.Listed < 1 ||
@@ -129,10 +129,10 @@ func (s *server) blocks(m *model, r *passRequest) (samples [][][]worker.Block, e
 		return nil, err
 	}
 	for range m.Samples() {
-		blocks := make([][]worker.Block, len(m.Outputs))
+		blocks := make([][]worker.ColumnBlock, len(m.Outputs))
 		for _, b := range r.Blocks {
 			k, n := m.outputOf(b), m.size(b, r)
-			block := worker.Block{Columns: b.Columns, Whole: b.Whole, Values: values[:n]}
+			block := worker.ColumnBlock{Columns: b.Columns, Whole: b.Whole, Values: values[:n]}
 			blocks[k], values = append(blocks[k], block), values[n:]
 		}
 		samples = append(samples, blocks)

@@ -191,7 +191,7 @@ func TestInputs(t *testing.T) {
 			{Kind: train.OfVertices, Type: 1, Features: 2},
 		},
 	}
-	inputs := func(in ...input) ([]worker.Given, []worker.Edges, error) {
+	inputs := func(in ...input) ([]worker.InputValues, []worker.EdgeValues, error) {
 		return s.inputsOf(m).read(in)
 	}
 	features, _, err := inputs(input{Kind: "features", Type: 1, Memory: 5, Differentiable: true})
@@ -235,11 +235,11 @@ func TestBlocks(t *testing.T) {
 	require.NoError(t, err)
 	assert.Len(t, both, 2)
 	made := both[1]
-	assert.Equal(t, []worker.Block{{Columns: 1, Values: []float32{5, 0}}}, made[0])
-	assert.Equal(t, worker.Block{Columns: 1, Whole: true, Values: []float32{3}}, made[1][1])
+	assert.Equal(t, []worker.ColumnBlock{{Columns: 1, Values: []float32{5, 0}}}, made[0])
+	assert.Equal(t, worker.ColumnBlock{Columns: 1, Whole: true, Values: []float32{3}}, made[1][1])
 	made = both[0]
-	assert.Equal(t, []worker.Block{{Columns: 1, Values: []float32{7, 0}}}, made[0])
-	assert.Equal(t, worker.Block{Columns: 1, Whole: true, Values: []float32{9}}, made[1][1])
+	assert.Equal(t, []worker.ColumnBlock{{Columns: 1, Values: []float32{7, 0}}}, made[0])
+	assert.Equal(t, worker.ColumnBlock{Columns: 1, Whole: true, Values: []float32{9}}, made[1][1])
 	assert.Len(t, made[1][0].Values, 8)
 	for text, wrong := range map[string][]block{
 		"no 2 columns of an output of type 0":       {{Columns: 2}},

@@ -435,7 +435,7 @@ func planByCounts(ctx context.Context, a *answer, r *planRequest, on *setting.Re
 	if err != nil {
 		return err
 	}
-	var each *worker.Given
+	var each *worker.InputValues
 	if features != nil {
 		each = &features[0]
 	}

@@ -23,7 +23,7 @@ import (
 
 // edgeTable says what rows of the edges that a goal learns stand for: the graph's own edges. It returns the
 // edges' relation.
-func edgeTable(g *graph.Graph, goal *task.Goal) (r *graph.Relation, rows *predictions.Edges, err error) {
+func edgeTable(g *graph.Graph, goal *task.Goal) (r *graph.Relation, rows *predictions.EdgeEnds, err error) {
 	if r = g.Relation(goal.Target(g)); r == nil {
 		return nil, nil, refusal.Graph.Errorf("its edges have no labels %s, which the run has learned; give the "+
 			"store that it was trained on", goal.EdgeLabel)
@@ -40,8 +40,8 @@ func edgeTable(g *graph.Graph, goal *task.Goal) (r *graph.Relation, rows *predic
 }
 
 // endsOf says how a table names the ends of a relation's edges.
-func endsOf(g *graph.Graph, r *graph.Relation) *predictions.Edges {
-	rows := &predictions.Edges{Columns: r.EndColumns}
+func endsOf(g *graph.Graph, r *graph.Relation) *predictions.EdgeEnds {
+	rows := &predictions.EdgeEnds{Columns: r.EndColumns}
 	source, target, _ := g.Joins(r) // the graph has passed Check
 	for k, kind := range []int{source, target} {
 		rows.Names[k] = g.Types[kind].Names

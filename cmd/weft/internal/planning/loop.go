@@ -59,7 +59,8 @@ func LoopOf(p *plan.Plan) Loop {
 
 // LoopByCounts plans a loop on a graph that is known by counts, in equal partitions. inputs are the features
 // of vertices that each pass is given; nil: none.
-func (c *CountsGiven) LoopByCounts(ctx context.Context, r *setting.Resolved, passes int, inputs *worker.Given,
+func (c *CountsGiven) LoopByCounts(ctx context.Context, r *setting.Resolved, passes int,
+	inputs *worker.InputValues,
 ) (l Loop, err error) {
 	counts, err := c.Counts("", r.Mesh.Partitions, true)
 	if err != nil {
@@ -71,7 +72,7 @@ func (c *CountsGiven) LoopByCounts(ctx context.Context, r *setting.Resolved, pas
 	}
 	loop := plan.Loop{Passes: passes}
 	if inputs != nil {
-		loop.Features = []worker.Given{*inputs}
+		loop.Features = []worker.InputValues{*inputs}
 	}
 	p, err := counts.Loop(ctx, r, loop)
 	if err != nil {
@@ -141,12 +142,12 @@ func (l *loopGiven) check() error {
 }
 
 // input returns what a pass is given under that name; nil: nothing.
-func (l *loopGiven) input(name string) *worker.Given {
+func (l *loopGiven) input(name string) *worker.InputValues {
 	differentiable := slices.Contains(l.gradients, name)
 	if !differentiable && !slices.Contains(l.inputs, name) {
 		return nil
 	}
-	return &worker.Given{Values: []float32{}, Differentiable: differentiable}
+	return &worker.InputValues{Values: []float32{}, Differentiable: differentiable}
 }
 
 // on is the loop on a graph: of a type or relation, it gives what the graph has.
@@ -154,7 +155,7 @@ func (l *loopGiven) on(g *graph.Graph) plan.Loop {
 	loop := plan.Loop{Passes: l.passes}
 	if input := l.input("x"); input != nil {
 		for _, t := range g.Types {
-			features := worker.Given{}
+			features := worker.InputValues{}
 			if t.Features.Columns > 0 {
 				features = *input
 			}
@@ -163,7 +164,7 @@ func (l *loopGiven) on(g *graph.Graph) plan.Loop {
 	}
 	for k := range g.Relations {
 		r := &g.Relations[k]
-		e := worker.Edges{Number: k, Relation: r}
+		e := worker.EdgeValues{Number: k, Relation: r}
 		if l.input("edges") != nil {
 			e.Kept = []float32{}
 		}
