@@ -21,7 +21,7 @@ func (g *Graph) TellLabelsApart() {
 	each := func(do func(r *Relation, column *string)) {
 		for i := range g.Relations {
 			if r := &g.Relations[i]; r.Frame != nil {
-				do(r, &r.Frame.Frame.Labels.Column)
+				do(r, &r.Frame.Labels.Column)
 			}
 		}
 	}
@@ -46,15 +46,15 @@ func (l *Frame) announced() graph.Frame {
 	if l == nil {
 		return graph.Frame{}
 	}
-	return graph.Frame{Labels: l.Frame.OfRows(nil), SplitBy: l.splitBy(nil)}
+	return graph.Frame{Labels: l.OfRows(nil), SplitBy: l.splitBy(nil)}
 }
 
 // splitBy is the column that divides edges with these values; nil: there is none.
 func (l *Frame) splitBy(values []float64) *graph.SplitBy {
-	if l.Frame.SplitBy == nil {
+	if l.SplitBy == nil {
 		return nil
 	}
-	by := *l.Frame.SplitBy
+	by := *l.SplitBy
 	by.Values = values
 	return &by
 }
@@ -65,21 +65,21 @@ func (l *Frame) take(edges *graph.Frame) {
 		return
 	}
 	rows := edges.Labels.Class
-	if len(l.Frame.Splits) > 0 {
+	if len(l.Splits) > 0 {
 		l.taken = append(l.taken, rows...)
 	}
-	edges.Labels = l.Frame.OfRows(rows)
+	edges.Labels = l.OfRows(rows)
 	if edges.SplitBy != nil {
 		edges.SplitBy = l.splitBy(edges.SplitBy.Values)
 	}
 }
 
 // divides reports whether the edges have splits.
-func (l *Frame) divides() bool { return l != nil && (l.Divide != nil || len(l.Frame.Splits) > 0) }
+func (l *Frame) divides() bool { return l != nil && (l.Divide != nil || len(l.Splits) > 0) }
 
 // divide sets the splits of all edges, which have been taken.
 func (l *Frame) divide(edges *graph.Frame) error {
-	edges.Splits = l.Frame.SplitsOfRows(l.taken)
+	edges.Splits = l.SplitsOfRows(l.taken)
 	l.taken = nil
 	if l.Divide == nil {
 		return nil

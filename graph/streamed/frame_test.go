@@ -28,6 +28,6 @@ func TestTellLabelsApart(t *testing.T) {
 	for i, want := range []string{
 		"user__rates__movie:label", "user__rates__book:label", "likes:label", "price", "stars",
 	} {
-		assert.Equal(t, want, g.Relations[1+i].Frame.Frame.Labels.Column)
+		assert.Equal(t, want, g.Relations[1+i].Frame.Labels.Column)
 	}
 }

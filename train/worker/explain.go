@@ -212,7 +212,7 @@ func (x *explainer) pass(p point) {
 		x.decoded(outputs, p)
 	} else {
 		var at outputRow
-		if outputs[0].Var.Rows() > 1 {
+		if outputs[0].Rows() > 1 {
 			at.row = int(x.target.Vertex)
 		}
 		x.begin(at.gradient(outputs), at.in(outputs))

@@ -28,7 +28,7 @@ type outputRow struct{ output, row int }
 
 // in are the row's values in the outputs.
 func (o outputRow) in(outputs []autograd.Root) []float32 {
-	m := outputs[o.output].Var.Value()
+	m := outputs[o.output].Value()
 	return m.ReadFloats()[o.row*m.Cols : (o.row+1)*m.Cols]
 }
 

@@ -157,15 +157,19 @@ func factsOf(r *reportRun, p *predictions) *dataFacts {
 	typed := len(g.Types) != 1 || len(g.Relations) != 1
 	for k := range g.Types {
 		t := &g.Types[k]
-		f.Tables = append(f.Tables, tableFacts{"vertices" + ui.When(typed, " of "+t.Name()), t.Name(),
-			t.Count, t.Features.Columns, "", ofVertices(t).facts(int64(t.Count))})
+		f.Tables = append(f.Tables, tableFacts{
+			"vertices" + ui.When(typed, " of "+t.Name()), t.Name(),
+			t.Count, t.Features.Columns, "", ofVertices(t).facts(int64(t.Count)),
+		})
 	}
 	for k := range g.Relations {
 		r := &g.Relations[k]
 		_, name, _ := r.Ends()
-		f.Tables = append(f.Tables, tableFacts{"edges" + ui.When(typed, " of "+r.FullName()), name,
+		f.Tables = append(f.Tables, tableFacts{
+			"edges" + ui.When(typed, " of "+r.FullName()), name,
 			len(r.Sources), r.Features.Columns, ui.When(r.Weights != nil, ", weighted"),
-			ofEdges(r).facts(int64(len(r.Sources)))})
+			ofEdges(r).facts(int64(len(r.Sources))),
+		})
 	}
 	f.divided(p)
 	return f
