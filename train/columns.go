@@ -86,10 +86,15 @@ func (j *Job) Like(trained columns.ByType) (notes []string, err error) {
 	return notes, nil
 }
 
-// arrange makes a share's features the ones that the model sees.
+// arrange makes a share's features the ones that the model sees. Workers may read one share together: it is
+// written to only if there is something to arrange.
 func (in *inputs) arrange(share *partition.Share) {
-	share.Arrange(in.arrangements)
-	share.Given(in.added)
+	if in.arrangements != nil {
+		share.Arrange(in.arrangements)
+	}
+	if in.added != nil {
+		share.Given(in.added)
+	}
 }
 
 // add notes which features of vertices every pass is given. types are those of the stored graph.
