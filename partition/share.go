@@ -94,11 +94,12 @@ type Relation struct {
 	HaloRowsOut [][]int
 }
 
-// Arrange makes FeatureRow give the features of each vertex type in the form of an arrangement.
+// Arrange makes FeatureRow give the features of each vertex type in the form of an arrangement;
+// nil: it keeps them.
 func (s *Share) Arrange(types []*columns.Arrangement) {
 	s.Whole = s.Whole.ArrangedBy(types)
-	for i := range s.Types {
-		s.Types[i].Arrangement = types[i]
+	for i, a := range types {
+		s.Types[i].Arrangement = a
 	}
 }
 
