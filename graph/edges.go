@@ -170,6 +170,21 @@ func (r *Relation) Edges() Edges {
 	return e
 }
 
+// EdgesOf lists the edges with these numbers.
+func (r *Relation) EdgesOf(numbers ...int64) *Edges {
+	n := int64(r.Features.Columns)
+	e := &Edges{FeatureColumns: r.Features.Columns}
+	for _, k := range numbers {
+		source, target := r.EndsOf(k)
+		e.Source, e.Target = append(e.Source, source), append(e.Target, target)
+		e.Features = append(e.Features, r.Features.Dense[k*n:(k+1)*n]...)
+		if r.Weights != nil {
+			e.Weights = append(e.Weights, r.Weights[k])
+		}
+	}
+	return e
+}
+
 // EndsOf are the source and the target of an edge, by its number.
 func (r *Relation) EndsOf(k int64) (source, target int32) {
 	v := sort.Search(r.rows(), func(v int) bool { return r.Indptr[v+1] > k })

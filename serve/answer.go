@@ -9,17 +9,58 @@ import (
 
 // response is the body of an answer.
 type response struct {
-	Predictions []any `json:"predictions"` // each a prediction, or an edgePrediction
+	Predictions []*prediction `json:"predictions"`
 	// Unknown counts, by column, the new vertices with a category that the model does not know. Such a
 	// category counts as other: all features of the column are 0.
 	Unknown map[string]int `json:"unknown,omitempty"`
 }
 
-// prediction is the prediction of a vertex or an edge, with the asked outputs. Its numbers are float32s: JSON
-// has as many digits as they need to be read back to the same bits.
+// rowID is what an answer calls a row: the id of a vertex, or the ids of an edge's ends after the number that
+// the edge has in the store.
+type rowID []named
+
+type named struct {
+	key   string
+	value any
+}
+
+// Keys of rowIDs. Ends have keys of their own.
+const (
+	vertexKey = "vertex"
+	edgeKey   = "edge"
+)
+
+// prediction is the prediction of a vertex or an edge.
 type prediction struct {
-	Vertex        any        `json:"vertex,omitempty"` // its id; nil: the prediction is of an edge
-	Class         any        `json:"class,omitempty"`  // name or number; of labels a list
+	row rowID
+	outputs
+}
+
+// MarshalJSON writes one object of both.
+func (p *prediction) MarshalJSON() ([]byte, error) {
+	text := []byte{'{'}
+	for _, n := range p.row {
+		key, err := json.Marshal(n.key)
+		if err != nil {
+			return nil, err
+		}
+		value, err := json.Marshal(n.value)
+		if err != nil {
+			return nil, err
+		}
+		text = append(append(append(append(text, key...), ':'), value...), ',')
+	}
+	rest, err := json.Marshal(&p.outputs)
+	if err != nil {
+		return nil, err
+	}
+	return append(text, rest[1:]...), nil
+}
+
+// outputs are the asked outputs. Numbers are float32s: JSON has as many digits as they need to be read back
+// to the same bits.
+type outputs struct {
+	Class         any        `json:"class,omitempty"` // name or number; of labels a list
 	Probability   *float32   `json:"probability,omitempty"`
 	Margin        *float32   `json:"margin,omitempty"`
 	Entropy       *float32   `json:"entropy,omitempty"`
@@ -90,7 +131,7 @@ func (s *Server) respond(asked *asked, a answer, h *holding, gone <-chan struct{
 			return nil, errLeft
 		default:
 		}
-		var p prediction
+		p := &prediction{row: asked.rows[i]}
 		bytes := answerBytes
 		var outcome predictions.Outcome
 		table.Read(&outcome, row)
@@ -133,12 +174,7 @@ func (s *Server) respond(asked *asked, a answer, h *holding, gone <-chan struct{
 		if err := h.take(bytes); err != nil {
 			return nil, err
 		}
-		if asked.edges != nil {
-			r.Predictions = append(r.Predictions, &edgePrediction{asked.edgeIDs[i], s.learned.answer, p})
-		} else {
-			p.Vertex = asked.ids[i]
-			r.Predictions = append(r.Predictions, &p)
-		}
+		r.Predictions = append(r.Predictions, p)
 	}
 	s.metrics.unknown(asked.unknown)
 	return json.Marshal(&r)

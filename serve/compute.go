@@ -1,6 +1,7 @@
 package serve
 
 import (
+	"cmp"
 	"fmt"
 	"runtime/debug"
 	"slices"
@@ -44,56 +45,38 @@ func (s *Server) finish(q *question, a answer) (finished answer) {
 
 // infer computes the answers to questions with the same addition and outputs.
 func (s *Server) infer(batch []*question) (answers []answer) {
-	if s.learned != nil {
-		return s.inferEdges(batch)
-	}
-	var list []int32 // a vertex may be asked for more than once
+	outputs, all := batch[0].outputs, train.Query{Appended: batch[0].Appended}
 	for _, q := range batch {
-		list = append(list, q.vertices...)
+		all.Vertices, all.Numbers = append(all.Vertices, q.Vertices...), append(all.Numbers, q.Numbers...)
+		if e := q.Edges; e != nil {
+			all.Edges = cmp.Or(all.Edges, &graph.Edges{})
+			all.Edges.Source = append(all.Edges.Source, e.Source...)
+			all.Edges.Target = append(all.Edges.Target, e.Target...)
+			all.Edges.Features = append(all.Edges.Features, e.Features...)
+		}
 	}
-	slices.Sort(list)
-	list = slices.Compact(list)
-	like := batch[0]
+	slices.Sort(all.Vertices)
+	all.Vertices = slices.Compact(all.Vertices) // one may be asked for more than once
 	p, err := s.predicted(func() (*train.Prediction, error) {
-		return s.model.Predictor.Predict(s.working, list, like.added, like.outputs)
+		return s.model.Predictor.Predict(s.working, all, outputs)
 	})
-	s.metrics.computed.Add(len(list))
+	s.metrics.computed.Add(all.Rows())
+	edge := 0
 	for _, q := range batch {
 		a := answer{err: err}
-		for _, v := range q.vertices {
+		for k := range q.Rows() {
 			if err != nil {
 				break
 			}
-			at, _ := slices.BinarySearch(list, v)
+			at := edge
+			if q.Edges == nil {
+				at, _ = slices.BinarySearch(all.Vertices, q.Vertices[k])
+			}
+			edge++
 			a.results = append(a.results, p.Logits[at*p.Classes:(at+1)*p.Classes])
-			if n := p.EmbeddingColumns; like.outputs == train.WithEmbeddings {
+			if n := p.EmbeddingColumns; outputs == train.WithEmbeddings {
 				a.embeddings = append(a.embeddings, p.Embeddings[at*n:(at+1)*n])
 			}
-		}
-		answers = append(answers, a)
-	}
-	return answers
-}
-
-// inferEdges is infer of edges.
-func (s *Server) inferEdges(batch []*question) (answers []answer) {
-	var all graph.Edges
-	var numbers []int64
-	for _, q := range batch {
-		all.Source, all.Target = append(all.Source, q.edges.Source...), append(all.Target, q.edges.Target...)
-		all.Features, numbers = append(all.Features, q.edges.Features...), append(numbers, q.numbers...)
-	}
-	p, err := s.predicted(func() (*train.Prediction, error) {
-		return s.model.Predictor.PredictEdges(s.working, &all, numbers, batch[0].added)
-	})
-	s.metrics.computed.Add(all.Len())
-	at := 0
-	for _, q := range batch {
-		a := answer{err: err}
-		if err == nil {
-			end := at + q.edges.Len()*p.Classes
-			a.results = slices.Collect(slices.Chunk(p.Logits[at:end], p.Classes))
-			at = end
 		}
 		answers = append(answers, a)
 	}

@@ -2,7 +2,6 @@ package serve
 
 import (
 	"encoding/json"
-	"fmt"
 	"math"
 	"slices"
 	"strconv"
@@ -199,7 +198,7 @@ func (s *Server) takeEdges(a *asked, body *request, h *holding) error {
 	if err != nil {
 		return err
 	}
-	a.edges = &graph.Edges{FeatureColumns: l.edges.Features.Columns}
+	a.Edges = &graph.Edges{FeatureColumns: l.edges.Features.Columns}
 	passing := &graph.Edges{FeatureColumns: l.edges.Features.Columns} // the new edges that pass messages
 	err = s.model.Graph.Guard(func() error {
 		for k := range body.Edges {
@@ -232,8 +231,8 @@ func (s *Server) takeEdges(a *asked, body *request, h *holding) error {
 // takeEdge finds an edge of a request, between vertices of the graph and of added; nil: there are no new
 // vertices. It adds a new edge to the edges that pass messages, too.
 func (s *Server) takeEdge(a *asked, e *scoredEdge, added *addition, passing *graph.Edges) (err error) {
-	l, to := s.learned, a.edges
-	var is edgeID
+	l, to := s.learned, a.Edges
+	var is rowID
 	var ends [2]int32
 	var features []float32
 	if e.columns == nil && !l.known {
@@ -249,10 +248,10 @@ func (s *Server) takeEdge(a *asked, e *scoredEdge, added *addition, passing *gra
 		ends[0], ends[1] = l.edges.EndsOf(k)
 		n := int64(l.edges.Features.Columns)
 		features = l.edges.Features.Dense[k*n : (k+1)*n]
-		is.number = &k
-		a.numbers = append(a.numbers, k)
+		is = append(is, named{edgeKey, k})
+		a.Numbers = append(a.Numbers, k)
 	} else {
-		a.numbers = append(a.numbers, -1)
+		a.Numbers = append(a.Numbers, -1)
 		for k, key := range l.keys {
 			if ends[k], err = s.endOf(e, key, l.types[k], added); err != nil {
 				return err
@@ -268,15 +267,17 @@ func (s *Server) takeEdge(a *asked, e *scoredEdge, added *addition, passing *gra
 		passing.Features = append(passing.Features, features...)
 	}
 	for k, v := range ends {
+		end := named{key: l.answer[k]}
 		if kind := l.types[k]; int(v) < s.types[kind].Count {
-			is.ends[k] = s.ids[kind].id(v)
+			end.value = s.ids[kind].id(v)
 		} else {
-			is.ends[k] = added.names[kind][int(v)-s.types[kind].Count]
+			end.value = added.names[kind][int(v)-s.types[kind].Count]
 		}
+		is = append(is, end)
 	}
 	to.Source, to.Target = append(to.Source, ends[0]), append(to.Target, ends[1])
 	to.Features = append(to.Features, features...)
-	a.edgeIDs = append(a.edgeIDs, is)
+	a.rows = append(a.rows, is)
 	return nil
 }
 
@@ -311,38 +312,4 @@ func (l *learned) refuse(g *graph.Graph, relation int) error {
 		return refusal.Errorf("edges of %s are predicted; give it in edges", name)
 	}
 	return nil
-}
-
-// edgeID says which edge a prediction is of.
-type edgeID struct {
-	number *int64 // in the store; nil: it is new
-	ends   [2]any // the ids of its ends
-}
-
-// edgePrediction is the prediction of an edge.
-type edgePrediction struct {
-	edgeID
-	keys [2]string
-	prediction
-}
-
-// MarshalJSON writes an object with the number of the edge if it has one, its ends, and the asked outputs.
-func (p *edgePrediction) MarshalJSON() ([]byte, error) {
-	text := []byte{'{'}
-	if p.number != nil {
-		text = fmt.Appendf(text, `"edge":%d,`, *p.number)
-	}
-	for k, end := range p.ends {
-		key, err := json.Marshal(p.keys[k])
-		if err != nil {
-			return nil, err
-		}
-		id, err := json.Marshal(end)
-		if err != nil {
-			return nil, err
-		}
-		text = append(append(append(append(text, key...), ':'), id...), ',')
-	}
-	rest, err := json.Marshal(&p.prediction)
-	return slices.Concat(text, rest[1:]), err
 }

@@ -118,7 +118,8 @@ func TestEdges(t *testing.T) {
 	e := &graph.Edges{
 		Source: []int32{3, 29}, Target: []int32{5, 0}, Features: []float32{2.5, 1, 19000, -1, 0, 19001.5},
 	}
-	added, err := job.PredictEdges(t.Context(), m.weights, e)
+	job.Edges = e
+	added, err := job.Predict(t.Context(), m.weights, train.Logits)
 	require.NoError(t, err)
 	for i, want := range [][]float32{all.Logits[14:16], added.Logits[:2], all.Logits[:2], added.Logits[2:]} {
 		assert.Near(t, yes(want), a.Predictions[i].Probabilities["yes"], 1e-7)
@@ -145,9 +146,10 @@ func TestEdges(t *testing.T) {
 	with, err := appended.On(m.Graph).With(more)
 	require.NoError(t, err)
 	job.Appended = with
-	want, err := job.PredictEdges(t.Context(), m.weights, &graph.Edges{
+	job.Edges = &graph.Edges{
 		Source: []int32{30}, Target: []int32{8}, Features: []float32{3, 0, 19000},
-	})
+	}
+	want, err := job.Predict(t.Context(), m.weights, train.Logits)
 	require.NoError(t, err)
 	assert.Near(t, yes(want.Logits), a.Predictions[0].Probabilities["yes"], 1e-7)
 	_, text := ask(s, http.MethodPost, "/predict", `{"edges": [{"who": "x", "class": "y", "amount": 3, "web": false,
@@ -190,10 +192,10 @@ func TestEdgesTogether(t *testing.T) {
 			Source: []int32{source, source}, Target: []int32{target, target},
 			Features: slices.Repeat(s.learned.edges.Features.Dense[3*k:3*k+3], 2),
 		}
-		q := &question{edges: e, numbers: []int64{k, -1}, answered: make(chan answer, 1)}
+		q := &question{Query: train.Query{Edges: e, Numbers: []int64{k, -1}}, answered: make(chan answer, 1)}
 		questions = append(questions, q)
 	}
-	q := &question{edges: large, numbers: []int64{-1}, answered: make(chan answer, 1)}
+	q := &question{Query: train.Query{Edges: large, Numbers: []int64{-1}}, answered: make(chan answer, 1)}
 	questions = append(questions, q)
 	for _, q := range questions {
 		s.queue.put(q)
@@ -307,10 +309,11 @@ func TestEdgesWithGaps(t *testing.T) {
 		{"who": "p3", "class": 5, "amount": 7.5, "day": "2022-01-08"},
 		{"who": "p3", "class": 5, "amount": 7.5, "day": null}]}`)
 	job := &train.Job{Graph: m.Graph, Options: m.options}
-	want, err := job.PredictEdges(t.Context(), m.weights, &graph.Edges{
+	job.Edges = &graph.Edges{
 		Source: []int32{3, 3, 3}, Target: []int32{5, 5, 5},
 		Features: []float32{4, 1, 19000, 7.5, 0, 19000, 7.5, 0, 19010},
-	})
+	}
+	want, err := job.Predict(t.Context(), m.weights, train.Logits)
 	require.NoError(t, err)
 	var got struct{ Predictions []struct{ Margin float64 } }
 	require.NoError(t, json.Unmarshal([]byte(text), &got), text)
@@ -331,9 +334,10 @@ func TestEdgesOfArrays(t *testing.T) {
 	_, text := ask(s, "POST", "/predict", `{"edges": [{"source": "p3", "target": 5, "features": [1, 0, 19000.5]}],
 		"columns": ["margin"]}`)
 	job := &train.Job{Graph: m.Graph, Options: m.options}
-	want, err := job.PredictEdges(t.Context(), m.weights, &graph.Edges{
+	job.Edges = &graph.Edges{
 		Source: []int32{3}, Target: []int32{5}, Features: []float32{1, 0, 19000.5},
-	})
+	}
+	want, err := job.Predict(t.Context(), m.weights, train.Logits)
 	require.NoError(t, err)
 	var got struct{ Predictions []struct{ Margin float64 } }
 	require.NoError(t, json.Unmarshal([]byte(text), &got), text)

@@ -412,7 +412,7 @@ func TestChangedStore(t *testing.T) {
 		dir, s := stored(t)
 		predict(t, s, `{"vertices": [1, 7]}`)
 		require.NoError(t, c.change(filepath.Join(dir, c.file)))
-		a := s.infer([]*question{{vertices: []int32{1, 7}}})[0] // that was taken before
+		a := s.infer([]*question{{Query: train.Query{Vertices: []int32{1, 7}}}})[0] // that was taken before
 		assert.Contains(t, fmt.Sprint(a.err), c.file)
 		for path, method := range map[string]string{"/predict": "POST", "/healthz": "GET"} {
 			status, text := ask(s, method, path, `{"vertices": [1, 7]}`)
@@ -487,7 +487,7 @@ func TestLeft(t *testing.T) {
 	gone := make(chan struct{})
 	close(gone)
 	result := answer{results: [][]float32{{1, 2}}}
-	_, err := s.respond(&asked{ids: []any{"v1"}}, result, &holding{all: &s.memory}, gone)
+	_, err := s.respond(&asked{rows: []rowID{{{vertexKey, "v1"}}}}, result, &holding{all: &s.memory}, gone)
 	assert.ErrorIs(t, err, errLeft)
 }
 

@@ -7,17 +7,12 @@ import (
 	"slices"
 	"sync"
 
-	"weft/graph"
-	"weft/graph/appended"
 	"weft/train"
 )
 
 // question asks for the predictions of some vertices, or of edges.
 type question struct {
-	vertices []int32
-	edges    *graph.Edges    // edges to predict; nil: vertices are asked for
-	numbers  []int64         // number of each edge in the graph, −1 for a new one
-	added    *appended.Graph // the graph with new vertices; nil: the graph alone
+	train.Query
 	outputs  train.Outputs
 	answered chan answer // holds one answer
 	// respond encodes the answer, which takes time; nil: nobody reads the answer.
@@ -26,13 +21,10 @@ type question struct {
 
 // size is the number of the question's vertices or edges and of the edges that it adds.
 func (q *question) size() int {
-	n := len(q.vertices)
-	if q.edges != nil {
-		n += q.edges.Len()
-	}
-	if q.added != nil {
-		for i := range q.added.Added.Edges {
-			n += q.added.Added.Edges[i].Len()
+	n := q.Rows()
+	if q.Appended != nil {
+		for i := range q.Appended.Added.Edges {
+			n += q.Appended.Added.Edges[i].Len()
 		}
 	}
 	return n
@@ -107,7 +99,7 @@ func (q *queue) take() (batch []*question) {
 	size := first.size()
 	q.waiting = slices.DeleteFunc(q.waiting, func(entry *question) bool {
 		takes := entry == first
-		if !takes && entry.outputs == first.outputs && entry.added == nil && first.added == nil &&
+		if !takes && entry.outputs == first.outputs && entry.Appended == nil && first.Appended == nil &&
 			size+entry.size() <= mostTogether {
 			takes = true
 			size += entry.size()

@@ -30,7 +30,8 @@ func TestTogether(t *testing.T) {
 	s := New(m.Model, Options{Workers: 1, Queue: 4})
 	var asked []*question
 	put := func(outputs train.Outputs, vertices ...int32) {
-		q := &question{vertices: vertices, outputs: outputs, answered: make(chan answer, 1)}
+		q := &question{outputs: outputs, answered: make(chan answer, 1)}
+		q.Vertices = vertices
 		asked = append(asked, q)
 		s.queue.put(q)
 	}
@@ -48,7 +49,7 @@ func TestTogether(t *testing.T) {
 	for _, q := range asked {
 		a := <-q.answered
 		require.NoError(t, a.err)
-		for i, v := range q.vertices {
+		for i, v := range q.Vertices {
 			assert.Equal(t, all.Logits[v*3:v*3+3], a.results[i])
 		}
 	}
@@ -58,8 +59,8 @@ func TestTogether(t *testing.T) {
 func TestApart(t *testing.T) {
 	m, all := trained(t, nil)
 	s := New(m.Model, Options{Workers: 1, Queue: 4, Log: log.New(io.Discard, "", 0)})
-	good := &question{vertices: []int32{3}, answered: make(chan answer, 1)}
-	bad := &question{vertices: []int32{1 << 20}, answered: make(chan answer, 1)}
+	good := &question{Query: train.Query{Vertices: []int32{3}}, answered: make(chan answer, 1)}
+	bad := &question{Query: train.Query{Vertices: []int32{1 << 20}}, answered: make(chan answer, 1)}
 	s.answer([]*question{good, bad})
 	a := <-good.answered
 	require.NoError(t, a.err)
@@ -75,7 +76,8 @@ func TestQueue(t *testing.T) {
 	var names []string
 	asked := map[*question]string{}
 	put := func(name string, vertices int, added *appended.Graph) {
-		entry := &question{vertices: make([]int32, vertices), added: added, answered: make(chan answer, 1)}
+		entry := &question{answered: make(chan answer, 1)}
+		entry.Query = train.Query{Vertices: make([]int32, vertices), Appended: added}
 		asked[entry] = name
 		q.put(entry)
 	}

@@ -10,8 +10,6 @@ import (
 	"slices"
 	"strings"
 
-	"weft/graph"
-	"weft/graph/appended"
 	"weft/internal/refusal"
 	"weft/train"
 	"weft/train/predictions"
@@ -27,22 +25,15 @@ type request struct {
 
 // asked is a request that can be answered.
 type asked struct {
-	vertices []int32
-	ids      []any        // ids of the vertices, as the answer has them
-	edges    *graph.Edges // edges to predict; nil: vertices
-	edgeIDs  []edgeID
-	numbers  []int64 // number of each edge in the store, −1 for a new one
-	added    *appended.Graph
-	unknown  map[string]int // counts by column, as in the answer
-	columns  []predictions.Answer
+	train.Query
+	rows    []rowID        // what the answer calls the rows
+	unknown map[string]int // counts by column, as in the answer
+	columns []predictions.Answer
 }
 
 // question returns what an inference has to answer.
 func (s *Server) question(a *asked) *question {
-	q := &question{
-		vertices: a.vertices, edges: a.edges, numbers: a.numbers, added: a.added,
-		answered: make(chan answer, 1),
-	}
+	q := &question{Query: a.Query, answered: make(chan answer, 1)}
 	if s.model.Table.Columns != predictions.Embedding && slices.Contains(a.columns, predictions.Hidden) {
 		q.outputs = train.WithEmbeddings
 	}
@@ -177,7 +168,7 @@ func (s *Server) takeVertices(a *asked, body *request, h *holding) error {
 		if err != nil {
 			return err
 		}
-		a.vertices, a.ids = append(a.vertices, v), append(a.ids, s.ids[0].id(v))
+		a.Vertices, a.rows = append(a.Vertices, v), append(a.rows, rowID{{vertexKey, s.ids[0].id(v)}})
 	}
 	added, err := s.add(body.New, h)
 	if err == nil {
@@ -187,9 +178,10 @@ func (s *Server) takeVertices(a *asked, body *request, h *holding) error {
 		return err
 	}
 	for k, name := range added.names[0] {
-		a.vertices, a.ids = append(a.vertices, int32(s.types[0].Count+k)), append(a.ids, name)
+		a.Vertices = append(a.Vertices, int32(s.types[0].Count+k))
+		a.rows = append(a.rows, rowID{{vertexKey, name}})
 	}
-	if len(a.vertices) == 0 {
+	if len(a.Vertices) == 0 {
 		return refusal.Errorf("no vertex of type %s is asked for, which alone have predictions; name some",
 			s.types[0].Name())
 	}
@@ -200,7 +192,7 @@ func (s *Server) takeVertices(a *asked, body *request, h *holding) error {
 func (s *Server) extend(a *asked, added *addition) (err error) {
 	if added != nil {
 		a.unknown = added.unknown
-		a.added, err = s.model.Predictor.Base().With(added.Addition)
+		a.Appended, err = s.model.Predictor.Base().With(added.Addition)
 	}
 	return err
 }

@@ -127,7 +127,7 @@ func TestAppended(t *testing.T) {
 		}
 		p, err := (&Job{Graph: base, Options: o}).Predictor(t.Context(), weights)
 		require.NoError(t, err)
-		kept, err := p.Predict(t.Context(), asked, with, Logits)
+		kept, err := p.Predict(t.Context(), Query{Vertices: asked, Appended: with}, Logits)
 		require.NoError(t, err)
 		require.NoError(t, p.Close())
 		for k, v := range asked {

@@ -16,34 +16,43 @@ import (
 	"weft/train/worker"
 )
 
-// Explain explains a number of the output for a vertex of the job's graph, or for an edge between two
-// vertices, as worker.Explanation says. It reads only the part of the graph on which the prediction depends.
-// Of Appended it reads only which edges pass messages. The mesh has one worker. The errors are those of
-// Predict.
+// Explain explains a number of the output for the one vertex, or the one edge, of the job's Query, as
+// worker.Explanation says. It reads only the part of the graph on which the prediction depends, and nothing
+// of Appended. The mesh has one worker. The errors are those of Predict.
 func (j *Job) Explain(ctx context.Context, weights nn.State, target worker.Explained) (x *worker.Explanation,
 	err error,
 ) {
-	job := *j
-	job.Query = Query{Vertices: []int32{target.Vertex}}
-	var passes appended.Rule
-	if j.Appended != nil && j.Appended.Passes != nil {
-		passes = j.Appended.Passes
-		if job.Appended, err = job.appended(); err != nil {
-			return nil, err
-		}
-		job.Appended.Passes = passes
+	if n := j.Rows(); n != 1 {
+		return nil, refusal.Errorf("%d rows are asked for, and one is explained; name one vertex or one edge", n)
 	}
-	if target.Edge != nil {
+	job := *j
+	job.Query = Query{Vertices: j.Vertices}
+	var passes appended.Rule
+	if target.Edge = j.Edges; j.Edges != nil {
 		r, err := job.resolve()
 		if err != nil {
 			return nil, err
 		}
-		e := &graph.Edges{Source: []int32{target.Edge.Source}, Target: []int32{target.Edge.Target}}
-		ends, err := newEdgeEnds(&job, r, e, true)
+		over, err := j.scoring(r)
+		if err != nil {
+			return nil, err
+		}
+		if over != nil {
+			passes = over.Passes(over.Over(j.Numbers[0]), nil)
+		}
+		if passes != nil {
+			if job.Appended, err = job.appended(); err != nil {
+				return nil, err
+			}
+			job.Appended.Passes = passes
+		}
+		ends, err := newEdgeEnds(&job, r, j.Edges, true)
 		if err != nil {
 			return nil, err
 		}
 		job.Query = ends.query(job.Appended)
+	} else {
+		target.Vertex = j.Vertices[0]
 	}
 	s, err := beginExplanation(ctx, &job, weights)
 	if err != nil {
@@ -107,40 +116,16 @@ func (s *session) readsWhole() (whole bool, err error) {
 	return slices.ContainsFunc(blocks, func(b gnn.BlockSpec) bool { return b.Rounds > 1 }), err
 }
 
-// Without is a job on the same graph without some edges, by relation. It predicts the given vertices.
-func (j *Job) Without(edges [][]appended.Edge, vertices ...int32) (*Job, error) {
+// Without is the job on the same graph without some edges, by relation; nil: with all.
+func (j *Job) Without(edges [][]appended.Edge) (*Job, error) {
 	g, err := j.appended()
 	if err != nil {
 		return nil, err
 	}
 	job, reduced := *j, *g
 	reduced.Removed, reduced.Passes = edges, nil
-	job.Appended, job.Vertices = &reduced, vertices
+	job.Appended = &reduced
 	return &job, nil
-}
-
-// Over is a job for predictions of one edge by PredictEdges and Explain. Its graph is the one over which
-// Predict scores that edge, without some edges, by relation. If edges pass messages only to later ones, it is
-// the graph of the earlier periods. edge is the edge's number in the graph, or −1 for a new edge, which is
-// scored over the whole graph.
-func (j *Job) Over(edge int64, without [][]appended.Edge) (*Job, error) {
-	r, err := j.resolve()
-	if err != nil {
-		return nil, err
-	}
-	drawn, err := j.drawn()
-	if err != nil {
-		return nil, err
-	}
-	scoring, err := scoringOf(r.Kind, drawn.Graph)
-	if err != nil {
-		return nil, err
-	}
-	job, err := j.Without(without)
-	if err == nil {
-		job.Appended.Passes = scoring.Passes(scoring.Over(edge), without)
-	}
-	return job, err
 }
 
 // scoringOf says over which graphs the edges of a graph are scored.

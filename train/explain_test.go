@@ -76,7 +76,10 @@ func TestExplainEachNetwork(t *testing.T) {
 			weights := run(t, g, o).Weights
 			j := &Job{Graph: g, Options: o}
 			const v, class = 1, 2
-			x, err := j.Explain(t.Context(), weights, worker.Explained{Vertex: v, Output: class})
+			_, err := j.Explain(t.Context(), weights, worker.Explained{})
+			assert.Refused(t, err, "0 rows are asked for, and one is explained")
+			j.Vertices = []int32{v}
+			x, err := j.Explain(t.Context(), weights, worker.Explained{Output: class})
 			require.NoError(t, err)
 			f := x.Features[0]
 			at := 0
@@ -104,7 +107,7 @@ func TestExplainEachNetwork(t *testing.T) {
 				return
 			}
 			gone := strongest(x, 3)
-			removed, err := j.Without([][]appended.Edge{gone}, v)
+			removed, err := j.Without([][]appended.Edge{gone})
 			require.NoError(t, err)
 			p, err := removed.Predict(t.Context(), weights, Logits)
 			require.NoError(t, err)

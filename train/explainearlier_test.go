@@ -69,7 +69,7 @@ func TestExplainEarlier(t *testing.T) {
 			r := mustRun(t, j)
 			relation := &g.Relations[0]
 			by, e := relation.SplitBy.Values, relation.Edges()
-			n, columns := len(r.Logits)/len(by), relation.Features.Columns
+			n := len(r.Logits) / len(by)
 			first := make([]appended.Edge, len(by)) // each edge, with how many parallel ones come before
 			seen := map[[2]int32]int{}
 			for k := range by {
@@ -83,12 +83,8 @@ func TestExplainEarlier(t *testing.T) {
 					at := by[slices.Index(first, e)]
 					return part.from <= at && at < part.to && e.Target == 17 && e.Source != 17
 				})
-				edge := &worker.ExplainedEdge{
-					Source: e.Source[k], Target: e.Target[k],
-					Features: relation.Features.Dense[k*columns : (k+1)*columns],
-				}
-				job, err := j.Over(int64(k), nil)
-				require.NoError(t, err)
+				edge := relation.EdgesOf(int64(k))
+				j.Query = Query{Edges: edge, Numbers: []int64{int64(k)}}
 				same := func(want, got []float32) {
 					t.Helper()
 					if c.rounded {
@@ -97,16 +93,16 @@ func TestExplainEarlier(t *testing.T) {
 						assert.Equal(t, want, got)
 					}
 				}
-				same(r.Logits[k*n:(k+1)*n], logitsOfEdge(t, job, r.Weights, edge))
-				x, err := job.Explain(t.Context(), r.Weights, worker.Explained{Edge: edge})
+				same(r.Logits[k*n:(k+1)*n], logitsOfEdge(t, j, r.Weights, edge))
+				x, err := j.Explain(t.Context(), r.Weights, worker.Explained{})
 				require.NoError(t, err)
 
 				// The graph needs labels of the name, which are not read.
 				less := until(t, g, 0, part.graph)
 				kept := &less.Relations[0]
 				kept.Labels = relation.OfRows(make([]int64, len(kept.Sources)))
-				reference := &Job{Graph: less, Options: o}
-				want, err := reference.Explain(t.Context(), r.Weights, worker.Explained{Edge: edge})
+				reference := &Job{Graph: less, Options: o, Query: Query{Edges: edge}}
+				want, err := reference.Explain(t.Context(), r.Weights, worker.Explained{})
 				require.NoError(t, err)
 				for kind, f := range want.Features {
 					assert.Equal(t, f.IDs, x.Features[kind].IDs)
@@ -153,7 +149,7 @@ func TestExplainEarlier(t *testing.T) {
 				p, err := (&Job{Graph: thin, Options: o}).Predict(t.Context(), r.Weights, Logits)
 				require.NoError(t, err)
 				row := slices.Index(numbers, int64(k))
-				removed, err := j.Over(int64(k), gone)
+				removed, err := j.Without(gone)
 				require.NoError(t, err)
 				logits := logitsOfEdge(t, removed, r.Weights, edge)
 				same(p.Logits[row*n:(row+1)*n], logits)

@@ -14,12 +14,11 @@ import (
 )
 
 // logitsOfEdge are those of an edge that need not be of the graph.
-func logitsOfEdge(t *testing.T, j *Job, weights nn.State, edge *worker.ExplainedEdge) []float32 {
+func logitsOfEdge(t *testing.T, j *Job, weights nn.State, edge *graph.Edges) []float32 {
 	t.Helper()
-	p, err := j.PredictEdges(t.Context(), weights, &graph.Edges{
-		Source: []int32{edge.Source}, Target: []int32{edge.Target}, Features: edge.Features,
-		FeatureColumns: len(edge.Features),
-	})
+	alone := *j
+	alone.Edges = edge
+	p, err := alone.Predict(t.Context(), weights, Logits)
 	require.NoError(t, err)
 	return p.Logits
 }
@@ -45,23 +44,20 @@ func TestExplainEdge(t *testing.T) {
 			o := edgeLabelOptions("normalize-features none, epochs 3, decoder-layers 2, split 0, " + c.words)
 			weights := mustRun(t, &Job{Graph: c.g, Options: o}).Weights
 			r := &c.g.Relations[c.relation]
-			e := r.Edges()
-			edge := &worker.ExplainedEdge{
-				Source: e.Source[3], Target: e.Target[3],
-				Features: r.Features.Dense[3*r.Features.Columns : 4*r.Features.Columns],
-			}
+			edge := r.EdgesOf(3)
 			j := &Job{Graph: c.g, Options: o}
 			// Alone computes the rows of the ends and no others.
-			alone, err := j.Over(-1, nil)
+			alone, err := j.Without(nil)
 			require.NoError(t, err)
 			assert.Equal(t, logitsOfEdge(t, j, weights, edge), logitsOfEdge(t, alone, weights, edge))
-			x, err := j.Explain(t.Context(), weights, worker.Explained{Edge: edge})
+			j.Edges = edge
+			x, err := j.Explain(t.Context(), weights, worker.Explained{})
 			require.NoError(t, err)
 			slope := func(f func(step float32) float64) float64 {
 				const step = .01
 				return (f(step) - f(-step)) / (2 * step)
 			}
-			score := func(g *graph.Graph, edge *worker.ExplainedEdge) float64 {
+			score := func(g *graph.Graph, edge *graph.Edges) float64 {
 				return float64(logitsOfEdge(t, &Job{Graph: g, Options: o}, weights, edge)[0])
 			}
 			for kind, f := range x.Features {
@@ -103,8 +99,8 @@ func TestExplainEdge(t *testing.T) {
 				return
 			}
 			gone := strongest(x, 3)
-			gone = append(gone, appended.Edge{Source: edge.Source, Target: edge.Target})
-			removed, err := j.Over(-1, [][]appended.Edge{gone})
+			gone = append(gone, appended.Edge{Source: edge.Source[0], Target: edge.Target[0]})
+			removed, err := j.Without([][]appended.Edge{gone})
 			require.NoError(t, err)
 			thin := labelEdges(t, without(t, c.g, gone), 0, c.kind)
 			assert.Equal(t, logitsOfEdge(t, &Job{Graph: thin, Options: o}, weights, edge),

@@ -132,8 +132,15 @@ type Query struct {
 	// Vertices are the vertices of the first type that Predict computes, each once, in the order of the
 	// results. nil is all. All processes have the same list. The mesh must then have the graph axis alone.
 	Vertices []int32
-	// Appended is Base with vertices and edges appended. Predict computes Vertices of it. nil: nothing is
-	// appended.
+	// Edges are edges between vertices of the graph, of the relation that the model has learned and with as
+	// many features, whose logits Predict computes in place of Vertices. They pass messages only if Appended
+	// has them. The mesh computes the rows of vertices, and worker 0 alone has the logits of edges.
+	Edges *graph.Edges
+	// Numbers are the numbers in the graph of those Edges that it has, whose logits are then those of a
+	// prediction of all, and −1 for new edges; nil: all are new.
+	Numbers []int64
+	// Appended is Base with vertices and edges appended, or without some edges. Predict computes rows of it.
+	// nil: it is the graph.
 	Appended *appended.Graph
 
 	// ends are the vertices whose rows an EdgeScorer reads, by type, ascending; nil: all. If the model is

@@ -12,6 +12,14 @@ import (
 	"weft/train/engine"
 )
 
+// Rows is the number of Vertices or Edges that it names.
+func (q *Query) Rows() int {
+	if q.Edges != nil {
+		return q.Edges.Len()
+	}
+	return len(q.Vertices)
+}
+
 // listed are the vertices of each type that Predict computes; nil: all.
 func (q *Query) listed() [][]int32 {
 	if q.Vertices != nil {

@@ -63,7 +63,7 @@ func until(t *testing.T, g *graph.Graph, relation int, time float64) *graph.Grap
 
 // TestPassesEarlier: predictions of the edges of each period are those of a decoder of the rows of vertices
 // over the graph of the periods before, which a run without labels of edges computes; degrees and means are
-// its own. The decoder is that of PredictEdges, which TestEdgeLabels compares with one in double precision.
+// its own. The decoder is that of Query.Edges, which TestEdgeLabels compares with one in double precision.
 func TestPassesEarlier(t *testing.T) {
 	one, types := labelEdges(t, tangle(t, 60, 40), 0, "classes"), labelEdges(t, severalTypes(t), 0, "values")
 	for _, c := range []struct {
@@ -89,7 +89,8 @@ func TestPassesEarlier(t *testing.T) {
 			// The graph needs labels of the name, which are not read.
 			kept := &less.Relations[c.relation]
 			kept.Labels = g.Relations[c.relation].OfRows(make([]int64, len(kept.Sources)))
-			p, err := (&Job{Graph: less, Options: o}).PredictEdges(t.Context(), r.Weights, &e)
+			scored := &Job{Graph: less, Options: o, Query: Query{Edges: &e}}
+			p, err := scored.Predict(t.Context(), r.Weights, Logits)
 			require.NoError(t, err)
 			for k, at := range by {
 				if (at >= 7) == (last == 7) {

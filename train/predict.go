@@ -15,12 +15,15 @@ import (
 	"weft/train/worker"
 )
 
-// Predict computes the logits of every vertex of the job's graph, or of Job.Vertices, with the given weights.
+// Predict computes the logits of every vertex of the job's graph, or of Job.Query, with the given weights.
 // All edges pass messages, unless HeldOut is set. It ignores the settings of the training. It needs no
 // labels: the last layer's weights tell the number of classes of a named model. If ctx is cancelled on any
 // worker, it returns context.Canceled on all. If a result is not finite, it returns an error on all. After an
 // error that wraps a Common, Comm still works; any other error has ended it.
 func (j *Job) Predict(ctx context.Context, weights nn.State, asked Outputs) (p *Prediction, err error) {
+	if j.Edges != nil {
+		return j.predictEdges(ctx, weights)
+	}
 	s, err := j.beginPrediction(ctx, weights)
 	if err != nil {
 		return nil, err

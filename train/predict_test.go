@@ -213,7 +213,7 @@ func TestEmbeddingsOfProgram(t *testing.T) {
 			served, err := (&Job{Graph: g, Options: o}).Predictor(t.Context(), weights)
 			require.NoError(t, err)
 			defer func() { assert.NoError(t, served.Close()) }()
-			again, err := served.Predict(t.Context(), c.vertices, nil, WithEmbeddings)
+			again, err := served.Predict(t.Context(), Query{Vertices: c.vertices}, WithEmbeddings)
 			require.NoError(t, err)
 			assert.Equal(t, p.Embeddings, again.Embeddings)
 		}

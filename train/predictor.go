@@ -19,9 +19,9 @@ import (
 	"weft/train/worker"
 )
 
-// Predictor predicts some vertices at a time, as Predict does with Job.Vertices, or edges, as PredictEdges
-// does. It keeps the graph, the model and its weights, and some memory for each prediction at a time. Any
-// number of goroutines may use it. On a card their predictions run one after the other.
+// Predictor predicts some rows at a time, as Predict does with a Query of vertices or edges. It keeps the
+// graph, the model and its weights, and some memory for each prediction at a time. Any number of goroutines
+// may use it. On a card their predictions run one after the other.
 type Predictor struct {
 	job     Job
 	learned int           // the relation whose edges it predicts; −1: it predicts vertices
@@ -68,29 +68,23 @@ func (j *Job) Predictor(ctx context.Context, weights nn.State) (p *Predictor, er
 	if p.scoring, err = scoringOf(r.Kind, drawn.Graph); err != nil && !refusal.Is(err) {
 		return nil, err
 	}
-	var first *graph.Edges // nil: vertices are predicted
-	if p.learned >= 0 {
-		first = &graph.Edges{
+	first := Query{Vertices: []int32{0}}
+	if p.job.Query = first; p.learned >= 0 {
+		first = Query{Edges: &graph.Edges{
 			Source: []int32{0}, Target: []int32{0},
 			Features: make([]float32, drawn.Graph.Relations[p.learned].Features.Columns),
-		}
-		ends, err := newEdgeEnds(&p.job, r, first, true)
+		}}
+		ends, err := newEdgeEnds(&p.job, r, first.Edges, true)
 		if err != nil {
 			return nil, err
 		}
 		p.job.Query = ends.query(nil)
-	} else {
-		p.job.Query = Query{Vertices: []int32{0}}
 	}
 	if !r.OnCard() {
 		p.job.Options.Threads = 1
 	}
 	if err = p.load(ctx); err == nil {
-		if first != nil {
-			_, err = p.PredictEdges(ctx, first, nil, nil)
-		} else {
-			_, err = p.Predict(ctx, p.job.Vertices, nil, Logits)
-		}
+		_, err = p.Predict(ctx, first, Logits)
 	}
 	if err != nil {
 		return nil, cmp.Or(err, p.Close())
@@ -139,8 +133,8 @@ func (p *Predictor) Base() *appended.Base { return p.base }
 // Columns are the columns of which features are made, as in Job.Columns.
 func (p *Predictor) Columns() columns.ByType { return p.job.Columns() }
 
-// KnowsEdges reports whether PredictEdges predicts edges of the graph. If edges passed messages only to later
-// ones, it does so only if the graph divides them by time.
+// KnowsEdges reports whether Query.Numbers may name edges of the graph. If edges passed messages only to
+// later ones, they may only if the graph divides them by time.
 func (p *Predictor) KnowsEdges() bool { return p.scoring != nil }
 
 // NewEdgesPass is task.Goal.NewEdgesPass.
@@ -149,81 +143,19 @@ func (p *Predictor) NewEdgesPass() bool { return p.job.Options.NewEdgesPass() }
 // Learned is the number of the relation whose edges are predicted; −1: vertices are predicted.
 func (p *Predictor) Learned() int { return p.learned }
 
-// Predict computes the logits of vertices of the first type, each listed once, in Base with an
-// addition, which may be nil. It takes one thread, or the card. The errors are those of Job.Predict. ctx ends
-// it before it begins, or between two kernels.
-func (p *Predictor) Predict(ctx context.Context, vertices []int32, addition *appended.Graph,
-	asked Outputs,
-) (r *Prediction, err error) {
+// Predict computes the logits of a Query's Vertices or Edges, in Base or its Appended. It takes one thread,
+// or the card. The errors are those of Job.Predict. ctx ends it before it begins, or between two kernels.
+func (p *Predictor) Predict(ctx context.Context, q Query, asked Outputs) (*Prediction, error) {
 	job := p.job
-	job.Query = Query{Vertices: vertices, Appended: addition}
-	return p.infer(ctx, &job, asked)
-}
-
-// PredictEdges computes the logits of edges between vertices of Base with an addition, which may be nil.
-// Edges are of the relation Learned, in the form that Job.PredictEdges takes. If KnowsEdges, numbers are the
-// numbers in the graph of edges that it has, whose scores are then those of Job.Predict, and −1 for new
-// edges; nil: all are new. All else is as in Predict.
-func (p *Predictor) PredictEdges(ctx context.Context, e *graph.Edges, numbers []int64,
-	addition *appended.Graph,
-) (*Prediction, error) {
-	var places [task.Overs][]int // places of the edges that are scored over each graph
-	for k := range e.Len() {
-		over := task.OverAll
-		if numbers != nil && numbers[k] >= 0 {
-			over = p.scoring.Over(numbers[k])
-		}
-		places[over] = append(places[over], k)
+	if job.Query = q; job.Appended == nil {
+		job.Appended = p.alone
 	}
-	if addition == nil {
-		addition = p.alone
+	if job.Edges == nil {
+		return p.infer(ctx, &job, asked)
 	}
-	var all *Prediction
-	for i, listed := range places {
-		if listed == nil {
-			continue
-		}
-		g := *addition
-		if i > 0 {
-			g.Passes = p.scoring.Passes(task.ScoredOver(i), nil)
-		}
-		made, err := p.predictEdges(ctx, e, listed, &g)
-		if err != nil {
-			return nil, err
-		}
-		n := made.Classes
-		if all == nil {
-			all = &Prediction{Classes: n, Vertices: e.Len(), Logits: make([]float32, e.Len()*n)}
-		}
-		for row, k := range listed {
-			copy(all.Logits[k*n:(k+1)*n], made.Logits[row*n:])
-		}
-	}
-	return all, nil
-}
-
-// predictEdges computes the logits of some of the edges, at these places, over one graph.
-func (p *Predictor) predictEdges(ctx context.Context, e *graph.Edges, places []int,
-	addition *appended.Graph,
-) (*Prediction, error) {
-	job, r := p.job, p.config.Resolved
-	from := *e
-	from.FeatureColumns = len(e.Features) / e.Len()
-	some := &graph.Edges{FeatureColumns: from.FeatureColumns}
-	for _, k := range places {
-		some.Append(&from, k)
-	}
-	ends, err := newEdgeEnds(&job, r, some, true)
-	if err != nil {
-		return nil, err
-	}
-	ends.places = places
-	job.Query = ends.query(addition)
-	made, err := p.infer(ctx, &job, Embeddings)
-	if err != nil {
-		return nil, err
-	}
-	return made, ends.score(ctx, p.weights, made)
+	return job.scoreEdges(ctx, p.config.Resolved, p.scoring, p.weights, func(ends *Job) (*Prediction, error) {
+		return p.infer(ctx, ends, Embeddings)
+	})
 }
 
 // infer computes the vertices of a job that differs from the Predictor's only in them and in what is
@@ -267,9 +199,6 @@ func (p *Predictor) predict(ctx context.Context, at *workspace, job *Job,
 ) (r *Prediction, err error) {
 	s := &session{Config: p.config, job: job}
 	s.Vertices = job.listed()
-	if job.Appended == nil {
-		job.Appended = p.alone
-	}
 	if err := s.openSome(&at.scratch); err != nil {
 		return nil, err
 	}

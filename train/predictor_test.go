@@ -55,7 +55,7 @@ func TestPredictor(t *testing.T) {
 		for _, list := range [][]int32{{17}, {299, 3, 5}, {0, 1, 2, 3}} {
 			done.Go(func() {
 				for range 3 {
-					some, err := p.Predict(t.Context(), list, nil, WithEmbeddings)
+					some, err := p.Predict(t.Context(), Query{Vertices: list}, WithEmbeddings)
 					assert.NoError(t, err, name)
 					for i, v := range list {
 						assert.Equal(t, row(all.Logits, all.Classes, int(v)),
@@ -72,7 +72,7 @@ func TestPredictor(t *testing.T) {
 }
 
 // TestPredictorOfEdges: predictions of edges, several at a time, have the bits of those of all edges of the
-// graph, and those with a new vertex the bits of Job.PredictEdges.
+// graph, and those with a new vertex the bits of Job.Predict.
 func TestPredictorOfEdges(t *testing.T) {
 	untyped, types := tangle(t, 60, 40), severalTypes(t)
 	for name, c := range map[string]struct {
@@ -103,17 +103,14 @@ func TestPredictorOfEdges(t *testing.T) {
 		n := r.Features.Columns
 		var done sync.WaitGroup
 		for _, list := range [][]int{{2}, {3, 0, 2}, {0, 1, 2, 3, 3, 1}} {
-			var e graph.Edges
 			var numbers []int64
 			for _, k := range list {
 				numbers = append(numbers, int64(k))
-				source, target := r.EndsOf(int64(k))
-				e.Source, e.Target = append(e.Source, source), append(e.Target, target)
-				e.Features = append(e.Features, r.Features.Dense[k*n:(k+1)*n]...)
 			}
 			done.Go(func() {
 				for range 3 {
-					some, err := p.PredictEdges(t.Context(), &e, numbers, nil)
+					q := Query{Edges: r.EdgesOf(numbers...), Numbers: numbers}
+					some, err := p.Predict(t.Context(), q, Logits)
 					assert.NoError(t, err, name)
 					for i, k := range list {
 						assert.Equal(t, row(all.Logits, all.Classes, k),
@@ -133,15 +130,15 @@ func TestPredictorOfEdges(t *testing.T) {
 			Source: []int32{int32(c.g.Types[kind].Count), 3}, Target: []int32{5, 2},
 			Features: slices.Repeat([]float32{1, 2, 3}[:n], 2),
 		}
-		got, err := p.PredictEdges(t.Context(), e, nil, with)
+		got, err := p.Predict(t.Context(), Query{Edges: e, Appended: with}, Logits)
 		require.NoError(t, err, name)
 		grown := *job
-		grown.Appended = with
-		want, err := grown.PredictEdges(t.Context(), weights, e)
+		grown.Query = Query{Edges: e, Appended: with}
+		want, err := grown.Predict(t.Context(), weights, Logits)
 		require.NoError(t, err, name)
 		assert.Equal(t, want.Logits, got.Logits, name)
 		e.Features = slices.Repeat([]float32{3e38}, len(e.Features))
-		if _, err = p.PredictEdges(t.Context(), e, nil, nil); n > 0 {
+		if _, err = p.Predict(t.Context(), Query{Edges: e}, Logits); n > 0 {
 			assert.Refused(t, err, "new edge", name)
 		}
 		require.NoError(t, p.Close(), name)
@@ -165,7 +162,7 @@ func TestPredictorOnCard(t *testing.T) {
 	for _, list := range [][]int32{{17}, {299, 3, 5}, {0, 1, 2, 3}} {
 		done.Go(func() {
 			for range 3 {
-				some, err := p.Predict(t.Context(), list, nil, WithEmbeddings)
+				some, err := p.Predict(t.Context(), Query{Vertices: list}, WithEmbeddings)
 				assert.NoError(t, err)
 				for i, v := range list {
 					n, logits := all.EmbeddingColumns, row(some.Logits, all.Classes, i)
@@ -182,7 +179,7 @@ func TestPredictorOnCard(t *testing.T) {
 	done.Wait()
 	first := p.seat.memory.DeviceUse()
 	for range 20 { // which would fill the card, if they kept their memory
-		_, err := p.Predict(t.Context(), []int32{17}, nil, Logits)
+		_, err := p.Predict(t.Context(), Query{Vertices: []int32{17}}, Logits)
 		require.NoError(t, err)
 	}
 	assert.Equal(t, map[string]int64{}, first.OnCPU)
@@ -213,12 +210,12 @@ func TestPredictorFailsOnCard(t *testing.T) {
 		failed := 0
 		for k := range 20 {
 			if call == "" {
-				_, err = p.Predict(t.Context(), all, nil, Logits)
+				_, err = p.Predict(t.Context(), Query{Vertices: all}, Logits)
 				assert.ErrorContains(t, err, "out of memory: ")
-				_, err = p.Predict(&ending{t.Context(), 2 + k%10}, few, nil, Logits)
+				_, err = p.Predict(&ending{t.Context(), 2 + k%10}, Query{Vertices: few}, Logits)
 				assert.ErrorIs(t, err, context.Canceled)
 			}
-			got, err := p.Predict(t.Context(), few, nil, Logits)
+			got, err := p.Predict(t.Context(), Query{Vertices: few}, Logits)
 			if err != nil && call != "" {
 				assert.ErrorContains(t, err, "CUDA_ERROR_OUT_OF_MEMORY")
 				failed++
@@ -258,14 +255,14 @@ func TestPredictorEnds(t *testing.T) {
 	p, err := (&Job{Graph: g, Options: o}).Predictor(t.Context(), run(t, g, o).Weights)
 	require.NoError(t, err)
 	defer func() { assert.NoError(t, p.Close()) }()
-	want, err := p.Predict(t.Context(), []int32{17}, nil, Logits)
+	want, err := p.Predict(t.Context(), Query{Vertices: []int32{17}}, Logits)
 	require.NoError(t, err)
 	const results = 1 // where it asks for the last time
-	_, err = p.Predict(&ending{t.Context(), 0}, []int32{-1}, nil, Logits)
+	_, err = p.Predict(&ending{t.Context(), 0}, Query{Vertices: []int32{-1}}, Logits)
 	assert.ErrorIs(t, err, context.Canceled)
-	_, err = p.Predict(&ending{t.Context(), 1 + 2*results}, []int32{17}, nil, Logits)
+	_, err = p.Predict(&ending{t.Context(), 1 + 2*results}, Query{Vertices: []int32{17}}, Logits)
 	assert.ErrorIs(t, err, context.Canceled)
-	got, err := p.Predict(t.Context(), []int32{17}, nil, Logits)
+	got, err := p.Predict(t.Context(), Query{Vertices: []int32{17}}, Logits)
 	require.NoError(t, err)
 	assert.Equal(t, want.Logits, got.Logits)
 }

@@ -16,36 +16,101 @@ import (
 	"weft/train/worker"
 )
 
-// PredictEdges computes the predictions of edges that the job's graph does not have, between its vertices.
-// They are given by source and target, with as many features as the relation that the model has learned.
-// Edges of the graph pass messages, and the given edges only if Appended has them. The job's mesh computes
-// the rows of vertices, and worker 0 the rows of edges. Worker 0 alone has the logits, and passes them to
-// OnLogits if the job has it.
-func (j *Job) PredictEdges(ctx context.Context, weights nn.State, e *graph.Edges) (*Prediction, error) {
+// predictEdges is Predict for the job's Edges.
+func (j *Job) predictEdges(ctx context.Context, weights nn.State) (*Prediction, error) {
 	r, err := j.resolve()
 	if err != nil {
 		return nil, err
 	}
-	ends, err := newEdgeEnds(j, r, e, j.Appended != nil)
+	over, err := j.scoring(r)
 	if err != nil {
 		return nil, err
 	}
-	embeds := *j
-	embeds.OnEmbeddings = nil
-	embeds.Query = ends.query(j.Appended)
-	embeds.Vertices = j.Vertices
-	p, err := embeds.Predict(ctx, weights, Embeddings)
-	if err != nil {
+	p, err := j.scoreEdges(ctx, r, over, weights, func(ends *Job) (*Prediction, error) {
+		return ends.Predict(ctx, weights, Embeddings)
+	})
+	if err != nil || j.OnLogits == nil {
 		return p, err
 	}
 	return p, j.ranks().OnFirst(func() error {
-		if err := ends.score(ctx, weights, p); err != nil || j.OnLogits == nil {
-			return err
-		}
 		rows := RowsOf(p.Logits, p.Classes)
 		p.Logits = nil
 		return j.OnLogits(rows)
 	})
+}
+
+// scoring says over which graphs the job's Edges are scored; nil: all are new, and scored over the whole
+// graph.
+func (j *Job) scoring(r *setting.Resolved) (*task.Scoring, error) {
+	if j.Numbers == nil {
+		return nil, nil
+	}
+	drawn, err := j.drawn()
+	if err != nil {
+		return nil, err
+	}
+	return scoringOf(r.Kind, drawn.Graph)
+}
+
+// scoreEdges computes the logits of the job's Edges. rows computes the rows of vertices for which a job asks.
+func (j *Job) scoreEdges(ctx context.Context, r *setting.Resolved, over *task.Scoring, weights nn.State,
+	rows func(*Job) (*Prediction, error),
+) (all *Prediction, err error) {
+	if j.Numbers == nil {
+		return j.scoreOver(ctx, r, nil, weights, rows)
+	}
+	e, some := *j.Edges, *j
+	e.FeatureColumns = len(e.Features) / max(1, e.Len())
+	var places [task.Overs][]int // places of the edges that are scored over each graph
+	for k, number := range j.Numbers {
+		at := over.Over(number)
+		places[at] = append(places[at], k)
+	}
+	g, err := j.appended()
+	if err != nil {
+		return nil, err
+	}
+	for i, listed := range places {
+		if listed == nil {
+			continue
+		}
+		passing := *g
+		passing.Passes = over.Passes(task.ScoredOver(i), g.Removed)
+		some.Appended, some.Edges = &passing, &graph.Edges{FeatureColumns: e.FeatureColumns}
+		for _, k := range listed {
+			some.Edges.Append(&e, k)
+		}
+		made, err := some.scoreOver(ctx, r, listed, weights, rows)
+		if err != nil {
+			return nil, err
+		}
+		n := made.Classes
+		if all == nil {
+			all = &Prediction{Classes: n, Vertices: e.Len(), Logits: make([]float32, e.Len()*n)}
+		}
+		for row, k := range listed {
+			copy(all.Logits[k*n:(k+1)*n], made.Logits[row*n:])
+		}
+	}
+	return all, nil
+}
+
+// scoreOver computes the logits of the job's Edges over one graph. Errors call them by their places.
+func (j *Job) scoreOver(ctx context.Context, r *setting.Resolved, places []int, weights nn.State,
+	rows func(*Job) (*Prediction, error),
+) (*Prediction, error) {
+	ends, err := newEdgeEnds(j, r, j.Edges, j.Appended != nil)
+	if err != nil {
+		return nil, err
+	}
+	ends.places = places
+	embeds := *j
+	embeds.OnEmbeddings, embeds.Query = nil, ends.query(j.Appended)
+	p, err := rows(&embeds)
+	if err != nil {
+		return p, err
+	}
+	return p, j.ranks().OnFirst(func() error { return ends.score(ctx, weights, p) })
 }
 
 // edgeEnds are edges to score, and where the rows of their ends are that an EdgeScorer reads.

@@ -8,6 +8,7 @@ import (
 	"weft/autograd"
 	"weft/comm"
 	"weft/comm/launch"
+	"weft/graph"
 	"weft/kernel"
 	"weft/nn"
 	"weft/parallel/edges"
@@ -18,9 +19,9 @@ import (
 
 // Explained names a number of a model's output.
 type Explained struct {
-	Vertex int32          // the number of a vertex of the first type
-	Edge   *ExplainedEdge // in place of Vertex, if the task learns edges; else nil
-	Output int            // the column
+	Vertex int32        // the number of a vertex of the first type
+	Edge   *graph.Edges // the one edge in place of Vertex, if the task learns edges; else nil
+	Output int          // the column
 	// Classes says that the columns are logits of classes. The explained number is then log(p/(1 − p)) for
 	// the column's probability p: its logit minus the log-sum-exp of the others.
 	Classes bool

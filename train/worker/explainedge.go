@@ -4,17 +4,9 @@ import (
 	"slices"
 
 	"weft/autograd"
-	"weft/graph"
 	"weft/nn"
 	"weft/tensor"
 )
-
-// ExplainedEdge is an edge whose output a gnn.EdgeScorer computes. The graph need not have it.
-type ExplainedEdge struct {
-	Source, Target int32
-	Features       []float32 // as many columns as the relation's edges have
-	Weight         float32   // if the relation's edges have weights
-}
 
 // decoding computes the output of one edge.
 type decoding struct {
@@ -85,17 +77,14 @@ func (x *explainer) own() *FeatureGradients {
 // decoded adds to the gradients of the outputs those of the number. The edge's own features, as the function
 // reads them, are multiplied as those of vertices, and their gradients added to those of the explanation.
 func (x *explainer) decoded(outputs []autograd.Root, p point) {
-	d, edge := x.decoding, x.target.Edge
+	d, edge := x.decoding, *x.target.Edge
 	d.Row = func(kind int, vertex int32) []float32 { return x.row(kind, vertex).in(outputs) }
-	own := make([]float32, d.Features)
-	for k := range own {
+	edge.Features = make([]float32, d.Features)
+	for k := range edge.Features {
 		mean, deviation := d.unit(k)
-		own[k] = mean + p.features*x.into.Edge.Inputs[k]*deviation
+		edge.Features[k] = mean + p.features*x.into.Edge.Inputs[k]*deviation
 	}
-	z := d.Score(&graph.Edges{
-		Source: []int32{edge.Source}, Target: []int32{edge.Target},
-		Features: own, Weights: []float32{edge.Weight},
-	}, 0, 1)
+	z := d.Score(&edge, 0, 1)
 	grad := x.Team.Zeros(tensor.Gradients, 1, z.Outputs.Cols())
 	x.begin(grad.WriteFloats(), z.Outputs.Value().ReadFloats())
 	z.Tape.Backward(autograd.Root{Var: z.Outputs, Grad: grad})
@@ -106,7 +95,7 @@ func (x *explainer) decoded(outputs []autograd.Root, p point) {
 		}
 		found.Release()
 	}
-	source, target := x.row(d.Source, edge.Source), x.row(d.Target, edge.Target)
+	source, target := x.row(d.Source, edge.Source[0]), x.row(d.Target, edge.Target[0])
 	take(z.Source, func(k int, g float32) { source.gradient(outputs)[k] += g })
 	take(z.Target, func(k int, g float32) { target.gradient(outputs)[k] += g })
 	if d.Features > 0 {

@@ -65,8 +65,9 @@ func (x *explanation) explained() []end {
 	if x.Edge == nil {
 		return []end{{0, *x.ID}}
 	}
-	source, target, _ := x.opened.Job.Graph.Joins(x.Edge.relation) // which an open graph has
-	return []end{{source, x.Edge.explained.Source}, {target, x.Edge.explained.Target}}
+	g := x.known.graph
+	source, target, _ := g.Joins(g.Relation(x.known.target)) // which an open graph has
+	return []end{{source, x.row.Edges.Source[0]}, {target, x.row.Edges.Target[0]}}
 }
 
 // hops returns how many edges each vertex is away from the explained ones, along the listed edges.

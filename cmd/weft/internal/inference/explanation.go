@@ -7,7 +7,6 @@ import (
 	"slices"
 	"strconv"
 
-	"weft/cmd/weft/internal/data"
 	"weft/cmd/weft/internal/session"
 	"weft/cmd/weft/internal/ui"
 	"weft/graph/appended"
@@ -55,6 +54,7 @@ type explanation struct {
 	weights nn.State
 	known   predicted
 	output  int
+	row     train.Query // the vertex or the edge that is explained
 	found   *worker.Explanation
 	edges   []explainedEdge // all edges, in order
 	all     []explainedVertex
@@ -106,50 +106,40 @@ type scoreWithout struct {
 
 // make computes the explanation.
 func (x *explanation) make(ctx context.Context, e *explainCommand) (err error) {
-	g, job := x.opened.Job.Graph, x.opened.Job
-	x.known = predicted{asked: x.asked, graph: g}
-	named := x.known.standFor(x.weights)
-	request := worker.Explained{Steps: e.steps, Classes: x.known.Columns == predictions.Logits}
+	x.known = predicted{asked: x.asked, graph: x.opened.Job.Graph}
 	if x.asked.Options.Task == task.Edge {
-		take := func() error { return x.takeEdge(e.edge) }
-		if e.vertex != "" {
-			take = func() error { return x.takeEdgeOf(ctx, e) }
-		}
-		if err := take(); err != nil {
+		if _, x.known.Edges, err = edgeTable(x.known.graph, &x.asked.Options.Goal); err != nil {
 			return err
 		}
-		request.Edge = &x.Edge.explained
-		if job, err = job.Over(x.Edge.Number, nil); err != nil {
-			return data.About(x.opened.Source, err)
-		}
-	} else {
-		if request.Vertex, err = vertexOf(e.vertex, g.Types[0].Names, g.Types[0].Count); err != nil {
-			return err
-		}
-		x.ID, x.Vertex = &request.Vertex, nameOf(g.Types[0].Names, request.Vertex)
+	}
+	x.known.target = x.asked.Options.Target(x.known.graph)
+	named := x.known.standFor(x.weights)
+	if err := x.take(ctx, e); err != nil {
+		return err
 	}
 	x.shown.Show("predicting", 0, 0)
-	row, err := x.predict(ctx, nil)
+	p, err := x.predict(ctx, x.row, nil)
 	if err != nil {
 		return err
 	}
 	if !named {
-		x.known.numbers = len(row)
+		x.known.numbers = p.Classes
 	}
-	if err := x.choose(e.class, row); err != nil {
+	if err := x.choose(e.class, p.Logits); err != nil {
 		return err
 	}
-	x.Score, x.Logit = x.scoreOf(row)
-	request.Output, request.OnStep = x.output, func(done int) {
-		x.shown.Show("explaining", int64(done), int64(e.steps))
-	}
-	found, err := job.Explain(ctx, x.weights, request)
+	x.Score, x.Logit = x.scoreOf(p.Logits)
+	job := *x.opened.Job
+	job.Query = x.row
+	x.found, err = job.Explain(ctx, x.weights, worker.Explained{
+		Output: x.output, Classes: x.known.Columns == predictions.Logits, Steps: e.steps,
+		OnStep: func(done int) { x.shown.Show("explaining", int64(done), int64(e.steps)) },
+	})
 	if err != nil {
 		return err
 	}
-	x.found = found
-	x.takeEdges(found.Edges)
-	x.takeFeatures(found.Features)
+	x.takeEdges(x.found.Edges)
+	x.takeFeatures(x.found.Features)
 	if err := x.withoutEdges(ctx, e.remove); err != nil {
 		return err
 	}
@@ -158,6 +148,22 @@ func (x *explanation) make(ctx context.Context, e *explainCommand) (err error) {
 	x.Edges, x.Vertices = x.strongest(e.top), first(x.Vertices, e.top)
 	x.Columns = first(x.Columns, e.top)
 	return nil
+}
+
+// take takes what is named: the vertex, the edge, or the likeliest edge of the vertex.
+func (x *explanation) take(ctx context.Context, e *explainCommand) error {
+	switch {
+	case x.known.Edges != nil && e.vertex != "":
+		return x.takeEdgeOf(ctx, e)
+	case x.known.Edges != nil:
+		return x.takeEdge(e.edge)
+	}
+	t := &x.known.graph.Types[0]
+	v, err := vertexOf(e.vertex, t.Names, t.Count)
+	if err == nil {
+		x.ID, x.Vertex, x.row.Vertices = &v, nameOf(t.Names, v), []int32{v}
+	}
+	return err
 }
 
 // first are the first of a list.
@@ -209,27 +215,16 @@ func (x *explanation) choose(class string, row []float32) error {
 	return nil
 }
 
-// predict predicts the vertex or the edge without some edges, by relation; nil: with all edges.
-func (x *explanation) predict(ctx context.Context, gone [][]appended.Edge) ([]float32, error) {
-	if gone == nil {
-		gone = make([][]appended.Edge, len(x.opened.Job.Graph.Relations))
-	}
-	if x.Edge != nil {
-		job, err := x.opened.Job.Over(x.Edge.Number, gone)
-		if err != nil {
-			return nil, err
-		}
-		return x.Edge.predict(ctx, x, job)
-	}
-	job, err := x.opened.Job.Without(gone, *x.ID)
+// predict predicts rows of the graph without some edges, by relation; nil: with all edges.
+func (x *explanation) predict(ctx context.Context, rows train.Query, gone [][]appended.Edge,
+) (*train.Prediction, error) {
+	job, err := x.opened.Job.Without(gone)
 	if err != nil {
 		return nil, err
 	}
-	p, err := job.Predict(ctx, x.weights, train.Logits)
-	if err != nil {
-		return nil, err
-	}
-	return p.Logits, nil
+	rows.Appended = job.Appended
+	job.Query = rows
+	return job.Predict(ctx, x.weights, train.Logits)
 }
 
 // scoreOf is the probability or the value in a row of the output, and the number that is explained.
@@ -402,11 +397,11 @@ func (x *explanation) withoutEdges(ctx context.Context, most int) error {
 		return nil
 	}
 	x.shown.Show("predicting without the strongest edges", 0, 0)
-	row, err := x.predict(ctx, gone)
+	p, err := x.predict(ctx, x.row, gone)
 	if err != nil {
 		return err
 	}
 	x.Without = &scoreWithout{Edges: n}
-	x.Without.Score, x.Without.Logit = x.scoreOf(row)
+	x.Without.Score, x.Without.Logit = x.scoreOf(p.Logits)
 	return nil
 }

@@ -324,9 +324,7 @@ func (p *predictCommand) compute(
 	if s.First() {
 		shown.Show("predicting", 0, 0)
 	}
-	if p.edges != nil {
-		return s.Job.PredictEdges(ctx, asked.state, p.edges)
-	}
+	s.Job.Edges = p.edges
 	return s.Job.Predict(ctx, asked.state, p.files.need(slices.Contains(asked.answers, predictions.Hidden)))
 }
 
