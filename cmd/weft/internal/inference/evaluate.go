@@ -2,7 +2,6 @@
 package inference
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -104,7 +103,7 @@ type evaluations struct {
 	Val   metric.Evaluation `json:"val"`
 	Test  metric.Evaluation `json:"test"`
 
-	rows string // what the rows are; "": vertices
+	rows string // what the rows are
 }
 
 // evaluated is what a run is measured on.
@@ -182,11 +181,10 @@ func (e *evaluateCommand) evaluate(cmd *cobra.Command, args []string) (ui.Result
 	if o.Task == task.Link {
 		return eval.edges(cmd.Context(), cmd.ErrOrStderr())
 	}
-	if o.Task == task.Edge {
-		if _, _, err = edgeTable(eval.on, &o.Goal); err != nil {
+	if eval.target = o.Target(eval.on); o.Task == task.Edge {
+		if _, err = edgeEnds(eval.on, &o.Goal); err != nil {
 			return nil, data.About(eval.Source(), err)
 		}
-		eval.target = o.Target(eval.on)
 	}
 	if eval.elsewhere && o.Split.Rule == "" && len(eval.frame().Splits) == 0 && e.split <= 0 {
 		if err := eval.testAll(cmd.ErrOrStderr()); err != nil {
@@ -300,10 +298,7 @@ func (e *evaluated) labels(ctx context.Context, warnings io.Writer) (ui.Result, 
 			e.Run, learned, ui.Counted(len(rows)/max(1, columns), row.One, row.Many), e.Graph, there,
 			ui.Counted(g.Rows(e.target), row.One, row.Many), wayOut)
 	}
-	parts := &evaluations{}
-	if r.Task == task.Edge {
-		parts.rows = "edges"
-	}
+	parts := &evaluations{rows: e.target.Kind.Noun().Many}
 	err = g.Guard(func() error {
 		return parts.measure(&e.Request, rows, e.frame(), r.Split.Number, r.Metric)
 	})
@@ -442,10 +437,9 @@ func (e *evaluations) Print(out io.Writer) {
 	if e.Test.Classes == nil {
 		return
 	}
-	rows := cmp.Or(e.rows, "vertices")
-	fmt.Fprintln(out, "\nclasses of the test "+rows)
+	fmt.Fprintln(out, "\nclasses of the test "+e.rows)
 	t = ui.NewTable(out)
-	t.Row("class", "precision", "recall", "F1", rows)
+	t.Row("class", "precision", "recall", "F1", e.rows)
 	for _, c := range e.Test.Classes {
 		t.Row(c.Name, ui.Percent(c.Precision), ui.Percent(c.Recall), ui.Percent(c.F1), ui.Count(c.Support))
 	}
@@ -454,7 +448,7 @@ func (e *evaluations) Print(out io.Writer) {
 	if n := len(e.Test.Confusion); n == 0 || n > wide {
 		return
 	}
-	fmt.Fprintln(out, "\ntest "+rows+" by their class (row) and the predicted class (column)")
+	fmt.Fprintln(out, "\ntest "+e.rows+" by their class (row) and the predicted class (column)")
 	t = ui.NewTable(out)
 	head := []string{""}
 	for k := range e.Test.Confusion {

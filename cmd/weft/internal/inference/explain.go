@@ -139,13 +139,14 @@ func (e *explainCommand) run(cmd *cobra.Command, args []string) error {
 	if err != nil {
 		return err
 	}
-	opened, err := openAlone(cmd, &asked, weights, e.outputs())
+	opened, err := open(cmd, cli.Alone(), &asked, weights, e.outputs(), "")
 	if err != nil {
 		return err
 	}
 	defer opened.Close()
-	x := &explanation{
-		asked: &asked, opened: opened, weights: weights, Run: asked.Run, Store: opened.Store, Steps: e.steps,
+	x := &explanation{Run: asked.Run, Store: opened.Store, Steps: e.steps}
+	if x.pass, err = newPass(&asked, opened, weights, false); err != nil {
+		return err
 	}
 	ctx, stop := opened.UntilSignal(cmd, "", nil)
 	defer stop()
@@ -160,7 +161,7 @@ func (e *explainCommand) run(cmd *cobra.Command, args []string) error {
 		return err
 	})
 	if err != nil {
-		return opened.Failed(err, fmt.Errorf("%w; nothing is explained", launch.ErrInterrupted))
+		return failed(&asked, opened, err, fmt.Errorf("%w; nothing is explained", launch.ErrInterrupted))
 	}
 	if e.out != "" {
 		if err := atomicfile.Write(e.out, x.page().write); err != nil {

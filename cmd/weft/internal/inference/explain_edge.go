@@ -22,19 +22,19 @@ type labelledEdge struct {
 
 // edge is the edge with this number.
 func (x *explanation) edge(number int64) labelledEdge {
-	ends, names := x.known.Edges.Ends(int(number)), &x.known.Edges.Names
+	ends, names := x.pass.Edges.Ends(int(number)), &x.pass.Edges.Names
 	return labelledEdge{number, nameOf(names[0], ends[0]), nameOf(names[1], ends[1])}
 }
 
 // rows asks for the edges with these numbers.
 func (x *explanation) rows(numbers ...int64) train.Query {
-	return train.Query{Edges: x.known.graph.Relation(x.known.target).EdgesOf(numbers...), Numbers: numbers}
+	return train.Query{Edges: x.pass.graph.Relation(x.pass.target).EdgesOf(numbers...), Numbers: numbers}
 }
 
 // takeEdge takes the edge with this number, among the edges whose labels the run has learned.
 func (x *explanation) takeEdge(number string) error {
 	k, err := strconv.ParseInt(number, 10, 64)
-	if edges := x.known.graph.Rows(x.known.target); err != nil || k < 0 || k >= int64(edges) {
+	if edges := x.pass.graph.Rows(x.pass.target); err != nil || k < 0 || k >= int64(edges) {
 		return refusal.Errorf("--edge %s: the edges have the numbers 0 to %d, as in the column edge of predict",
 			number, edges-1)
 	}
@@ -61,9 +61,9 @@ func (x *explanation) takeEdgeOf(ctx context.Context, e *explainCommand) error {
 	if err != nil {
 		return err
 	}
-	x.known.numbers = cmp.Or(x.known.numbers, made.Classes)
-	if e.class == "" && made.Classes == 2 && x.known.Columns == predictions.Logits {
-		e.class = nameOf(x.known.Classes, 1) // as in tables of new edges
+	x.pass.numbers = cmp.Or(x.pass.numbers, made.Classes)
+	if e.class == "" && made.Classes == 2 && x.pass.Columns == predictions.Logits {
+		e.class = nameOf(x.pass.Classes, 1) // as in tables of new edges
 	}
 	if e.class == "" && made.Classes > 1 {
 		return refusal.Errorf("--vertex %s: the run predicts edges, and those of a vertex stand in the order of a "+
@@ -84,8 +84,8 @@ func (x *explanation) takeEdgeOf(ctx context.Context, e *explainCommand) error {
 
 // edgesOf finds the edges, of the learned relation, that lead from a vertex or to it.
 func (x *explanation) edgesOf(vertex string) (numbers []int64, err error) {
-	g, rows := x.known.graph, x.known.Edges
-	source, target, _ := g.Joins(g.Relation(x.known.target)) // which an open graph has
+	g, rows := x.pass.graph, x.pass.Edges
+	source, target, _ := g.Joins(g.Relation(x.pass.target)) // which an open graph has
 	at := [2]int32{-1, -1}
 	var unknown error
 	for k, kind := range []int{source, target} {
@@ -99,7 +99,7 @@ func (x *explanation) edgesOf(vertex string) (numbers []int64, err error) {
 	if at[0] < 0 && at[1] < 0 {
 		return nil, unknown
 	}
-	for k := range g.Rows(x.known.target) {
+	for k := range g.Rows(x.pass.target) {
 		if ends := rows.Ends(k); ends[0] == at[0] || ends[1] == at[1] {
 			numbers = append(numbers, int64(k))
 		}
@@ -113,7 +113,7 @@ func (x *explanation) edgesOf(vertex string) (numbers []int64, err error) {
 
 // takeOwn takes what the edge's own features contribute.
 func (x *explanation) takeOwn(features *worker.FeatureGradients) {
-	names := x.known.graph.Relation(x.known.target).NumberColumns.Features()
+	names := x.pass.graph.Relation(x.pass.target).NumberColumns.Features()
 	names = names[max(0, len(names)-features.Columns):] // they are behind the column of weights
 	for k := range features.Columns {
 		name := strconv.Itoa(k)

@@ -9,7 +9,7 @@ import (
 
 // writeMasks writes what each feature and each edge contributes.
 func (x *explanation) writeMasks(to io.Writer) error {
-	g, state := x.opened.Job.Graph, nn.State{}
+	g, state := x.pass.graph, nn.State{}
 	ints := func(name string, values []int64) { // an empty list, too, is one of integers
 		state[name] = nn.Tensor{Shape: []int{len(values)}, Int64: append([]int64{}, values...)}
 	}

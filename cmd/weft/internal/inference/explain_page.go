@@ -55,7 +55,7 @@ func (x *explanation) page() *explainedPage {
 
 // ends are the vertices of an edge.
 func (x *explanation) ends(e *explainedEdge) (source, target end) {
-	g := x.opened.Job.Graph
+	g := x.pass.graph
 	from, to, _ := g.Joins(&g.Relations[e.relation]) // which an open graph has
 	return end{from, e.stored.Source}, end{to, e.stored.Target}
 }
@@ -65,8 +65,8 @@ func (x *explanation) explained() []end {
 	if x.Edge == nil {
 		return []end{{0, *x.ID}}
 	}
-	g := x.known.graph
-	source, target, _ := g.Joins(g.Relation(x.known.target)) // which an open graph has
+	g := x.pass.graph
+	source, target, _ := g.Joins(g.Relation(x.pass.target)) // which an open graph has
 	return []end{{source, x.row.Edges.Source[0]}, {target, x.row.Edges.Target[0]}}
 }
 

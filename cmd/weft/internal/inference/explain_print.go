@@ -34,7 +34,7 @@ func (x *explanation) heading() string {
 	if x.Kind == "value" {
 		return text + " is " + scored(x.Score)
 	}
-	if x.known.Calibration != nil {
+	if x.pass.Calibration != nil {
 		return text + ", calibrated probability " + scored(x.Score) + ", logit of the model " +
 			scored(x.Logit)
 	}
@@ -69,7 +69,7 @@ func (x *explanation) secondly() string {
 		which = "the edge that is marked"
 	}
 	text := "without " + which + ": " + scored(x.Score) + " → " + scored(x.Without.Score)
-	if x.known.Calibration != nil {
+	if x.pass.Calibration != nil {
 		text += ", logit " + scored(x.Logit) + " → " + scored(x.Without.Logit)
 	}
 	return text

@@ -7,17 +7,14 @@ import (
 	"slices"
 	"strconv"
 
-	"weft/cmd/weft/internal/session"
 	"weft/cmd/weft/internal/ui"
 	"weft/graph/appended"
 	"weft/graph/columns"
 	"weft/internal/refusal"
-	"weft/nn"
 	"weft/parallel/edges"
 	"weft/train"
 	"weft/train/metric"
 	"weft/train/predictions"
-	"weft/train/task"
 	"weft/train/worker"
 )
 
@@ -48,16 +45,13 @@ type explanation struct {
 	Columns  []explainedColumn             `json:"columns"`
 	Without  *scoreWithout                 `json:"without,omitempty"`
 
-	asked   *session.Request
-	opened  *session.Session
-	shown   *ui.Phases
-	weights nn.State
-	known   predicted
-	output  int
-	row     train.Query // the vertex or the edge that is explained
-	found   *worker.Explanation
-	edges   []explainedEdge // all edges, in order
-	all     []explainedVertex
+	pass   pass
+	shown  *ui.Phases
+	output int
+	row    train.Query // the vertex or the edge that is explained
+	found  *worker.Explanation
+	edges  []explainedEdge // all edges, in order
+	all    []explainedVertex
 }
 
 // explainedVertex is what the features of a vertex contribute.
@@ -106,14 +100,7 @@ type scoreWithout struct {
 
 // make computes the explanation.
 func (x *explanation) make(ctx context.Context, e *explainCommand) (err error) {
-	x.known = predicted{asked: x.asked, graph: x.opened.Job.Graph}
-	if x.asked.Options.Task == task.Edge {
-		if _, x.known.Edges, err = edgeTable(x.known.graph, &x.asked.Options.Goal); err != nil {
-			return err
-		}
-	}
-	x.known.target = x.asked.Options.Target(x.known.graph)
-	named := x.known.standFor(x.weights)
+	named := x.pass.standFor()
 	if err := x.take(ctx, e); err != nil {
 		return err
 	}
@@ -123,16 +110,16 @@ func (x *explanation) make(ctx context.Context, e *explainCommand) (err error) {
 		return err
 	}
 	if !named {
-		x.known.numbers = p.Classes
+		x.pass.numbers = p.Classes
 	}
 	if err := x.choose(e.class, p.Logits); err != nil {
 		return err
 	}
 	x.Score, x.Logit = x.scoreOf(p.Logits)
-	job := *x.opened.Job
+	job := *x.pass.opened.Job
 	job.Query = x.row
-	x.found, err = job.Explain(ctx, x.weights, worker.Explained{
-		Output: x.output, Classes: x.known.Columns == predictions.Logits, Steps: e.steps,
+	x.found, err = job.Explain(ctx, x.pass.weights, worker.Explained{
+		Output: x.output, Classes: x.pass.Columns == predictions.Logits, Steps: e.steps,
 		OnStep: func(done int) { x.shown.Show("explaining", int64(done), int64(e.steps)) },
 	})
 	if err != nil {
@@ -153,12 +140,12 @@ func (x *explanation) make(ctx context.Context, e *explainCommand) (err error) {
 // take takes what is named: the vertex, the edge, or the likeliest edge of the vertex.
 func (x *explanation) take(ctx context.Context, e *explainCommand) error {
 	switch {
-	case x.known.Edges != nil && e.vertex != "":
+	case x.pass.Edges != nil && e.vertex != "":
 		return x.takeEdgeOf(ctx, e)
-	case x.known.Edges != nil:
+	case x.pass.Edges != nil:
 		return x.takeEdge(e.edge)
 	}
-	t := &x.known.graph.Types[0]
+	t := &x.pass.graph.Types[0]
 	v, err := vertexOf(e.vertex, t.Names, t.Count)
 	if err == nil {
 		x.ID, x.Vertex, x.row.Vertices = &v, nameOf(t.Names, v), []int32{v}
@@ -183,15 +170,15 @@ func (x *explanation) strongest(n int) []explainedEdge {
 
 // choose finds the number of the class, label or value.
 func (x *explanation) choose(class string, row []float32) error {
-	n, names := len(row), x.known.Classes
+	n, names := len(row), x.pass.Classes
 	x.Kind = map[predictions.Columns]string{
 		predictions.Values: "value", predictions.LabelLogits: "label",
-	}[x.known.Columns]
+	}[x.pass.Columns]
 	x.Kind = cmp.Or(x.Kind, "class")
 	switch at := slices.Index(names, class); {
 	case class == "" && x.Kind != "value":
 		var o predictions.Outcome // the same as in predict
-		x.known.Read(&o, row)
+		x.pass.Read(&o, row)
 		x.output = slices.Index(o.Probabilities, slices.Max(o.Probabilities))
 	case class == "":
 	case at >= 0:
@@ -218,24 +205,24 @@ func (x *explanation) choose(class string, row []float32) error {
 // predict predicts rows of the graph without some edges, by relation; nil: with all edges.
 func (x *explanation) predict(ctx context.Context, rows train.Query, gone [][]appended.Edge,
 ) (*train.Prediction, error) {
-	job, err := x.opened.Job.Without(gone)
+	job, err := x.pass.opened.Job.Without(gone)
 	if err != nil {
 		return nil, err
 	}
 	rows.Appended = job.Appended
 	job.Query = rows
-	return job.Predict(ctx, x.weights, train.Logits)
+	return job.Predict(ctx, x.pass.weights, train.Logits)
 }
 
 // scoreOf is the probability or the value in a row of the output, and the number that is explained.
 func (x *explanation) scoreOf(row []float32) (score, logit metric.Number) {
 	logit = metric.Number(row[x.output])
-	if x.known.Columns == predictions.Values {
+	if x.pass.Columns == predictions.Values {
 		return logit, logit
 	}
 	var o predictions.Outcome
-	x.known.Read(&o, row)
-	if x.known.Columns == predictions.Logits {
+	x.pass.Read(&o, row)
+	if x.pass.Columns == predictions.Logits {
 		logit = metric.Number(logitOf(row, x.output))
 	}
 	return metric.Number(o.Probabilities[x.output]), logit
@@ -260,7 +247,7 @@ func logitOf(row []float32, class int) float64 {
 func byStrength(a, b float64) int { return cmp.Compare(math.Abs(b), math.Abs(a)) }
 
 func (x *explanation) takeEdges(found []edges.MaskGradient) {
-	g := x.opened.Job.Graph
+	g := x.pass.graph
 	numbers := map[string]int{}
 	for i := range g.Relations {
 		numbers[g.Relations[i].Name] = i
@@ -309,7 +296,7 @@ func (x *explanation) tie() {
 // equal reports whether two parallel edges have the same weight and the same features, as far as the model
 // reads these.
 func (x *explanation) equal(a, b *explainedEdge) bool {
-	r, o := &x.opened.Job.Graph.Relations[a.relation], x.asked.Options
+	r, o := &x.pass.graph.Relations[a.relation], x.pass.asked.Options
 	stored, n := edges.Numbering{Relation: r}, int64(r.Features.Columns)
 	number := func(e *explainedEdge) int64 {
 		return stored.Number(int(e.stored.Source), int(e.stored.Target), int64(e.stored.Before))
@@ -321,14 +308,14 @@ func (x *explanation) equal(a, b *explainedEdge) bool {
 }
 
 func (x *explanation) takeFeatures(found []worker.FeatureGradients) {
-	g, counts := x.opened.Job.Graph, x.opened.Counts()
+	g, counts := x.pass.graph, x.pass.opened.Counts()
 	x.Vertices, x.Columns = []explainedVertex{}, []explainedColumn{}
 	for kind, f := range found {
 		if f.Columns == 0 {
 			continue
 		}
 		t := &g.Types[kind]
-		names := x.featureNames(x.opened.Job.Columns()[counts.Types[kind].Type], f.Columns)
+		names := x.featureNames(x.pass.opened.Job.Columns()[counts.Types[kind].Type], f.Columns)
 		typ := ""
 		if len(g.Types) > 1 {
 			typ = t.Name()
@@ -370,21 +357,21 @@ func (x *explanation) takeFeatures(found []worker.FeatureGradients) {
 func (x *explanation) featureNames(list columns.List, n int) []string {
 	names := list.Features()
 	labels := 0
-	if x.asked.Options.LabelInput > 0 {
-		labels = x.known.numbers
+	if x.pass.asked.Options.LabelInput > 0 {
+		labels = x.pass.numbers
 	}
 	for k := len(names); k < n-labels; k++ {
 		names = append(names, strconv.Itoa(k))
 	}
 	for k := range n - len(names) {
-		names = append(names, "label="+nameOf(x.known.Classes, int32(k)))
+		names = append(names, "label="+nameOf(x.pass.Classes, int32(k)))
 	}
 	return names
 }
 
 // withoutEdges predicts the vertex or the edge without the strongest edges that raise the score.
 func (x *explanation) withoutEdges(ctx context.Context, most int) error {
-	gone := make([][]appended.Edge, len(x.opened.Job.Graph.Relations))
+	gone := make([][]appended.Edge, len(x.pass.graph.Relations))
 	n := 0
 	for k := range x.edges {
 		if e := &x.edges[k]; n < most && e.Contribution > 0 {

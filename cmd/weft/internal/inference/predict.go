@@ -1,7 +1,6 @@
 package inference
 
 import (
-	"context"
 	"crypto/sha256"
 	"errors"
 	"fmt"
@@ -21,7 +20,6 @@ import (
 	"weft/graph"
 	"weft/graph/tables"
 	"weft/internal/refusal"
-	"weft/nn"
 	"weft/train"
 	"weft/train/predictions"
 	"weft/train/rundir"
@@ -41,10 +39,6 @@ type predictCommand struct {
 	vertices  string // the vertices to predict, or a file of them; empty: all, or the new ones
 	bare      bool   // predict only vertices without a label
 	changed   bool   // predict what the additions can change, with and without them
-	// edges are new edges to score, by a run that has learned labels of edges; nil: there are none.
-	edges *graph.Edges
-	// newNames are the names of the new vertices by type, if there are edges.
-	newNames [][]string
 }
 
 // NewPredict makes the command predict.
@@ -142,7 +136,10 @@ func (p *predictCommand) run(cmd *cobra.Command, args []string) error {
 
 // predict computes what is asked for, and writes it.
 func (p *predictCommand) predict(cmd *cobra.Command, r cli.Ranks, asked *predictRequest) error {
-	opened, err := p.open(cmd, r, asked)
+	if err := p.divideTables(cmd, r, asked); err != nil {
+		return err
+	}
+	opened, err := open(cmd, r, &asked.Request, asked.state, p.files.outputs(), p.added.later)
 	if err != nil {
 		return err
 	}
@@ -150,12 +147,7 @@ func (p *predictCommand) predict(cmd *cobra.Command, r cli.Ranks, asked *predict
 	p.settings.SayDevice(cmd.ErrOrStderr())
 	shown := ui.NewPhases(ui.BesideResults(cmd))
 	defer shown.Erase()
-	if asked.Options.Task == task.Edge {
-		err = opened.Together(p.newEdges(cmd.ErrOrStderr(), opened, shown))
-	} else {
-		err = p.choose(cmd, opened, asked.state, shown)
-	}
-	if err != nil {
+	if err := p.choose(cmd, opened, asked, shown); err != nil {
 		return err
 	}
 	var d *predicted
@@ -192,46 +184,6 @@ func (p *predictCommand) predict(cmd *cobra.Command, r cli.Ranks, asked *predict
 	return d.showScores(show)
 }
 
-// open opens the graph in the form that the weights expect, with the classes that they know.
-func (p *predictCommand) open(cmd *cobra.Command, r cli.Ranks, asked *predictRequest) (*session.Session,
-	error,
-) {
-	admit := func(store string) error {
-		err := p.files.outputs().CheckApartFromGraph(asked.Graph, store)
-		if later := p.added.later; err == nil && later != "" {
-			err = p.files.outputs().CheckApartFromGraph(later, later)
-		}
-		return err
-	}
-	check := func(g *graph.Graph) error {
-		return asked.Fits(&train.Job{Graph: g}, asked.state, io.Discard)
-	}
-	notes := cmd.ErrOrStderr()
-	if err := p.divideTables(cmd, r, asked); err != nil {
-		return nil, err
-	}
-	opened, err := session.Open(cmd.Context(), r, asked.Source(), asked.Options, notes,
-		session.Opening{Admit: admit, Check: check})
-	if err != nil {
-		return nil, err
-	}
-	asked.AllowUnlabelled(opened)
-	if err = asked.MatchRelations(opened.Store); err == nil {
-		err = asked.Fits(opened.Job, asked.state, notes)
-	}
-	if err == nil {
-		err = asked.MatchClasses(opened, notes)
-	}
-	if err == nil && r.First() {
-		err = asked.WarnChanged("predict", notes)
-	}
-	if err := r.Together(err); err != nil {
-		opened.Close()
-		return nil, err
-	}
-	return opened, nil
-}
-
 // divideTables divides tables, given in place of the run's graph, by the run's split by a column of edges.
 // Their store, which the import makes on the way, tells whether they have that column.
 func (p *predictCommand) divideTables(cmd *cobra.Command, r cli.Ranks, asked *predictRequest) error {
@@ -264,25 +216,19 @@ func say(to io.Writer, as string, found []string) {
 	}
 }
 
-// choose sets the job's Query: the vertices that are asked for, of the graph with its additions.
-func (p *predictCommand) choose(cmd *cobra.Command, s *session.Session, weights nn.State,
+// choose sets the job's Query: the rows that are asked for, of the graph with its additions.
+func (p *predictCommand) choose(cmd *cobra.Command, s *session.Session, asked *predictRequest,
 	shown *ui.Phases,
 ) error {
 	var query train.Query
 	if p.added.there() {
-		p.added.Progress = shown.Show
 		var err error
-		query, err = p.append(cmd.Context(), s, weights)
-		err = s.Together(err)
-		if shown.Erase(); err != nil {
+		query, err = p.append(cmd, s, asked, shown)
+		if err = s.Together(err); err != nil {
 			return err
 		}
-		added := query.Appended.Added
-		say(cmd.ErrOrStderr(), "note", added.Reversed)
-		say(cmd.ErrOrStderr(), "warning", slices.Concat(added.Notes, data.OneWays(s.Job.Graph, added.Edges)))
 	}
-	if p.vertices == "" && !p.bare {
-		s.Job.Query = query
+	if s.Job.Query = query; asked.Options.Task == task.Edge || p.vertices == "" && !p.bare {
 		return nil
 	}
 	counts := s.Counts()
@@ -294,7 +240,7 @@ func (p *predictCommand) choose(cmd *cobra.Command, s *session.Session, weights 
 	if err = s.Together(err); err != nil {
 		return err
 	}
-	s.Job.Query = train.Query{Vertices: list, Appended: query.Appended}
+	s.Job.Vertices = list
 	sum := fmt.Sprintf("%x", sha256.Sum256(comm.Bytes(list)))
 	return s.Agree(sum, func(rank int, _, _ string) error {
 		return refusal.Errorf("--vertices %s: rank %d reads other vertices than rank 0: all machines need "+
@@ -324,24 +270,18 @@ func (p *predictCommand) compute(
 	if s.First() {
 		shown.Show("predicting", 0, 0)
 	}
-	s.Job.Edges = p.edges
 	return s.Job.Predict(ctx, asked.state, p.files.need(slices.Contains(asked.answers, predictions.Hidden)))
 }
 
 // failed is the error of a prediction; nil: there is none.
 func (p *predictCommand) failed(err error, s *session.Session, asked *session.Request) error {
-	switch {
-	case err == nil:
-		return nil
-	case !refusal.Weights.In(err) || errors.Is(err, context.Canceled):
-		return s.Failed(err, p.notWritten())
+	all := failed(asked, s, err, p.notWritten())
+	if o := asked.Options; refusal.Weights.In(err) && asked.Run == "" && o.Uses("output-heads") &&
+		o.OutputHeads != o.Heads {
+		return fmt.Errorf("%w The last layer of PyG's model has as many heads as the others: give "+
+			"--output-heads %d", all, o.Heads)
 	}
-	err = fmt.Errorf("%s: %w", asked.Weights, session.Advised(err))
-	if o := asked.Options; asked.Run == "" && o.Uses("output-heads") && o.OutputHeads != o.Heads {
-		err = fmt.Errorf("%w The last layer of PyG's model has as many heads as the others: give "+
-			"--output-heads %d", err, o.Heads)
-	}
-	return err
+	return all
 }
 
 // notWritten is the error of a prediction that a signal ended.
@@ -359,9 +299,9 @@ func (p *predictCommand) readVertices(warnings io.Writer, s *session.Session, ad
 		return nil, err
 	}
 	if p.vertices == "" {
-		return p.unlabelled(g, added)
+		return unlabelled(g, graph.Target{}, added)
 	}
-	list, header, err := tables.Vertices(p.vertices, p.added.names(g), vertices)
+	list, header, err := tables.Vertices(p.vertices, p.added.names(g, 0), vertices)
 	if err != nil {
 		return nil, fmt.Errorf("--vertices %w", err) // the error begins with the list
 	}
@@ -370,34 +310,37 @@ func (p *predictCommand) readVertices(warnings io.Writer, s *session.Session, ad
 			"taken for a header\n", ui.Printable(p.vertices), header)
 	}
 	if p.bare {
-		return p.unlabelled(g, list)
+		return unlabelled(g, graph.Target{}, list)
 	}
 	return list, nil
 }
 
-// unlabelled are the vertices of a list (nil: all vertices) that have no label.
-func (p *predictCommand) unlabelled(g *graph.Graph, list []int32) (bare []int32, err error) {
-	if !g.Types[0].Labels.There() {
+// unlabelled are the rows of a list (nil: all rows) that have no label. It refuses a list that has none.
+func unlabelled(g *graph.Graph, target graph.Target, list []int32) (bare []int32, err error) {
+	noun, labels, rows := target.Kind.Noun(), &g.Frame(target).Labels, g.Rows(target)
+	if target.Kind == graph.VertexRows && !labels.There() {
 		return nil, refusal.Errorf("--unlabelled: the graph has no labels; leave it out, and all vertices " +
 			"are predicted")
 	}
+	count := len(list)
 	if list == nil {
-		for v := range g.Types[0].Count {
-			list = append(list, int32(v))
-		}
+		count = rows
 	}
 	err = g.Guard(func() error {
-		for _, v := range list {
-			if int(v) >= g.Types[0].Count ||
-				!g.Types[0].Labels.Labelled(int64(v)) { // additions have no labels
-				bare = append(bare, v)
+		for k := range count {
+			row := int32(k)
+			if list != nil {
+				row = list[k]
+			}
+			if int(row) >= rows || !labels.Labelled(int64(row)) { // additions have no labels
+				bare = append(bare, row)
 			}
 		}
 		return nil
 	})
 	if err == nil && bare == nil {
 		err = refusal.Errorf("--unlabelled: each of %s has a label; leave it out",
-			ui.Counted(len(list), "vertex", "vertices"))
+			ui.Counted(count, noun.One, noun.Many))
 	}
 	return bare, err
 }

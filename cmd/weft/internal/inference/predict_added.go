@@ -1,27 +1,29 @@
 package inference
 
 import (
-	"context"
 	"slices"
 
+	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
 	"weft/cmd/weft/internal/data"
 	"weft/cmd/weft/internal/session"
+	"weft/cmd/weft/internal/ui"
 	"weft/graph"
 	"weft/graph/appended"
 	"weft/graph/tables"
 	"weft/internal/refusal"
-	"weft/nn"
+	"weft/partition"
 	"weft/train"
+	"weft/train/task"
 )
 
 // addedGiven is what is added to a graph for a prediction alone.
 type addedGiven struct {
 	tables.Options
-	since string   // the store before an addition that the graph has; empty: none
-	later string   // the later graph, in place of which since is opened
-	new   []string // the names of the new vertices, once they have been read
+	since string     // the store before an addition that the graph has; empty: none
+	later string     // the later graph, in place of which since is opened
+	new   [][]string // the names of the new vertices by type, once they have been read
 }
 
 // add declares the flags.
@@ -47,12 +49,12 @@ func (o *addedGiven) files() []string {
 	return files
 }
 
-// names are the names of the graph's vertices, followed by the new ones.
-func (o *addedGiven) names(g *graph.Graph) []string {
-	if len(o.new) == 0 {
-		return g.Types[0].Names
+// names are the names of the graph's vertices of a type, followed by the new ones.
+func (o *addedGiven) names(g *graph.Graph, kind int) []string {
+	if o.new == nil || o.new[kind] == nil {
+		return g.Types[kind].Names
 	}
-	return slices.Concat(g.Types[0].Names, o.new)
+	return slices.Concat(g.Types[kind].Names, o.new[kind])
 }
 
 // to is the graph to which things are added, if graph is asked for.
@@ -78,9 +80,13 @@ func (o *addedGiven) check(elsewhere bool) error {
 }
 
 // read reads what is added to a graph: tables, or what a later store has in addition.
-func (o *addedGiven) read(g *appended.Base) (a *appended.Addition, err error) {
+func (o *addedGiven) read(s *session.Session, g *graph.Graph) (a *appended.Addition, err error) {
 	if o.since == "" {
-		return tables.Add(o.Options, g.Graph)
+		return tables.Add(o.Options, g)
+	}
+	b, err := s.Job.Base()
+	if err != nil {
+		return nil, err
 	}
 	later, err := graph.Open(o.later)
 	if err != nil {
@@ -88,7 +94,7 @@ func (o *addedGiven) read(g *appended.Base) (a *appended.Addition, err error) {
 	}
 	defer later.Close()
 	err = later.Guard(func() (err error) {
-		if a, err = g.Until(later); err != nil {
+		if a, err = b.Until(later); err != nil {
 			err = refusal.Errorf("--since %s: %s is not that store with an addition: %w",
 				o.since, o.later, err)
 		}
@@ -97,27 +103,56 @@ func (o *addedGiven) read(g *appended.Base) (a *appended.Addition, err error) {
 	return a, err
 }
 
-// append returns the query of the graph with its additions: of its new vertices, or of the vertices that can
-// change.
-func (p *predictCommand) append(ctx context.Context, s *session.Session, weights nn.State) (
-	query train.Query, err error,
-) {
-	g, err := s.Job.Base()
+// append reads what is added to the graph, and says what it found. It returns the query of the new vertices,
+// of the vertices that can change, or of the new edges whose labels the run has learned.
+func (p *predictCommand) append(cmd *cobra.Command, s *session.Session, asked *predictRequest,
+	shown *ui.Phases,
+) (query train.Query, err error) {
+	g, err := s.Graph()
+	if err != nil {
+		return query, err
+	}
+	whole := partition.WholeOf(g)
+	relation, err := task.RelationOf(asked.Options.Kind, &whole)
 	if err != nil {
 		return query, err
 	}
 	if trained := s.Job.Columns(); trained != nil {
 		p.added.Like = &tables.Like{Columns: trained}
 	}
+	if p.added.Progress = shown.Show; relation >= 0 {
+		p.added.Learned = g.Relations[relation].Name
+		p.added.Scored = ui.When(!s.Job.Options.NewEdgesPass(), p.added.Learned)
+	}
 	err = g.Guard(func() error {
-		added, err := p.added.read(g)
+		a, err := p.added.read(s, g)
+		shown.Erase()
+		if err == nil && relation >= 0 && len(p.added.Vertices) == 0 {
+			err = p.checkEnds(g, a)
+		}
 		if err != nil {
 			return err
 		}
-		if query.Appended, err = g.With(added); err != nil {
+		for _, rows := range a.Types {
+			p.added.new = append(p.added.new, rows.Names)
+		}
+		warnings := a.Notes
+		if relation < 0 {
+			warnings = slices.Concat(warnings, data.OneWays(g, a.Edges))
+		}
+		say(cmd.ErrOrStderr(), "note", a.Reversed)
+		say(cmd.ErrOrStderr(), "warning", warnings)
+		if relation >= 0 {
+			query, err = p.scored(s.Job, asked.Options, g, a, relation)
 			return err
 		}
-		p.added.new = added.Types[0].Names
+		b, err := s.Job.Base()
+		if err != nil {
+			return err
+		}
+		if query.Appended, err = b.With(a); err != nil {
+			return err
+		}
 		for v := g.Types[0].Count; v < query.Appended.Counts[0]; v++ {
 			query.Vertices = append(query.Vertices, int32(v))
 		}
@@ -128,8 +163,9 @@ func (p *predictCommand) append(ctx context.Context, s *session.Session, weights
 		return nil
 	})
 	if err == nil && p.changed {
-		p.added.Progress("finding the vertices that can differ", 0, 0)
-		query.Vertices, err = findChanged(ctx, s, query, weights)
+		shown.Show("finding the vertices that can differ", 0, 0)
+		query.Vertices, err = findChanged(cmd.Context(), s, query, asked.state)
+		shown.Erase()
 	}
 	return query, err
 }

@@ -13,33 +13,26 @@ import (
 	"weft/cmd/weft/internal/ui"
 	"weft/graph"
 	"weft/internal/refusal"
-	"weft/nn"
 	"weft/parallel/mfg"
 	"weft/partition"
 	"weft/train"
 	"weft/train/metric"
 	"weft/train/predictions"
-	"weft/train/setting"
 	"weft/train/task"
 )
 
 // predicted is what the first rank knows of predictions in addition to their numbers: what rows and columns
 // stand for, and the labels to compare with.
 type predicted struct {
-	predictions.Table
-	asked   *session.Request
-	graph   *graph.Graph
-	target  graph.Target    // the rows that are predicted
-	whole   partition.Whole // of the graph
-	labels  graph.Labels    // without labels there is nothing to compare with
-	metric  string
-	scorer  *predictions.Scorer
-	by      predictions.Key
-	hidden  int  // columns of the embeddings, once there are any
-	numbers int  // how many numbers a row has: classes, labels or values
-	rows    int  // how many have been written
-	bare    bool // edges with a label are left out
-	sorted  bool // by likeliestFirst
+	pass
+	labels graph.Labels // without labels there is nothing to compare with
+	metric string
+	scorer *predictions.Scorer
+	by     predictions.Key
+	hidden int  // columns of the embeddings, once there are any
+	rows   int  // how many have been written
+	bare   bool // edges with a label are left out
+	sorted bool // by likeliestFirst
 	// With --changed: how many of the vertices are not new, and how many of these are in another class than
 	// before.
 	old, turned int
@@ -49,27 +42,21 @@ type predicted struct {
 func (p *predictCommand) describe(
 	warnings io.Writer, s *session.Session, asked *predictRequest,
 ) (d *predicted, err error) {
-	d = &predicted{asked: &asked.Request}
-	if d.graph, err = s.Graph(); err != nil {
+	d = &predicted{}
+	if d.pass, err = newPass(&asked.Request, s, asked.state, p.files.embeddings != ""); err != nil {
 		return nil, err
 	}
-	d.whole = partition.WholeOf(d.graph)
 	if asked.Run != "" {
 		warnOfWeights(warnings, asked.Options, asked.Run, asked.Weighted, s.Store, d.graph)
 	}
-	rows, err := EmbeddingsOf(asked.Options, d.graph, p.files.embeddings != "")
+	d.Vertices, d.Answers, d.Order, d.Plain = s.Job.Vertices, asked.answers, asked.order, p.files.plain
+	if d.Edges != nil {
+		err = d.ofEdges(p)
+	} else if p.added.there() {
+		d.Names = p.added.names(d.graph, 0)
+	}
 	if err != nil {
 		return nil, err
-	}
-	d.Table, d.Vertices, d.Answers, d.Order = rows, s.Job.Vertices, asked.answers, asked.order
-	d.Plain = p.files.plain
-	if p.added.there() {
-		d.Names = p.added.names(d.graph)
-	}
-	if asked.Options.Task == task.Edge {
-		if err := d.ofEdges(p, asked); err != nil {
-			return nil, err
-		}
 	}
 	if p.changed {
 		if d.Before, err = predictions.Keep(p.files.out); err != nil {
@@ -88,7 +75,7 @@ func (p *predictCommand) describe(
 		return d, err
 	case p.files.out == "":
 		return d, nil
-	case !d.standFor(asked.state) && !predictions.IsMatrix(p.files.out):
+	case !d.standFor() && !predictions.IsMatrix(p.files.out):
 		return nil, refusal.Errorf("--out %s: the graph of the run is not there, and no labels say what "+
 			"the columns mean; give --out %s for a NumPy array of them",
 			p.files.out, strings.TrimSuffix(p.files.out, filepath.Ext(p.files.out))+".npy")
@@ -131,80 +118,10 @@ func (p *predictCommand) describe(
 	return d, nil
 }
 
-// standFor finds what the numbers of classes, labels or values stand for. It reports whether weights or
-// labels tell it.
-func (d *predicted) standFor(weights nn.State) bool {
-	if d.numbers = nn.UnitsIn(weights); d.numbers > 0 {
-		d.Columns = predictions.Values
-		return true
-	}
-	learned := d.learned()
-	if d.Columns = predictions.Logits; learned.MultiLabel() {
-		d.Columns = predictions.LabelLogits
-	}
-	if d.Classes = d.asked.Learned.Names; d.Classes == nil {
-		d.Classes = learned.Names
-	}
-	d.numbers, d.Calibration = max(learned.Classes, len(d.Classes)), d.asked.Calibration
-	return learned.There() || d.asked.Learned.Names != nil
-}
-
-// warnOfWeights warns if a model that reads the edges' weights meets a graph without them, and its run had
-// them, or the other way round.
-func warnOfWeights(
-	to io.Writer, o *setting.Resolved, run string, trained bool, store string, g *graph.Graph,
-) {
-	there := slices.ContainsFunc(g.Relations, func(r graph.Relation) bool { return r.Weights != nil })
-	if !o.ReadsWeights() || there == trained {
-		return
-	}
-	text := "has edge weights, and %s was trained without any; give a graph without, or train on one " +
-		"with weights"
-	if trained {
-		text = "has no edge weights, and %s was trained with some: here each edge weighs 1; give a graph " +
-			"with weights"
-	}
-	fmt.Fprintf(to, "weft: warning: %s "+text+"\n", ui.Printable(store), ui.Printable(run))
-}
-
-// EmbeddingsOf says to what the rows of embeddings belong: to the first vertex type, or to the types that a
-// task embeds. hidden says that the input of the last layer is asked for.
-func EmbeddingsOf(o *setting.Resolved, g *graph.Graph, hidden bool) (t predictions.Table, err error) {
-	t = predictions.Table{Columns: predictions.Embedding, Names: g.Types[0].Names}
-	kinds, err := o.Kind.Types(partition.All(g))
-	if kinds == nil || err != nil {
-		return t, err
-	}
-	if hidden && o.Layers == 1 {
-		return t, refusal.Errorf("--embeddings: a model with one layer has no hidden layer, and vertex " +
-			"types have different features; leave it out")
-	}
-	t.Names = nil
-	for _, kind := range kinds {
-		typ := g.Types[kind]
-		t.Types = append(t.Types, predictions.Type{Name: typ.Name(), Count: typ.Count, Names: typ.Names})
-	}
-	return t, nil
-}
-
-// learned are the labels of the graph on which the run was trained. If that graph is gone, they are those of
-// the graph at hand.
-func (d *predicted) learned() graph.Labels {
-	here := d.graph.Frame(d.target).Labels
-	if d.asked.Learned.Store == "" {
-		return here
-	}
-	g, err := graph.Open(d.asked.Learned.Store)
-	if err != nil {
-		return here
-	}
-	defer g.Close()
-	return g.Frame(d.asked.Options.Target(g)).Labels
-}
-
 // compare makes d compare the predictions with labels, if both are of the same kind.
 func (d *predicted) compare(labels *graph.Labels) (err error) {
-	if d.metric, err = d.asked.Options.Kind.Metric(&d.whole, labels); err == nil {
+	whole := partition.WholeOf(d.graph)
+	if d.metric, err = d.asked.Options.Kind.Metric(&whole, labels); err == nil {
 		d.labels = *labels
 	}
 	return err

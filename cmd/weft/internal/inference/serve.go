@@ -14,7 +14,6 @@ import (
 	"weft/cmd/weft/internal/cli"
 	"weft/cmd/weft/internal/session"
 	"weft/cmd/weft/internal/ui"
-	"weft/graph"
 	"weft/internal/refusal"
 	"weft/nn"
 	"weft/serve"
@@ -87,7 +86,7 @@ func (s *serveCommand) run(cmd *cobra.Command, args []string) (err error) {
 	if err != nil {
 		return err
 	}
-	opened, err := openAlone(cmd, &asked, weights, nil)
+	opened, err := open(cmd, cli.Alone(), &asked, weights, nil, "")
 	if err != nil {
 		return err
 	}
@@ -131,41 +130,27 @@ func (s *serveCommand) prepare(args []string) (asked session.Request, weights nn
 func (s *serveCommand) model(
 	cmd *cobra.Command, opened *session.Session, asked *session.Request, weights nn.State,
 ) (m serve.Model, err error) {
-	d := predicted{asked: asked, graph: opened.Job.Graph}
-	warnOfWeights(cmd.ErrOrStderr(), asked.Options, asked.Run, asked.Weighted, opened.Store, d.graph)
-	if d.Table, err = EmbeddingsOf(asked.Options, d.graph, false); err != nil {
+	p, err := newPass(asked, opened, weights, false)
+	if err != nil {
 		return m, err
 	}
-	on := ui.Counted(d.graph.Types[0].Count, "vertex", "vertices")
-	if asked.Options.Task == task.Edge {
-		var r *graph.Relation
-		if r, d.Edges, err = edgeTable(d.graph, &asked.Options.Goal); err != nil {
-			return m, err
-		}
-		d.target = asked.Options.Target(d.graph)
-		on = ui.Counted(len(r.Sources), "edge", "edges")
-	}
-	if asked.Options.Task != task.Link && !d.standFor(weights) {
+	warnOfWeights(cmd.ErrOrStderr(), asked.Options, asked.Run, asked.Weighted, opened.Store, p.graph)
+	if asked.Options.Task != task.Link && !p.standFor() {
 		return m, refusal.Errorf("serve %s: no graph is there whose labels say what the predictions stand "+
 			"for; give the store that the run was trained on", asked.Run)
 	}
-	d.scores()
-	if err := d.decide(s.threshold); err != nil {
+	p.scores()
+	if err := p.decide(s.threshold); err != nil {
 		return m, err
 	}
+	noun := p.target.Kind.Noun()
 	m = serve.Model{
 		About: fmt.Sprintf("weft %s: %s of %s, on %s of %s", cli.Version, asked.Options.Model, asked.Run,
-			on, opened.Store),
-		Graph: opened.Job.Graph, Table: d.Table,
+			ui.Counted(p.graph.Rows(p.target), noun.One, noun.Many), opened.Store),
+		Graph: p.graph, Table: p.Table,
 	}
 	m.Predictor, err = opened.Job.Predictor(cmd.Context(), weights)
-	switch {
-	case refusal.Weights.In(err):
-		return m, fmt.Errorf("%s: %w", asked.Weights, session.Advised(err))
-	case err != nil:
-		return m, opened.Failed(err, err)
-	}
-	return m, nil
+	return m, failed(asked, opened, err, err)
 }
 
 // workers is how many inferences are computed at a time: as many as --threads says, or else one on each core

@@ -24,58 +24,58 @@ func addThreshold(flags *pflag.FlagSet, to *string) {
 }
 
 // decide sets the threshold from which on rows have the second of two classes, or each of several labels.
-func (d *predicted) decide(threshold string) error {
+func (p *pass) decide(threshold string) error {
 	if threshold == "" {
 		return nil
 	}
-	labels := d.Columns == predictions.LabelLogits
-	if !labels && (d.Columns != predictions.Logits || d.numbers != 2) {
+	labels := p.Columns == predictions.LabelLogits
+	if !labels && (p.Columns != predictions.Logits || p.numbers != 2) {
 		return refusal.Errorf("--threshold %s: is for two classes or several labels, and the run predicts others; leave "+
 			"it out", threshold)
 	}
 	if labels && threshold == bestThreshold {
-		if d.asked.Thresholds == nil {
+		if p.asked.Thresholds == nil {
 			return refusal.Errorf("--threshold %s: the run has none; give a probability, as in --threshold 0.3", threshold)
 		}
-		for _, t := range d.asked.Thresholds {
+		for _, t := range p.asked.Thresholds {
 			at := calibrate.Half
 			if t != nil {
 				at = t.At
 			}
-			d.Thresholds = append(d.Thresholds, at)
+			p.Thresholds = append(p.Thresholds, at)
 		}
 		return nil
 	}
 	if threshold == bestThreshold {
-		if d.asked.Threshold == nil {
+		if p.asked.Threshold == nil {
 			return refusal.Errorf("--threshold %s: the run has none, as where no validation row is of class %s, the "+
-				"second of the two; give a probability of it, as in --threshold 0.3", threshold, nameOf(d.Classes, 1))
+				"second of the two; give a probability of it, as in --threshold 0.3", threshold, nameOf(p.Classes, 1))
 		}
-		d.Threshold = &d.asked.Threshold.At
+		p.Threshold = &p.asked.Threshold.At
 		return nil
 	}
-	p, err := strconv.ParseFloat(threshold, 64)
-	if err != nil || !(p >= 0 && p <= 1) {
+	at, err := strconv.ParseFloat(threshold, 64)
+	if err != nil || !(at >= 0 && at <= 1) {
 		return refusal.Errorf("--threshold %s: is a probability, from 0 to 1, or %s", threshold, bestThreshold)
 	}
-	d.Threshold = &p
+	p.Threshold = &at
 	if labels {
-		d.Threshold, d.Thresholds = nil, slices.Repeat([]float64{p}, d.numbers)
+		p.Threshold, p.Thresholds = nil, slices.Repeat([]float64{at}, p.numbers)
 	}
 	return nil
 }
 
 // decision says from where on rows have the second class, or each label; "": they have the likeliest class.
-func (d *predicted) decision() string {
+func (p *pass) decision() string {
 	var each []string
-	for k, at := range d.Thresholds {
-		each = append(each, fmt.Sprintf("%s from a probability of %v", nameOf(d.Classes, int32(k)), at))
+	for k, at := range p.Thresholds {
+		each = append(each, fmt.Sprintf("%s from a probability of %v", nameOf(p.Classes, int32(k)), at))
 	}
 	if each != nil {
 		return strings.Join(each, ", ")
 	}
-	if d.Threshold == nil {
+	if p.Threshold == nil {
 		return ""
 	}
-	return fmt.Sprintf("%s from a probability of %v", nameOf(d.Classes, 1), *d.Threshold)
+	return fmt.Sprintf("%s from a probability of %v", nameOf(p.Classes, 1), *p.Threshold)
 }

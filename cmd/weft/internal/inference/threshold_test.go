@@ -13,8 +13,8 @@ import (
 // TestBestThresholdsOfLabels: each of several labels has the threshold of its own that the run found, and a
 // half where it found none. A number is that of all.
 func TestBestThresholdsOfLabels(t *testing.T) {
-	decided := func(threshold string) *predicted {
-		d := &predicted{asked: &session.Request{}, numbers: 3}
+	decided := func(threshold string) *pass {
+		d := &pass{asked: &session.Request{}, numbers: 3}
 		d.Columns = predictions.LabelLogits
 		d.asked.Thresholds = []*calibrate.Threshold{{At: .25}, nil, {At: 0}}
 		require.NoError(t, d.decide(threshold))
@@ -24,7 +24,7 @@ func TestBestThresholdsOfLabels(t *testing.T) {
 	assert.Equal(t, []float64{.25, .5, 0}, decided(bestThreshold).Thresholds)
 	assert.Equal(t, []float64{.3, .3, .3}, decided("0.3").Thresholds)
 	assert.Empty(t, decided("").Thresholds)
-	d := &predicted{asked: &session.Request{}, numbers: 3}
+	d := &pass{asked: &session.Request{}, numbers: 3}
 	d.Columns = predictions.LabelLogits
 	assert.Refused(t, d.decide(bestThreshold), "the run has none; give a probability, as in --threshold 0.3")
 	for _, wrong := range []string{"-0.1", "1.1", "nan", "much"} {
@@ -36,7 +36,7 @@ func TestBestThresholdsOfLabels(t *testing.T) {
 
 // TestNoBestThreshold: the refusal names the class that the threshold would be of.
 func TestNoBestThreshold(t *testing.T) {
-	d := &predicted{asked: &session.Request{}, numbers: 2}
+	d := &pass{asked: &session.Request{}, numbers: 2}
 	d.Columns, d.Classes = predictions.Logits, []string{"churned", "stays"}
 	assert.Refused(t, d.decide(bestThreshold), "no validation row is of class stays, the second of the two")
 	d.Classes = nil
