@@ -2,7 +2,6 @@ package serve
 
 import (
 	"encoding/json"
-	"strconv"
 
 	"weft/train/predictions"
 )
@@ -79,7 +78,7 @@ type perClass struct {
 func (c *perClass) MarshalJSON() ([]byte, error) {
 	text := []byte{'{'}
 	for k, x := range c.numbers {
-		key, err := json.Marshal(name(c.names, k))
+		key, err := json.Marshal(predictions.NameOf(c.names, k))
 		if err != nil {
 			return nil, err
 		}
@@ -93,14 +92,6 @@ func (c *perClass) MarshalJSON() ([]byte, error) {
 		text = append(append(append(text, key...), ':'), number...)
 	}
 	return append(text, '}'), nil
-}
-
-// name returns the name of a class, or its number.
-func name(names []string, class int) string {
-	if names == nil {
-		return strconv.Itoa(class)
-	}
-	return names[class]
 }
 
 // word returns the name of a class, or its number as an int.

@@ -57,9 +57,6 @@ func (e *EdgeEnds) Number() Answer {
 	return edgeNumber
 }
 
-// leading are the answers with which a table of edges begins.
-func (e *EdgeEnds) leading() []Answer { return []Answer{e.Number(), sourceEnd, targetEnd} }
-
 // answer is the answer that a word of --columns means. Columns of ends have names of their own.
 func (e *EdgeEnds) answer(word Answer) Answer {
 	switch string(word) {
@@ -72,10 +69,10 @@ func (e *EdgeEnds) answer(word Answer) Answer {
 }
 
 // check refuses a word that names no column of a table of edges. Check refuses words of other answers.
-func (e *EdgeEnds) check(word Answer) error {
+func (e *EdgeEnds) check(word Answer, leading []Answer) error {
 	words := append([]string{string(e.Number())}, e.Columns[:]...)
 	switch a := e.answer(word); {
-	case slices.Contains(e.leading(), a):
+	case slices.Contains(leading, a):
 		return nil
 	case a == Vertex || a == Name:
 		return refusal.Errorf("--columns %s: the rows are edges; give some of %s", word,
@@ -175,10 +172,10 @@ func (t *Table) columnOf(a Answer, numbers int) (key Key, there bool) {
 // sorted. Its rows have so many numbers.
 func (t *Table) Check(numbers int) (Key, error) {
 	what := t.what()
-	offered := t.offered()
+	offered, leading := t.offered(), t.leading()
 	if t.Edges != nil {
 		for i, a := range t.Answers {
-			if err := t.Edges.check(a); err != nil {
+			if err := t.Edges.check(a, leading); err != nil {
 				return Key{}, err
 			}
 			if requested := t.asked(); slices.Contains(requested[:i], requested[i]) {
@@ -189,7 +186,7 @@ func (t *Table) Check(numbers int) (Key, error) {
 	for _, a := range t.asked() {
 		_, single := t.columnOf(a, numbers)
 		switch {
-		case t.Edges != nil && slices.Contains(t.Edges.leading(), a):
+		case t.Edges != nil && slices.Contains(leading, a):
 		case single:
 		case a.single() && (slices.Contains(offered, AllProbabilities) || slices.Contains(offered, Value)):
 			return Key{}, refusal.Errorf("--columns %s: the table has no such column; %s", a,
@@ -253,31 +250,33 @@ func texts(list []Answer) (words []string) {
 
 func listed(list []Answer) string { return strings.Join(texts(list), ", ") }
 
-// answers are the answers of the table, in order. It begins with vertex, type and name, or for edges with the
-// number and both ends, unless some of these are asked for.
-func (t *Table) answers() (all []Answer) {
-	asked := t.asked()
-	if asked == nil {
-		asked = ByDefault(t.Columns)
-	}
+// leading are the answers with which the table begins: vertex, type and name, or of edges the number and both
+// ends.
+func (t *Table) leading() []Answer {
 	if t.Edges != nil {
-		leading := t.Edges.leading()
-		if slices.ContainsFunc(asked, func(a Answer) bool { return slices.Contains(leading, a) }) {
-			return asked
-		}
-		return append(leading, asked...)
+		return []Answer{t.Edges.Number(), sourceEnd, targetEnd}
 	}
-	if slices.Contains(asked, Vertex) || slices.Contains(asked, Name) {
-		return asked
-	}
-	all = append(all, Vertex)
+	all := []Answer{Vertex}
 	if t.Types != nil {
 		all = append(all, vertexType)
 	}
 	if t.named() {
 		all = append(all, Name)
 	}
-	return append(all, asked...)
+	return all
+}
+
+// answers are the answers of the table, in order. It begins with the leading ones, unless some of these are
+// asked for.
+func (t *Table) answers() []Answer {
+	asked, leading := t.asked(), t.leading()
+	if asked == nil {
+		asked = ByDefault(t.Columns)
+	}
+	if slices.ContainsFunc(asked, func(a Answer) bool { return slices.Contains(leading, a) }) {
+		return asked
+	}
+	return append(leading, asked...)
 }
 
 // numbers are the names of the columns of an answer, for rows of so many numbers.

@@ -280,13 +280,11 @@ func (t *Table) fields(to []field, answers []Answer, at int, outcome *Outcome, h
 	}
 	for _, a := range answers {
 		switch a {
-		case edgeNumber, edgeRow:
-			to = append(to, field{integer: vertex})
 		case sourceEnd:
-			to = append(to, field{text: t.Edges.name(0, ends)})
+			to = append(to, field{text: NameOf(t.Edges.Names[0], ends[0])})
 		case targetEnd:
-			to = append(to, field{text: t.Edges.name(1, ends)})
-		case Vertex:
+			to = append(to, field{text: NameOf(t.Edges.Names[1], ends[1])})
+		case Vertex, edgeNumber, edgeRow:
 			to = append(to, field{integer: vertex})
 		case vertexType:
 			to = append(to, field{text: kind})
@@ -299,12 +297,12 @@ func (t *Table) fields(to []field, answers []Answer, at int, outcome *Outcome, h
 	return to
 }
 
-// name is the name of the k-th end.
-func (e *EdgeEnds) name(k int, ends [2]int32) string {
-	if e.Names[k] == nil {
-		return strconv.Itoa(int(ends[k]))
+// NameOf is the name of a vertex, a class or a label, or its number if there are no names.
+func NameOf[Number int | int32](names []string, k Number) string {
+	if names == nil {
+		return strconv.Itoa(int(k))
 	}
-	return e.Names[k][ends[k]]
+	return names[k]
 }
 
 // compare appends the fields of the row's earlier prediction.
@@ -323,14 +321,6 @@ func (t *Table) compare(to []field, compared []Answer, outcome *Outcome) []field
 	return to
 }
 
-// class is the name of a class or label, or its number.
-func (t *Table) class(k int) string {
-	if t.Classes != nil {
-		return t.Classes[k]
-	}
-	return strconv.Itoa(k)
-}
-
 // fieldsOf appends the fields of an answer.
 func (t *Table) fieldsOf(to []field, a Answer, outcome *Outcome, hidden []float32) []field {
 	numbers := func(x []float32) {
@@ -347,11 +337,11 @@ func (t *Table) fieldsOf(to []field, a Answer, outcome *Outcome, hidden []float3
 	case a == Class && t.Columns == LabelLogits:
 		var names []string
 		for _, k := range t.Said(outcome) {
-			names = append(names, t.class(k))
+			names = append(names, NameOf(t.Classes, k))
 		}
 		to = append(to, field{text: strings.Join(names, ";")})
 	case a == Class:
-		to = append(to, field{text: t.class(outcome.Top)})
+		to = append(to, field{text: NameOf(t.Classes, outcome.Top)})
 	case a == AllProbabilities:
 		for _, p := range outcome.Probabilities {
 			to = append(to, field{number: float32(p)})

@@ -195,11 +195,3 @@ func meant(text string, names []string) string {
 	}
 	return ""
 }
-
-// nameOf is the name of a vertex, or its number.
-func nameOf(names []string, v int32) string {
-	if names == nil {
-		return strconv.Itoa(int(v))
-	}
-	return names[v]
-}

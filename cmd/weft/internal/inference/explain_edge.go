@@ -23,7 +23,7 @@ type labelledEdge struct {
 // edge is the edge with this number.
 func (x *explanation) edge(number int64) labelledEdge {
 	ends, names := x.pass.Edges.Ends(int(number)), &x.pass.Edges.Names
-	return labelledEdge{number, nameOf(names[0], ends[0]), nameOf(names[1], ends[1])}
+	return labelledEdge{number, predictions.NameOf(names[0], ends[0]), predictions.NameOf(names[1], ends[1])}
 }
 
 // rows asks for the edges with these numbers.
@@ -63,7 +63,7 @@ func (x *explanation) takeEdgeOf(ctx context.Context, e *explainCommand) error {
 	}
 	x.pass.numbers = cmp.Or(x.pass.numbers, made.Classes)
 	if e.class == "" && made.Classes == 2 && x.pass.Columns == predictions.Logits {
-		e.class = nameOf(x.pass.Classes, 1) // as in tables of new edges
+		e.class = predictions.NameOf(x.pass.Classes, 1) // as in tables of new edges
 	}
 	if e.class == "" && made.Classes > 1 {
 		return refusal.Errorf("--vertex %s: the run predicts edges, and those of a vertex stand in the order of a "+

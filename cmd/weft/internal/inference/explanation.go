@@ -148,7 +148,7 @@ func (x *explanation) take(ctx context.Context, e *explainCommand) error {
 	t := &x.pass.graph.Types[0]
 	v, err := vertexOf(e.vertex, t.Names, t.Count)
 	if err == nil {
-		x.ID, x.Vertex, x.row.Vertices = &v, nameOf(t.Names, v), []int32{v}
+		x.ID, x.Vertex, x.row.Vertices = &v, predictions.NameOf(t.Names, v), []int32{v}
 	}
 	return err
 }
@@ -260,8 +260,8 @@ func (x *explanation) takeEdges(found []edges.MaskGradient) {
 		}
 		r := &g.Relations[edge.relation]
 		source, target, _ := g.Joins(r) // which an open graph has
-		edge.Source = nameOf(g.Types[source].Names, e.Source)
-		edge.Target = nameOf(g.Types[target].Names, e.Target)
+		edge.Source = predictions.NameOf(g.Types[source].Names, e.Source)
+		edge.Target = predictions.NameOf(g.Types[target].Names, e.Target)
 		if len(g.Relations) > 1 {
 			edge.Relation = r.Name
 		}
@@ -325,7 +325,7 @@ func (x *explanation) takeFeatures(found []worker.FeatureGradients) {
 			if int(v) >= t.Count { // the row stands for all other vertices
 				continue
 			}
-			vertex := explainedVertex{Type: typ, Vertex: nameOf(t.Names, v), kind: kind, id: v}
+			vertex := explainedVertex{Type: typ, Vertex: predictions.NameOf(t.Names, v), kind: kind, id: v}
 			for k := range f.Columns {
 				at := i*f.Columns + k
 				c := float64(f.Inputs[at]) * float64(f.Gradients[at])
@@ -364,7 +364,7 @@ func (x *explanation) featureNames(list columns.List, n int) []string {
 		names = append(names, strconv.Itoa(k))
 	}
 	for k := range n - len(names) {
-		names = append(names, "label="+nameOf(x.pass.Classes, int32(k)))
+		names = append(names, "label="+predictions.NameOf(x.pass.Classes, k))
 	}
 	return names
 }

@@ -49,7 +49,7 @@ func (p *pass) decide(threshold string) error {
 	if threshold == bestThreshold {
 		if p.asked.Threshold == nil {
 			return refusal.Errorf("--threshold %s: the run has none, as where no validation row is of class %s, the "+
-				"second of the two; give a probability of it, as in --threshold 0.3", threshold, nameOf(p.Classes, 1))
+				"second of the two; give a probability of it, as in --threshold 0.3", threshold, predictions.NameOf(p.Classes, 1))
 		}
 		p.Threshold = &p.asked.Threshold.At
 		return nil
@@ -69,7 +69,7 @@ func (p *pass) decide(threshold string) error {
 func (p *pass) decision() string {
 	var each []string
 	for k, at := range p.Thresholds {
-		each = append(each, fmt.Sprintf("%s from a probability of %v", nameOf(p.Classes, int32(k)), at))
+		each = append(each, fmt.Sprintf("%s from a probability of %v", predictions.NameOf(p.Classes, k), at))
 	}
 	if each != nil {
 		return strings.Join(each, ", ")
@@ -77,5 +77,5 @@ func (p *pass) decision() string {
 	if p.Threshold == nil {
 		return ""
 	}
-	return fmt.Sprintf("%s from a probability of %v", nameOf(p.Classes, 1), *p.Threshold)
+	return fmt.Sprintf("%s from a probability of %v", predictions.NameOf(p.Classes, 1), *p.Threshold)
 }
