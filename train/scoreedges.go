@@ -115,23 +115,17 @@ func (j *Job) scoreOver(ctx context.Context, r *setting.Resolved, places []int, 
 
 // edgeEnds are edges to score, and where the rows of their ends are that an EdgeScorer reads.
 type edgeEnds struct {
-	*rowsOfEnds
 	job      *Job
 	settings *setting.Resolved
 	edges    *graph.Edges
-	places   []int // the edges' positions in the caller's list, by which errors call them; nil: their own
-}
-
-// rowsOfEnds says where the rows of vertices are that an EdgeScorer reads for some edges.
-type rowsOfEnds struct {
-	listed [][]int32 // the vertices of each type that have rows, ascending; nil: all
-	first  []int     // the row of the first of each type
+	places   []int     // the edges' positions in the caller's list, by which errors call them; nil: their own
+	listed   [][]int32 // the vertices of each type that have rows, ascending; nil: all
+	first    []int     // the row of the first of each type
 }
 
 // newEdgeEnds finds the rows of the ends of edges, among the rows of these ends alone or of all vertices.
 func newEdgeEnds(j *Job, r *setting.Resolved, e *graph.Edges, alone bool) (*edgeEnds, error) {
-	at := &rowsOfEnds{}
-	x := &edgeEnds{rowsOfEnds: at, job: j, settings: r, edges: e}
+	x := &edgeEnds{job: j, settings: r, edges: e}
 	return x, x.withShare(func(share *partition.Share) error {
 		relation, err := task.RelationOf(r.Kind, &share.Whole)
 		if err != nil {
@@ -139,20 +133,20 @@ func newEdgeEnds(j *Job, r *setting.Resolved, e *graph.Edges, alone bool) (*edge
 		}
 		ends, rows := &share.Edges.Relations[relation], 0
 		if alone {
-			at.listed = make([][]int32, len(share.Whole.Types))
-			add := func(kind int, vertices []int32) { at.listed[kind] = append(at.listed[kind], vertices...) }
+			x.listed = make([][]int32, len(share.Whole.Types))
+			add := func(kind int, vertices []int32) { x.listed[kind] = append(x.listed[kind], vertices...) }
 			add(ends.Source, e.Source)
 			add(ends.Target, e.Target)
-			for kind, list := range at.listed {
+			for kind, list := range x.listed {
 				slices.Sort(list)
-				at.listed[kind] = slices.Compact(list)
+				x.listed[kind] = slices.Compact(list)
 			}
 		}
 		for kind := range share.Whole.Types {
-			at.first = append(at.first, rows)
+			x.first = append(x.first, rows)
 			switch {
-			case at.listed != nil:
-				rows += len(at.listed[kind])
+			case x.listed != nil:
+				rows += len(x.listed[kind])
 			case kind == ends.Source || kind == ends.Target:
 				rows += share.Whole.Types[kind].Vertices
 			}
@@ -184,15 +178,49 @@ func (x *edgeEnds) score(ctx context.Context, weights nn.State, p *Prediction) e
 		}
 		rows, team := p.Embeddings, kernel.NewTeam(x.job.Threads(r), tensor.NewMeter())
 		defer team.Memory.Close()
-		s := &edgeScorer{edges: e, places: x.places, EdgeScorer: worker.EdgeScorer{
-			EdgeScorer: d, Team: team,
+		ps := nn.NewParams(team, 0)
+		defer ps.Release()
+		s := &worker.EdgeScorer{
+			EdgeScorer: d, Team: team, Function: d.Rows(ps),
 			Row: func(kind int, vertex int32) []float32 {
 				return rows[x.row(kind, vertex)*d.Width:][:d.Width]
 			},
-		}}
+		}
+		finish := r.Kind.Predicts(ps, weights)
+		own := nn.State{} // the parameters of the EdgeScorer alone
+		for name := range ps.State() {
+			if value, there := weights[name]; there {
+				own[name] = value
+			}
+		}
+		if err := ps.Load(own); err != nil {
+			return err
+		}
 		p.Embeddings, p.Vertices = nil, e.Len()
-		p.Logits, err = s.score(ctx, r.Kind, weights)
-		return err
+		const batch = 1 << 13
+		for lo := 0; lo < e.Len(); lo += batch {
+			if err := context.Cause(ctx); err != nil {
+				return err
+			}
+			scores := s.Score(e, lo, min(lo+batch, e.Len()))
+			out := scores.Outputs
+			if finish != nil {
+				finish(out.Value())
+			}
+			values := out.Value().ReadFloats()
+			if at := graph.NotFinite(values); at >= 0 {
+				place := lo + at/s.Outputs
+				if x.places != nil {
+					place = x.places[place]
+				}
+				return refusal.Errorf("new edge %d: its prediction is not finite; are its features of the columns and "+
+					"units that the model was trained on?", place+1)
+			}
+			p.Logits = append(p.Logits, values...)
+			out.Drop()
+			scores.Release()
+		}
+		return nil
 	})
 }
 
@@ -210,58 +238,10 @@ func (x *edgeEnds) withShare(use func(*partition.Share) error) error {
 }
 
 // row is the row of a vertex of a type.
-func (at *rowsOfEnds) row(kind int, vertex int32) int {
+func (x *edgeEnds) row(kind int, vertex int32) int {
 	place := int(vertex)
-	if at.listed != nil {
-		place, _ = slices.BinarySearch(at.listed[kind], vertex)
+	if x.listed != nil {
+		place, _ = slices.BinarySearch(x.listed[kind], vertex)
 	}
-	return at.first[kind] + place
-}
-
-// edgeScorer computes outputs of edges from rows of vertices.
-type edgeScorer struct {
-	worker.EdgeScorer
-	edges  *graph.Edges
-	places []int // as in edgeEnds
-}
-
-// score returns the predictions of all edges.
-func (s *edgeScorer) score(ctx context.Context, kind task.Kind, weights nn.State) (all []float32, err error) {
-	ps := nn.NewParams(s.Team, 0)
-	defer ps.Release()
-	s.Function = s.Rows(ps)
-	finish := kind.Predicts(ps, weights)
-	own := nn.State{} // the parameters of the EdgeScorer alone
-	for name := range ps.State() {
-		if value, there := weights[name]; there {
-			own[name] = value
-		}
-	}
-	if err := ps.Load(own); err != nil {
-		return nil, err
-	}
-	const batch = 1 << 13
-	for lo := 0; lo < s.edges.Len(); lo += batch {
-		if err := context.Cause(ctx); err != nil {
-			return nil, err
-		}
-		scores := s.Score(s.edges, lo, min(lo+batch, s.edges.Len()))
-		out := scores.Outputs
-		if finish != nil {
-			finish(out.Value())
-		}
-		values := out.Value().ReadFloats()
-		if at := graph.NotFinite(values); at >= 0 {
-			place := lo + at/s.Outputs
-			if s.places != nil {
-				place = s.places[place]
-			}
-			return nil, refusal.Errorf("new edge %d: its prediction is not finite; are its features of the columns and "+
-				"units that the model was trained on?", place+1)
-		}
-		all = append(all, values...)
-		out.Drop()
-		scores.Release()
-	}
-	return all, nil
+	return x.first[kind] + place
 }
