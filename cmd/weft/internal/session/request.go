@@ -120,15 +120,12 @@ func (r *Request) divide(o *setting.Options, run *rundir.Run, own bool) {
 	if rule == "" {
 		return
 	}
-	parsed, _ := graph.ParseSplit(rule)
-	splitBy := parsed.By()
-	if splitBy.Column != "" {
+	if parsed, _ := graph.ParseSplit(rule); parsed.By().Column != "" {
 		r.rule = rule
-		by, err := graph.SplitByIn(r.Graph, o.EdgeLabel)
-		parts := splitBy.Kind == graph.ByPart
-		switch keeps := by != nil && by.Column == splitBy.Column && parts == (by.Kind == graph.ByPart); {
+		by, err := splitBy(rule, r.Graph, o.EdgeLabel)
+		switch {
 		case err != nil && own: // whoever opens it says why
-		case !keeps:
+		case by == nil:
 			o.Split.Rule, r.Changed = "", own
 		case by.Rule != rule && (own || by.Rule == ""):
 			o.Split = task.Split{Rule: rule}
@@ -149,20 +146,28 @@ func (r *Request) divide(o *setting.Options, run *rundir.Run, own bool) {
 	}
 }
 
+// splitBy is the column of a store's edges that a split's rule divides; nil: the store does not keep it.
+func splitBy(rule, store, edgeLabel string) (*graph.SplitBy, error) {
+	parsed, err := graph.ParseSplit(rule)
+	if err != nil {
+		return nil, err
+	}
+	asked := parsed.By()
+	by, err := graph.SplitByIn(store, edgeLabel)
+	if by == nil || by.Column != asked.Column || (by.Kind == graph.ByPart) != (asked.Kind == graph.ByPart) {
+		return nil, err
+	}
+	return by, err
+}
+
 // DivideStore divides a store that was made from tables on the way by the run's split by a column of edges,
 // if the store has that column.
 func (r *Request) DivideStore(o *setting.Options, store string) error {
 	if r.rule == "" || o.Split.Rule != "" || store == r.Graph {
 		return nil
 	}
-	parsed, err := graph.ParseSplit(r.rule)
-	if err != nil {
-		return err
-	}
-	splitBy := parsed.By()
-	by, err := graph.SplitByIn(store, o.EdgeLabel)
-	parts := splitBy.Kind == graph.ByPart
-	if err == nil && by != nil && by.Column == splitBy.Column && parts == (by.Kind == graph.ByPart) {
+	by, err := splitBy(r.rule, store, o.EdgeLabel)
+	if by != nil {
 		o.Split = task.Split{Rule: r.rule}
 	}
 	return err
