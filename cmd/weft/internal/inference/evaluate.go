@@ -108,11 +108,9 @@ type evaluations struct {
 
 // evaluated is what a run is measured on.
 type evaluated struct {
-	session.Request
+	pass
 	counts    rundir.Counts // counts of the graph on which the run was trained
 	elsewhere bool          // the run is measured on another graph
-	on        *graph.Graph  // the graph on which the run predicts
-	target    graph.Target  // the rows that it predicts
 }
 
 func (e *evaluateCommand) evaluate(cmd *cobra.Command, args []string) (ui.Result, error) {
@@ -120,71 +118,76 @@ func (e *evaluateCommand) evaluate(cmd *cobra.Command, args []string) (ui.Result
 	if err != nil {
 		return nil, err
 	}
-	eval := &evaluated{Request: asked, counts: run.Summary.Graph, elsewhere: len(args) == 2}
-	if eval.Tables = e.tables; eval.elsewhere {
-		if eval.Columns, err = rundir.ColumnsOf(eval.Weights); err != nil {
-			return nil, err
-		}
+	asked.Tables = e.tables
+	eval := &evaluated{counts: run.Summary.Graph, elsewhere: len(args) == 2}
+	var weights nn.State
+	if eval.elsewhere || o.Task == task.Link {
+		weights, err = asked.ReadWeights()
 	}
-	if err := eval.HasGraph("evaluate", args); err != nil {
+	if err == nil {
+		err = asked.HasGraph("evaluate", args)
+	}
+	if err != nil {
 		return nil, err
 	}
 	if o.Task == task.Link && e.split > 0 {
 		return nil, refusal.Errorf("--split %d: a graph has one split of edges; leave it out", e.split)
 	}
-	var store string
-	if eval.on, store, err = data.OpenDataset(cmd.Context(), eval.Source(), cmd.ErrOrStderr(),
-		nil); err != nil {
+	g, store, err := data.OpenDataset(cmd.Context(), asked.Source(), cmd.ErrOrStderr(), nil)
+	if err != nil {
 		return nil, err
 	}
-	defer eval.on.Close()
+	defer g.Close()
 	if !eval.elsewhere {
-		wayOut := "weft evaluate " + refusal.ShellWord(eval.Run) + " " + refusal.ShellWord(eval.Graph) +
+		wayOut := "weft evaluate " + refusal.ShellWord(asked.Run) + " " + refusal.ShellWord(asked.Graph) +
 			" predicts on it as it is, and measures that"
-		if err := checkGraph(store, run.GraphID, eval.Run, wayOut); err != nil {
+		if err := checkGraph(store, run.GraphID, asked.Run, wayOut); err != nil {
 			return nil, err
 		}
 	}
-	if eval.Changed && !eval.elsewhere {
+	if asked.Changed && !eval.elsewhere {
 		return nil, refusal.Errorf("%s has other %s than the graph that %s was trained on, and the "+
 			"split of the run does not fit them: weft evaluate %s %s measures all its labelled %[2]s, "+
-			"training %[2]s too", eval.Graph, eval.Rows(), eval.Run,
-			refusal.ShellWord(eval.Run), refusal.ShellWord(eval.Graph))
+			"training %[2]s too", asked.Graph, asked.Rows(), asked.Run,
+			refusal.ShellWord(asked.Run), refusal.ShellWord(asked.Graph))
 	}
 	if e.split >= 0 {
 		o.Split = task.Split{Number: int(e.split)}
-	} else if err := eval.divide(cmd.ErrOrStderr(), &o, store); err != nil {
-		return nil, err
+	} else if eval.elsewhere && o.Task == task.Edge {
+		if err := divide(cmd.ErrOrStderr(), &asked, &o, store); err != nil {
+			return nil, err
+		}
 	}
 	if eval.elsewhere || o.Task == task.Link {
 		o.Parallel, o.Partitions, o.Offload = "", 0, ""
 		o.ResetOtherAxes(func(string) bool { return false })
 	}
-	if err := e.chooseDevice(cmd, eval, &o); err != nil {
+	if err := e.chooseDevice(cmd, eval.elsewhere, asked.Run, &o); err != nil {
 		return nil, err
 	}
 	o.ClassWeights = task.NoClassWeights // the loss's weights, whose file may be gone
 	o.Calibrate = calibrate.None         // the run keeps its fit, and no new one is made
-	if eval.Options, err = o.Resolve(); err == nil && eval.elsewhere {
-		err = eval.MatchRelations(store)
+	if asked.Options, err = o.Resolve(); err == nil && eval.elsewhere {
+		err = asked.MatchRelations(store)
 	}
 	if err != nil {
 		return nil, err
 	}
-	if err := o.Divide(eval.on); err != nil {
-		if eval.Tables.Source(eval.Graph).Given("vertices-from") {
+	if err := o.Divide(g); err != nil {
+		if asked.Tables.Source(asked.Graph).Given("vertices-from") {
 			err = refusal.Errorf("%w; or give a list that has the days of the run, too, whose edges pass messages to later "+
 				"ones", err)
 		}
-		return nil, data.About(eval.Source(), err)
+		return nil, data.About(asked.Source(), err)
+	}
+	opened := &session.Session{Source: asked.Source(), Store: store, Job: &train.Job{
+		Graph: g, Dataset: asked.Graph, Options: asked.Options.Options, HeldOut: true,
+	}}
+	if eval.pass, err = newPass(&asked, opened, weights, false); err != nil {
+		return nil, err
 	}
 	if o.Task == task.Link {
 		return eval.edges(cmd.Context(), cmd.ErrOrStderr())
-	}
-	if eval.target = o.Target(eval.on); o.Task == task.Edge {
-		if _, err = edgeEnds(eval.on, &o.Goal); err != nil {
-			return nil, data.About(eval.Source(), err)
-		}
 	}
 	if eval.elsewhere && o.Split.Rule == "" && len(eval.frame().Splits) == 0 && e.split <= 0 {
 		if err := eval.testAll(cmd.ErrOrStderr()); err != nil {
@@ -195,14 +198,11 @@ func (e *evaluateCommand) evaluate(cmd *cobra.Command, args []string) (ui.Result
 }
 
 // divide divides a store by the dates of the run, and says where the store has others.
-func (e *evaluated) divide(notes io.Writer, o *setting.Options, store string) error {
-	if !e.elsewhere || o.Task != task.Edge {
-		return nil
-	}
-	if err := e.DivideStore(o, store); err != nil {
+func divide(notes io.Writer, asked *session.Request, o *setting.Options, store string) error {
+	if err := asked.DivideStore(o, store); err != nil {
 		return err
 	}
-	note, err := e.Divided(o, store)
+	note, err := asked.Divided(o, store)
 	if note != "" {
 		fmt.Fprintf(notes, "weft: note: %s\n", ui.Printable(note))
 	}
@@ -210,8 +210,9 @@ func (e *evaluated) divide(notes io.Writer, o *setting.Options, store string) er
 }
 
 // chooseDevice sets where the predictions are computed, if any are.
-func (e *evaluateCommand) chooseDevice(cmd *cobra.Command, eval *evaluated, o *setting.Options) error {
-	if eval.elsewhere || o.Task == task.Link {
+func (e *evaluateCommand) chooseDevice(cmd *cobra.Command, elsewhere bool, run string, o *setting.Options,
+) error {
+	if elsewhere || o.Task == task.Link {
 		if err := e.settings.Override(o); err != nil {
 			return err
 		}
@@ -220,7 +221,7 @@ func (e *evaluateCommand) chooseDevice(cmd *cobra.Command, eval *evaluated, o *s
 	}
 	if asked := setting.Device(cmd.Flags().Lookup("device").Value.String()); asked.IsCard() {
 		return refusal.Errorf("--device %s: the predictions of %s are there, and none is computed; leave it out, "+
-			"or name a store to predict on", asked, eval.Run)
+			"or name a store to predict on", asked, run)
 	}
 	return nil
 }
@@ -237,13 +238,13 @@ func checkGraph(store, id, run, wayOut string) error {
 }
 
 // frame has the rows that the run predicts.
-func (e *evaluated) frame() *graph.Frame { return e.on.Frame(e.target) }
+func (e *evaluated) frame() *graph.Frame { return e.graph.Frame(e.target) }
 
 // testAll makes all labelled vertices, or edges, of a graph without a split test ones.
 func (e *evaluated) testAll(notes io.Writer) error {
-	return e.on.Guard(func() error {
+	return e.graph.Guard(func() error {
 		var all []int64
-		for v := range int64(e.on.Rows(e.target)) {
+		for v := range int64(e.graph.Rows(e.target)) {
 			if l := &e.frame().Labels; l.There() && l.Labelled(v) {
 				all = append(all, v)
 			}
@@ -251,7 +252,7 @@ func (e *evaluated) testAll(notes io.Writer) error {
 		if len(all) > 0 {
 			row := e.target.Kind.Noun()
 			fmt.Fprintf(notes, "weft: note: %s has no split: its %s are test %s\n",
-				ui.Printable(e.Graph), ui.Counted(len(all), "labelled "+row.One, "labelled "+row.Many),
+				ui.Printable(e.asked.Graph), ui.Counted(len(all), "labelled "+row.One, "labelled "+row.Many),
 				row.Many)
 			e.frame().Splits = []graph.Split{{Test: all}}
 		}
@@ -261,23 +262,23 @@ func (e *evaluated) testAll(notes io.Writer) error {
 
 // labels measures predictions of labels.
 func (e *evaluated) labels(ctx context.Context, warnings io.Writer) (ui.Result, error) {
-	g, r, l := e.on, e.Options, &e.frame().Labels
+	g, r, l := e.graph, e.asked.Options, &e.frame().Labels
 	if !l.There() {
-		return nil, refusal.Errorf("%s has no labels to compare predictions with", e.Graph)
+		return nil, refusal.Errorf("%s has no labels to compare predictions with", e.asked.Graph)
 	}
 	check := r.Kind.Check
 	if e.elsewhere { // it may have no training vertices
-		warnOfWeights(warnings, r, e.Run, e.Weighted, e.Graph, g)
+		warnOfWeights(warnings, r, e.asked.Run, e.asked.Weighted, e.asked.Graph, g)
 		check = r.Kind.CheckMeasured
 		if e.counts.Values == 0 && !l.Continuous() {
-			if err := e.Learned.Warn(warnings, e.Graph, g, e.target); err != nil {
+			if err := e.asked.Learned.Warn(warnings, e.asked.Graph, g, e.target); err != nil {
 				return nil, err
 			}
 		}
 	}
 	whole := partition.WholeOf(g)
 	if err := check(&whole); err != nil {
-		return nil, data.About(e.Source(), err)
+		return nil, data.About(e.asked.Source(), err)
 	}
 	rows, columns, err := e.predictions(ctx, warnings)
 	if err != nil {
@@ -292,18 +293,18 @@ func (e *evaluated) labels(ctx context.Context, warnings io.Writer) (ui.Result, 
 		row, wayOut := e.target.Kind.Noun(), "give the store that it was trained on"
 		if r.Task == task.Edge || !e.elsewhere { // the graph has grown
 			wayOut = fmt.Sprintf("weft evaluate %s %s predicts on it as it is, and measures that",
-				refusal.ShellWord(e.Run), refusal.ShellWord(e.Graph))
+				refusal.ShellWord(e.asked.Run), refusal.ShellWord(e.asked.Graph))
 		}
 		return nil, refusal.Errorf("%s predicts %s of %s, and %s has labels of %s of %s: %s",
-			e.Run, learned, ui.Counted(len(rows)/max(1, columns), row.One, row.Many), e.Graph, there,
-			ui.Counted(g.Rows(e.target), row.One, row.Many), wayOut)
+			e.asked.Run, learned, ui.Counted(len(rows)/max(1, columns), row.One, row.Many), e.asked.Graph,
+			there, ui.Counted(g.Rows(e.target), row.One, row.Many), wayOut)
 	}
 	parts := &evaluations{rows: e.target.Kind.Noun().Many}
 	err = g.Guard(func() error {
-		return parts.measure(&e.Request, rows, e.frame(), r.Split.Number, r.Metric)
+		return parts.measure(e.asked, rows, e.frame(), r.Split.Number, r.Metric)
 	})
 	if refusal.IsDamaged(err) {
-		err = fmt.Errorf("%s: %w", e.Run, err)
+		err = fmt.Errorf("%s: %w", e.asked.Run, err)
 	}
 	return parts, err
 }
@@ -322,25 +323,20 @@ func (e *evaluated) edges(ctx context.Context, warnings io.Writer) (ui.Result, e
 	if err != nil {
 		return nil, err
 	}
-	all := partition.All(e.on)
-	kinds, err := e.Options.Kind.Types(all)
+	all := partition.All(e.graph)
+	kinds, err := e.asked.Options.Kind.Types(all)
 	if err != nil {
-		return nil, data.About(e.Source(), err)
+		return nil, data.About(e.asked.Source(), err)
 	}
 	numbering := all.Whole.Number(kinds)
 	if has := numbering.Vertices(); len(rows) != has*columns {
 		return nil, refusal.Errorf("%s has embeddings of %s, and %s has %s: give the store that it "+
-			"was trained on",
-			e.Run, ui.Counted(len(rows)/max(1, columns), "vertex", "vertices"), e.Graph, ui.Count(has))
+			"was trained on", e.asked.Run, ui.Counted(len(rows)/max(1, columns), "vertex", "vertices"),
+			e.asked.Graph, ui.Count(has))
 	}
-	state, err := nn.ReadState(e.Weights)
+	l, err := e.opened.Job.MeasureLinks(ctx, rows, e.weights)
 	if err != nil {
-		return nil, err
-	}
-	l, err := (&train.Job{Graph: e.on, Dataset: e.Graph, Options: e.Options.Options}).
-		MeasureLinks(ctx, rows, state)
-	if err != nil {
-		return nil, e.failed(err)
+		return nil, failed(e.asked, e.opened, err, err)
 	}
 	return &edgeEvaluations{l.Val, l.Test, [2]int{l.ValEdges, l.TestEdges}}, nil
 }
@@ -368,38 +364,23 @@ func outputs(columns int, values bool) string {
 func (e *evaluated) predictions(ctx context.Context, notes io.Writer,
 ) (rows []float32, columns int, err error) {
 	if !e.elsewhere {
-		if rows, columns, err = rundir.ReadPredictions(e.Run); err != nil {
+		if rows, columns, err = rundir.ReadPredictions(e.asked.Run); err != nil {
 			way := "give the store to predict again"
-			if e.Options.Task == task.Edge {
+			if e.asked.Options.Task == task.Edge {
 				way = "weft predict predicts the edges again"
 			}
 			err = refusal.Errorf("%w; %s", err, way)
 		}
 		return rows, columns, err
 	}
-	job := &train.Job{Graph: e.on, Dataset: e.Graph, Options: e.Options.Options, HeldOut: true}
-	state, err := nn.ReadState(e.Weights)
-	if err == nil {
-		err = e.Fits(job, state, notes)
-	}
-	if err != nil {
+	if err := e.asked.Fits(e.opened.Job, e.weights, notes); err != nil {
 		return nil, 0, err
 	}
-	p, err := job.Predict(ctx, state, train.Logits)
-	if refusal.Weights.In(err) {
-		return nil, 0, fmt.Errorf("%s: %w", e.Weights, err)
-	}
+	p, err := e.opened.Job.Predict(ctx, e.weights, train.Logits)
 	if err != nil {
-		return nil, 0, e.failed(err)
+		return nil, 0, failed(e.asked, e.opened, err, err)
 	}
 	return p.Logits, p.Classes, nil
-}
-
-// failed is the error of a computation.
-func (e *evaluated) failed(err error) error {
-	return (&session.Session{
-		Job: &train.Job{Options: e.Options.Options}, Source: e.Source(),
-	}).Failed(err, err)
 }
 
 func (e *evaluations) parts() []*metric.Evaluation {

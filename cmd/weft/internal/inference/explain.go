@@ -15,7 +15,6 @@ import (
 	"weft/internal/atomicfile"
 	"weft/internal/refusal"
 	"weft/internal/suggest"
-	"weft/train/rundir"
 	"weft/train/setting"
 	"weft/train/task"
 )
@@ -113,41 +112,15 @@ func (e *explainCommand) run(cmd *cobra.Command, args []string) error {
 	if err := e.check(); err != nil {
 		return err
 	}
-	asked, err := requestAlone("explain", args, &e.settings)
+	p, err := openPass(cmd, args, &e.settings, e.tables, e.outputs(), func(o *setting.Resolved) error {
+		return e.checkRun(args[0], o)
+	})
 	if err != nil {
 		return err
 	}
-	if err := e.outputs().Check(rundir.Paths(asked.Run)...); err != nil {
-		return err
-	}
-	asked.Tables = e.tables
-	switch o := asked.Options; {
-	case o.Task == task.Link:
-		return refusal.Errorf("explain %s: scores of vertices and edges are explained, and this is a run of --task %s",
-			args[0], o.Task)
-	case e.edge != "" && o.Task != task.Edge:
-		return refusal.Errorf("--edge %s: the run predicts vertices; name one with --vertex", e.edge)
-	case o.OverAll() != "":
-		return refusal.Errorf("explain %s: %s takes its mean over all vertices, so that a score rests on all of "+
-			"them; train with another norm", args[0], o.OverAll())
-	}
-	if e.steps > 0 && asked.Options.Model == "pna" {
-		return refusal.Errorf("--steps %d: pna counts neighbours among their messages; leave it out, which takes "+
-			"gradients times inputs", e.steps)
-	}
-	weights, err := asked.ReadWeights()
-	if err != nil {
-		return err
-	}
-	opened, err := open(cmd, cli.Alone(), &asked, weights, e.outputs(), "")
-	if err != nil {
-		return err
-	}
+	opened := p.opened
 	defer opened.Close()
-	x := &explanation{Run: asked.Run, Store: opened.Store, Steps: e.steps}
-	if x.pass, err = newPass(&asked, opened, weights, false); err != nil {
-		return err
-	}
+	x := &explanation{pass: p, Run: p.asked.Run, Store: opened.Store, Steps: e.steps}
 	ctx, stop := opened.UntilSignal(cmd, "", nil)
 	defer stop()
 	x.shown = ui.NewPhases(ui.BesideResults(cmd))
@@ -161,7 +134,7 @@ func (e *explainCommand) run(cmd *cobra.Command, args []string) error {
 		return err
 	})
 	if err != nil {
-		return failed(&asked, opened, err, fmt.Errorf("%w; nothing is explained", launch.ErrInterrupted))
+		return failed(p.asked, opened, err, fmt.Errorf("%w; nothing is explained", launch.ErrInterrupted))
 	}
 	if e.out != "" {
 		if err := atomicfile.Write(e.out, x.page().write); err != nil {
@@ -170,6 +143,24 @@ func (e *explainCommand) run(cmd *cobra.Command, args []string) error {
 		fmt.Fprintf(ui.ProgressOf(cmd, e.json), "%s: a page about %s\n", ui.Printable(e.out), x.subject())
 	}
 	return ui.Show(cmd.OutOrStdout(), x, e.json)
+}
+
+// checkRun refuses a run whose predictions are not explained.
+func (e *explainCommand) checkRun(run string, o *setting.Resolved) error {
+	switch {
+	case o.Task == task.Link:
+		return refusal.Errorf("explain %s: scores of vertices and edges are explained, and this is a run of --task %s",
+			run, o.Task)
+	case e.edge != "" && o.Task != task.Edge:
+		return refusal.Errorf("--edge %s: the run predicts vertices; name one with --vertex", e.edge)
+	case o.OverAll() != "":
+		return refusal.Errorf("explain %s: %s takes its mean over all vertices, so that a score rests on all of "+
+			"them; train with another norm", run, o.OverAll())
+	case e.steps > 0 && o.Model == "pna":
+		return refusal.Errorf("--steps %d: pna counts neighbours among their messages; leave it out, which takes "+
+			"gradients times inputs", e.steps)
+	}
+	return nil
 }
 
 // vertexOf is the vertex with that name or, without such a name, with that number.

@@ -1,6 +1,7 @@
 package inference
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -20,6 +21,7 @@ import (
 	"weft/partition"
 	"weft/train"
 	"weft/train/predictions"
+	"weft/train/rundir"
 	"weft/train/setting"
 	"weft/train/task"
 )
@@ -36,24 +38,42 @@ type pass struct {
 	numbers int          // how many numbers a row has: classes, labels or values
 }
 
-// requestAlone is what a run asks for, on one worker whatever the mesh of the run was, with the given
-// settings.
-func requestAlone(command string, args []string, settings *cli.SettingFlags,
-) (asked session.Request, err error) {
+// openPass opens the run and the graph that arguments name, on one worker whatever the mesh of the run was.
+// check may refuse the run, before its weights are read.
+func openPass(cmd *cobra.Command, args []string, settings *cli.SettingFlags, tables data.TablesGiven,
+	outputs cli.Outputs, check func(*setting.Resolved) error,
+) (p pass, err error) {
 	asked, o, _, err := session.RequestOf(args)
+	if err == nil {
+		err = asked.HasGraph(cmd.Name(), args)
+	}
 	if err != nil {
-		return asked, err
+		return p, err
 	}
-	if err := asked.HasGraph(command, args); err != nil {
-		return asked, err
-	}
+	asked.Tables = tables
 	o.Parallel, o.Partitions, o.Offload = "", 0, ""
 	o.ResetOtherAxes(func(string) bool { return false })
-	if err := settings.Override(&o); err != nil {
-		return asked, err
+	if err = settings.Override(&o); err == nil {
+		asked.Options, err = cli.Resolved(&o, settings.GivenNames()...)
 	}
-	asked.Options, err = cli.Resolved(&o, settings.GivenNames()...)
-	return asked, err
+	if err == nil {
+		err = cmp.Or(outputs.Check(rundir.Paths(asked.Run)...), check(asked.Options))
+	}
+	if err != nil {
+		return p, err
+	}
+	weights, err := asked.ReadWeights()
+	if err != nil {
+		return p, err
+	}
+	opened, err := open(cmd, cli.Alone(), &asked, weights, outputs, "")
+	if err != nil {
+		return p, err
+	}
+	if p, err = newPass(&asked, opened, weights, false); err != nil {
+		opened.Close()
+	}
+	return p, err
 }
 
 // open opens the graph in the form that the weights expect, with the classes that they know. It refuses

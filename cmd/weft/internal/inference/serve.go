@@ -12,10 +12,10 @@ import (
 	"github.com/spf13/cobra"
 
 	"weft/cmd/weft/internal/cli"
+	"weft/cmd/weft/internal/data"
 	"weft/cmd/weft/internal/session"
 	"weft/cmd/weft/internal/ui"
 	"weft/internal/refusal"
-	"weft/nn"
 	"weft/serve"
 	"weft/train/setting"
 	"weft/train/task"
@@ -82,59 +82,49 @@ A request names this machine by an address, as localhost, or by a name of --host
 }
 
 func (s *serveCommand) run(cmd *cobra.Command, args []string) (err error) {
-	asked, weights, err := s.prepare(args)
+	if err := s.check(); err != nil {
+		return err
+	}
+	p, err := openPass(cmd, args, &s.settings, data.TablesGiven{}, nil, func(o *setting.Resolved) error {
+		if mean := o.OverAll(); mean != "" {
+			return refusal.Errorf("serve %s: %s takes its mean over all vertices, and so a prediction depends on all; "+
+				"weft predict %s predicts all", args[0], mean, refusal.ShellWord(args[0]))
+		}
+		return nil
+	})
 	if err != nil {
 		return err
 	}
-	opened, err := open(cmd, cli.Alone(), &asked, weights, nil, "")
-	if err != nil {
-		return err
-	}
-	defer opened.Close()
+	defer p.opened.Close()
 	s.settings.SayDevice(cmd.ErrOrStderr())
-	model, err := s.model(cmd, opened, &asked, weights)
+	model, err := s.model(cmd, &p)
 	if err != nil {
 		return err
 	}
 	defer func() { err = cmp.Or(err, model.Predictor.Close()) }()
-	return s.serve(cmd, opened, model)
+	return s.serve(cmd, p.opened, model)
 }
 
-// prepare reads the run and its weights. The mesh is one worker, whatever the mesh of the run was.
-func (s *serveCommand) prepare(args []string) (asked session.Request, weights nn.State, err error) {
+// check refuses flags that make no sense.
+func (s *serveCommand) check() error {
 	if err := cli.CheckPort("port", s.port); err != nil {
-		return asked, nil, err
+		return err
 	}
 	if s.queue < 1 {
-		return asked, nil, refusal.Errorf("--queue %d: the number of requests that may wait is 1 or more",
-			s.queue)
+		return refusal.Errorf("--queue %d: the number of requests that may wait is 1 or more", s.queue)
 	}
 	for _, host := range s.hosts {
 		if host == "" || strings.ContainsAny(host, "/* ") {
-			return asked, nil, refusal.Errorf("--host %s: give a name alone, as in --host gpu1.example", host)
+			return refusal.Errorf("--host %s: give a name alone, as in --host gpu1.example", host)
 		}
 	}
-	if asked, err = requestAlone("serve", args, &s.settings); err != nil {
-		return asked, nil, err
-	}
-	if mean := asked.Options.OverAll(); mean != "" {
-		return asked, nil, refusal.Errorf("serve %s: %s takes its mean over all vertices, and so a "+
-			"prediction depends on all; weft predict %s predicts all", args[0], mean,
-			refusal.ShellWord(args[0]))
-	}
-	weights, err = asked.ReadWeights()
-	return asked, weights, err
+	return nil
 }
 
 // model makes the model that answers.
-func (s *serveCommand) model(
-	cmd *cobra.Command, opened *session.Session, asked *session.Request, weights nn.State,
-) (m serve.Model, err error) {
-	p, err := newPass(asked, opened, weights, false)
-	if err != nil {
-		return m, err
-	}
-	warnOfWeights(cmd.ErrOrStderr(), asked.Options, asked.Run, asked.Weighted, opened.Store, p.graph)
+func (s *serveCommand) model(cmd *cobra.Command, p *pass) (m serve.Model, err error) {
+	asked, noun := p.asked, p.target.Kind.Noun()
+	warnOfWeights(cmd.ErrOrStderr(), asked.Options, asked.Run, asked.Weighted, p.opened.Store, p.graph)
 	if asked.Options.Task != task.Link && !p.standFor() {
 		return m, refusal.Errorf("serve %s: no graph is there whose labels say what the predictions stand "+
 			"for; give the store that the run was trained on", asked.Run)
@@ -143,14 +133,13 @@ func (s *serveCommand) model(
 	if err := p.decide(s.threshold); err != nil {
 		return m, err
 	}
-	noun := p.target.Kind.Noun()
 	m = serve.Model{
 		About: fmt.Sprintf("weft %s: %s of %s, on %s of %s", cli.Version, asked.Options.Model, asked.Run,
-			ui.Counted(p.graph.Rows(p.target), noun.One, noun.Many), opened.Store),
+			ui.Counted(p.graph.Rows(p.target), noun.One, noun.Many), p.opened.Store),
 		Graph: p.graph, Table: p.Table,
 	}
-	m.Predictor, err = opened.Job.Predictor(cmd.Context(), weights)
-	return m, failed(asked, opened, err, err)
+	m.Predictor, err = p.opened.Job.Predictor(cmd.Context(), p.weights)
+	return m, failed(asked, p.opened, err, err)
 }
 
 // workers is how many inferences are computed at a time: as many as --threads says, or else one on each core
