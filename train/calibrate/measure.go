@@ -40,6 +40,18 @@ func (f *Found) Fits(outputs int) error {
 	return err
 }
 
+// LabelThresholds are the probabilities of Thresholds, Half for a label that has none.
+func (f *Found) LabelThresholds() (all []float64) {
+	for _, t := range f.Thresholds {
+		at := Half
+		if t != nil {
+			at = t.At
+		}
+		all = append(all, at)
+	}
+	return all
+}
+
 // Evaluate is metric.Evaluate for a run that may be calibrated and have thresholds. The calibration error is
 // then the error of the calibrated probabilities, and ErrorBefore that of the model's own. ThresholdF1 is the
 // F1 of class 1 of two at the threshold, or the mean F1 of several labels.
@@ -58,11 +70,7 @@ func (f *Found) Evaluate(logits []float32, l *graph.Labels, rows []int64, named 
 		e.Scores[ThresholdF1] = f.Calibration.F1(f.Threshold.At, logits, l, rows, 1)
 	case l.MultiLabel() && len(f.Thresholds) == l.Classes:
 		sum := 0.
-		for k, t := range f.Thresholds {
-			at := Half
-			if t != nil {
-				at = t.At
-			}
+		for k, at := range f.LabelThresholds() {
 			sum += f.Calibration.F1(at, logits, l, rows, k)
 		}
 		e.Scores[ThresholdF1] = sum / float64(l.Classes)

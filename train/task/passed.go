@@ -227,9 +227,9 @@ func Later(r *graph.Relation, numbers []int64) ([]bool, error) {
 	if err != nil {
 		return nil, err
 	}
-	later := make([]bool, len(numbers))
+	scoring, later := &Scoring{periods: periods}, make([]bool, len(numbers))
 	for row, k := range numbers {
-		later[row] = k >= 0 && periods[k] == tests
+		later[row] = scoring.Over(k) == OverLater
 	}
 	return later, nil
 }

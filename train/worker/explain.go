@@ -90,12 +90,13 @@ func Explain(ctx context.Context, c Config, team *kernel.Team, share *partition.
 	}
 	x := &explainer{
 		Worker: w, by: by, target: target, whole: c.Vertices == nil, unit: nn.UnitIn(weights, target.Output),
+		kinds: e.Outputs,
+	}
+	if x.kinds == nil {
+		x.kinds = []int{0}
 	}
 	if target.Edge != nil {
-		if e.Outputs == nil {
-			e.Outputs = []int{0}
-		}
-		if err := x.decode(e.Outputs); err != nil {
+		if err := x.decode(); err != nil {
 			return nil, &launch.Common{Err: err}
 		}
 	}
@@ -113,6 +114,7 @@ type explainer struct {
 	target   Explained
 	whole    bool    // the pass is of the whole graph, most of whose edges do not lead to the vertex
 	unit     float32 // the unit of the number, as the labels have it
+	kinds    []int   // the vertex types of the outputs
 	into     Explanation
 	sums     map[edges.MaskGradient]float64 // of the edges, without Gradient
 	decoding *decoding                      // of Explained.Edge; nil: a vertex is explained
@@ -212,10 +214,7 @@ func (x *explainer) pass(p point) {
 	if x.target.Edge != nil {
 		x.decoded(outputs, p)
 	} else {
-		var at outputRow
-		if outputs[0].Rows() > 1 {
-			at.row = int(x.target.Vertex)
-		}
+		at := x.row(0, x.target.Vertex)
 		x.begin(at.gradient(outputs), at.in(outputs))
 	}
 	for kind, grad := range pass.Backward(outputs...) {

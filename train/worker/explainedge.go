@@ -11,7 +11,6 @@ import (
 // decoding computes the output of one edge.
 type decoding struct {
 	EdgeScorer
-	kinds []int     // the vertex types of the outputs
 	units *nn.Units // units of the features; nil: the function reads them as they are
 }
 
@@ -30,14 +29,13 @@ func (o outputRow) gradient(outputs []autograd.Root) []float32 {
 	return m.WriteFloats()[o.row*m.Cols : (o.row+1)*m.Cols]
 }
 
-// decode makes the scorer of the edge. The worker's parameters become those of the scorer. kinds are the
-// vertex types of the outputs.
-func (x *explainer) decode(kinds []int) error {
+// decode makes the scorer of the edge. The worker's parameters become those of the scorer.
+func (x *explainer) decode() error {
 	d, err := x.EdgeScorer(x.Share, x.Outputs)
 	if err != nil {
 		return err
 	}
-	x.decoding = &decoding{kinds: kinds, EdgeScorer: EdgeScorer{
+	x.decoding = &decoding{EdgeScorer: EdgeScorer{
 		EdgeScorer: d, Team: x.Team, Function: d.Rows(x.Params), Recording: true,
 	}}
 	if d.Standardised {
@@ -52,7 +50,7 @@ func (x *explainer) row(kind int, vertex int32) outputRow {
 	if !x.whole {
 		at, _ = slices.BinarySearch(x.Vertices[kind], vertex)
 	}
-	return outputRow{slices.Index(x.decoding.kinds, kind), at}
+	return outputRow{slices.Index(x.kinds, kind), at}
 }
 
 // unit are the mean and the deviation by which the function reads a feature of the edge.

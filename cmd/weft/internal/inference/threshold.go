@@ -9,7 +9,6 @@ import (
 	"github.com/spf13/pflag"
 
 	"weft/internal/refusal"
-	"weft/train/calibrate"
 	"weft/train/predictions"
 )
 
@@ -37,13 +36,7 @@ func (p *pass) decide(threshold string) error {
 		if p.asked.Thresholds == nil {
 			return refusal.Errorf("--threshold %s: the run has none; give a probability, as in --threshold 0.3", threshold)
 		}
-		for _, t := range p.asked.Thresholds {
-			at := calibrate.Half
-			if t != nil {
-				at = t.At
-			}
-			p.Thresholds = append(p.Thresholds, at)
-		}
+		p.Thresholds = p.asked.LabelThresholds()
 		return nil
 	}
 	if threshold == bestThreshold {
