@@ -22,16 +22,12 @@ type Share struct {
 	relations openRelations                   // of the whole graph
 }
 
-// Values has the vertices of one type in a share, and what is stored for each. Rows are in ascending order of
-// the vertices' original ids.
+// Values has the vertices of one type in a share, in ascending order of their original ids.
 type Values struct {
-	Rows     int
-	IDs      []int32 // original id of each row, ascending; nil: row i is vertex i
-	Features graph.Features
+	graph.Frame         // its splits list rows of the share
+	IDs         []int32 // original id of each row, ascending; nil: row i is vertex i
 	// Arrangement is the form in which FeatureRow gives dense features; nil: as they are stored.
 	Arrangement *columns.Arrangement
-	Labels      graph.Labels
-	Splits      []graph.Split // lists of row numbers
 }
 
 // PartEdges has the edges into and out of the rows of one partition. The other end of an edge may be in any
@@ -109,7 +105,7 @@ func (s *Share) Given(columns map[int]int) {
 	s.Whole = s.Whole.Given(columns)
 	for kind, n := range columns {
 		v := &s.Types[kind]
-		v.Features = graph.Features{Columns: n, Indptr: make([]int64, v.Rows+1)}
+		v.Features = graph.Features{Columns: n, Indptr: make([]int64, v.Count+1)}
 	}
 }
 
@@ -133,7 +129,7 @@ func (v *Values) ID(row int) int32 {
 // Places returns the rows of some vertices, given by their original ids, ascending. It returns nil for all
 // rows, and panics on a vertex without a row.
 func (v *Values) Places(ids []int32) []int32 {
-	if ids == nil || len(ids) == v.Rows {
+	if ids == nil || len(ids) == v.Count {
 		return nil
 	}
 	if v.IDs == nil {
@@ -280,10 +276,9 @@ func (s *Share) LabelledBy(g *graph.Graph) { s.relations = inMemory(g) }
 func (s *Share) give(ids [][]int32, starts [][]int, out []graph.Relation) {
 	g := s.part
 	for i, t := range g.Types {
-		s.Types = append(s.Types, Values{Rows: t.Count, IDs: ids[i], Features: t.Features})
+		s.Types = append(s.Types, Values{Frame: t.Frame, IDs: ids[i]})
 		s.Edges.Types = append(s.Edges.Types, PartRows{t.Name(), t.Count, ids[i], starts[i]})
 	}
-	s.Types[0].Labels, s.Types[0].Splits = g.Types[0].Labels, g.Types[0].Splits
 	for i := range g.Relations {
 		r := relationOf(g, i)
 		r.Out = out[i]

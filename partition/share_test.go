@@ -86,9 +86,9 @@ func checkShares(t *testing.T, g *graph.Graph, a *Assignment) {
 	seen := make([]int, g.Vertices())
 	for p, s := range shares {
 		if s.Edges.P != p || s.Edges.Types[0].Starts[p+1]-s.Edges.Types[0].Starts[p] != len(s.Types[0].IDs) ||
-			s.Types[0].Rows != len(s.Types[0].IDs) || s.Edges.Types[0].Starts[a.K] != g.Vertices() {
+			s.Types[0].Count != len(s.Types[0].IDs) || s.Edges.Types[0].Starts[a.K] != g.Vertices() {
 			t.Errorf("share %d is %d, with %d ids, %d rows and starts %v", p, s.Edges.P, len(s.Types[0].IDs),
-				s.Types[0].Rows, s.Edges.Types[0].Starts)
+				s.Types[0].Count, s.Edges.Types[0].Starts)
 		}
 		if !slices.IsSorted(s.Types[0].IDs) {
 			t.Errorf("share %d: ids %v", p, s.Types[0].IDs)

@@ -109,8 +109,8 @@ func (l Known) inputs(probabilities []float32, v *partition.Values,
 	}
 	classes := v.Labels.Classes
 	columns := s.Columns(classes)
-	f = graph.Features{Columns: columns, Dense: make([]float32, v.Rows*columns)}
-	for row := range v.Rows {
+	f = graph.Features{Columns: columns, Dense: make([]float32, v.Count*columns)}
+	for row := range v.Count {
 		id := row
 		if v.IDs != nil {
 			id = int(v.IDs[row])

@@ -60,7 +60,7 @@ func TestRows(t *testing.T) {
 				defer mem.Close()
 				s := shares[c.Rank()]
 				var rows []int32
-				for row := range s.Types[0].Rows {
+				for row := range s.Types[0].Count {
 					if slices.Contains(wanted, s.Types[0].ID(row)) {
 						rows = append(rows, int32(row))
 					}

@@ -156,7 +156,7 @@ func (s *Standard) scaled(x float32, column int) float32 {
 // count is the number of rows to copy.
 func (l *loader) count() int {
 	if l.places == nil {
-		return l.values.Rows
+		return l.values.Count
 	}
 	return len(l.places)
 }

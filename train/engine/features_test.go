@@ -43,7 +43,7 @@ func TestFill(t *testing.T) {
 						continue
 					}
 					l.team, l.places, l.columns = team, places, columns
-					l.values = &partition.Values{Rows: rows, Features: *from}
+					l.values = &partition.Values{Frame: graph.Frame{Count: rows, Features: *from}}
 					var want []float32
 					begins := []int{0}
 					l.each(func(row int) {

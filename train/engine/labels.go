@@ -19,7 +19,7 @@ func (c *Config) labelsOf(v *partition.Values) *labels {
 	if c.LabelInput == 0 || v != &c.Share.Types[0] {
 		return nil
 	}
-	l := &labels{&v.Labels, make([]bool, v.Rows)}
+	l := &labels{&v.Labels, make([]bool, v.Count)}
 	if c.Split.Number < len(v.Splits) {
 		for _, row := range v.Splits[c.Split.Number].Train {
 			l.training[row] = true

@@ -62,7 +62,7 @@ func (p *Worker) describe(w *worker.Worker, share *partition.Share) {
 		}
 	}
 	if w.NormalizeFeatures == "row" {
-		p.RowSums = rowSums(&share.Types[0].Features, share.Types[0].Rows)
+		p.RowSums = rowSums(&share.Types[0].Features, share.Types[0].Count)
 	}
 	p.Scales, p.LargeEdges = differing(w, share), largeEdges(w, share)
 }

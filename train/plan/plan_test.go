@@ -235,12 +235,12 @@ func TestPartitionsOfWorker(t *testing.T) {
 // TestScales: the columns of the smallest and the largest deviation, by hand. A constant one does not count,
 // even if its mean is rounded.
 func TestScales(t *testing.T) {
-	v := &partition.Values{Rows: 4, Features: graph.Features{Columns: 4, Dense: []float32{
+	v := &partition.Values{Frame: graph.Frame{Count: 4, Features: graph.Features{Columns: 4, Dense: []float32{
 		.1, 5, 200, 0,
 		.1, 7, 0, 0,
 		.1, 5, 200, 1,
 		.1, 7, 0, 1,
-	}}}
+	}}}}
 	assert.Equal(t, Scales{Least: Scale{3, .5}, Most: Scale{2, 100}}, scalesOf(v))
 	v.Features.Dense = slices.Repeat([]float32{.1}, 16)
 	assert.Equal(t, Scales{}, scalesOf(v))

@@ -36,7 +36,7 @@ func readingOf(w *worker.Worker, share *partition.Share) (r Reading) {
 	}
 	split := w.Split.Number
 	r.Training = share.Whole.Splits[split].Train
-	trains := make([]bool, share.Types[0].Rows)
+	trains := make([]bool, share.Types[0].Count)
 	for _, row := range share.Types[0].Splits[split].Train {
 		trains[row] = true
 	}

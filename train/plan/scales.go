@@ -104,9 +104,9 @@ func largeEdges(w *worker.Worker, share *partition.Share) *EdgeSize {
 func scalesOf(v *partition.Values) (s Scales) {
 	const values, rows = 1 << 20, 4096
 	columns := v.Features.Columns
-	step := 1 + v.Rows/max(1, min(rows, values/max(1, columns)))
+	step := 1 + v.Count/max(1, min(rows, values/max(1, columns)))
 	each := func(f func(row []float32)) (n float64) {
-		for row := 0; row < v.Rows; row += step {
+		for row := 0; row < v.Count; row += step {
 			f(v.Features.Row(row))
 			n++
 		}

@@ -95,8 +95,9 @@ func (k ofRows) ownEdges(e Env) (*partition.Values, error) {
 			return refusal.Graph.Errorf("the store of the partitions has no labels of edges; partition it again")
 		}
 		numbers := e.Edges(r)
-		values.Rows = len(numbers)
-		values.Labels, values.Splits = r.OfRows(numbers), r.SplitsOfRows(numbers)
+		values.Frame = graph.Frame{
+			Count: len(numbers), Labels: r.OfRows(numbers), Splits: r.SplitsOfRows(numbers),
+		}
 		return nil
 	})
 	if err == nil && e.EdgeUnits {

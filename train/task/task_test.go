@@ -95,7 +95,7 @@ func TestNothingToLearn(t *testing.T) {
 		s.Edges.Types = []partition.PartRows{{Starts: make([]int, c.partitions+1)}}
 		task := &rows{
 			Env: Env{Share: s}, frame: &partition.WholeFrame{Classes: c.classes},
-			own: &partition.Values{Labels: labels},
+			own: &partition.Values{Frame: graph.Frame{Labels: labels}},
 		}
 		if got := (&classes{rows: task}).oneClass(); got != c.want {
 			t.Errorf("%+v: %v", c, got)
@@ -108,10 +108,10 @@ func TestNothingToLearn(t *testing.T) {
 func TestBeginOfSeveralLabels(t *testing.T) {
 	for _, validation := range [][]int64{nil, {3}} {
 		team := kernel.NewPlan(1, tensor.NewMeter())
-		s := &partition.Share{Types: []partition.Values{{
+		s := &partition.Share{Types: []partition.Values{{Frame: graph.Frame{
 			Labels: graph.Labels{Classes: 3, Multi: make([]float32, 4*3)},
 			Splits: []graph.Split{{Train: []int64{0}, Val: validation}},
-		}}}
+		}}}}
 		s.Whole.Splits = []graph.SplitSizes{{Train: 1, Val: len(validation)}}
 		goal := Goal{Task: Vertex, Metric: metric.Auto, Loss: AutoLoss, ClassWeights: NoClassWeights}
 		begun, err := New(goal).Begin(Env{Team: team, Share: s, World: comm.Alone()})

@@ -136,7 +136,7 @@ func (w *member) eachOwnRow(kind int, f func(row []float32)) {
 	v := &w.Share.Types[kind]
 	var room []float32
 	w.Team.Serial(func() {
-		for row := range v.Rows {
+		for row := range v.Count {
 			features := v.FeatureRow(room, row)
 			if v.Arrangement != nil {
 				room = features

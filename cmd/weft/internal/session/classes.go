@@ -179,9 +179,7 @@ func (s *Session) matchClasses(match func(*graph.Graph) error) error {
 	s.changeParts(func(whole *partition.Whole) {
 		whole.Classes, whole.Splits = g.Types[0].Labels.Classes, graph.SizesOf(g.Types[0].Splits)
 	}, func(v *partition.Values) {
-		part := graph.Frame{Labels: v.Labels, Splits: v.Splits}
-		part.Renumber(names)
-		v.Labels, v.Splits = part.Labels, part.Splits
+		v.Renumber(names)
 	})
 	return nil
 }
