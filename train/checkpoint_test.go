@@ -59,8 +59,10 @@ func TestWhatAHistoryBelongsTo(t *testing.T) {
 	base := func() *division {
 		return &division{
 			worker.Config{
-				Resolved: &setting.Resolved{Mesh: mesh.Mesh{Stages: 2, Partitions: 2, Slices: 2}},
-				ChunkOf:  []int32{0, 1, 1, 0},
+				Resolved: &setting.Resolved{Meshes: setting.Meshes{
+					Mesh: mesh.Mesh{Stages: 2, Partitions: 2, Slices: 2},
+				}},
+				ChunkOf: []int32{0, 1, 1, 0},
 			}, "metis",
 		}
 	}
@@ -86,8 +88,10 @@ func TestWhatAHistoryBelongsTo(t *testing.T) {
 		assert.Equal(t, c.another, chunksOf(&d.Config, d.partitions) != was, what)
 	}
 	alone := worker.Config{
-		Resolved: &setting.Resolved{Mesh: mesh.Mesh{Stages: 2, Partitions: 1, Slices: 1}},
-		ChunkOf:  []int32{0, 0},
+		Resolved: &setting.Resolved{Meshes: setting.Meshes{
+			Mesh: mesh.Mesh{Stages: 2, Partitions: 1, Slices: 1},
+		}},
+		ChunkOf: []int32{0, 0},
 	}
 	assert.Equal(t, "", chunksOf(&alone, ""), "one chunk has the history")
 }

@@ -24,9 +24,9 @@ func TestLikeness(t *testing.T) {
 		{[]int{5}, []int{0, 1, 2, 3, 4, 5, 6, 7}, []int{0, 0, 0, 3, 4, 4, 4, 7}}, // 1, 1, 1, 2
 	} {
 		in := Inputs{Asks: Asks{Alike: true}, Config: worker.Config{
-			Resolved: &setting.Resolved{
+			Resolved: &setting.Resolved{Meshes: setting.Meshes{
 				Mesh: mesh.Mesh{Stages: 2, Partitions: 1, Slices: 4}, SampleGroups: 1, Workers: 8,
-			},
+			}},
 			Machines: c.machines,
 		}}
 		got, err := in.represent(&Worker{widths: c.widths})
@@ -47,10 +47,11 @@ func TestHoldersInTurn(t *testing.T) {
 		{5, 4, 2, []int{8}, []int{0, 1, 2, 3}},
 		{8, 8, 2, []int{8}, []int{0, 1, 0, 1, 0, 1, 0, 1}},
 	} {
-		in := Inputs{Asks: Asks{Alike: true}, Config: worker.Config{Resolved: &setting.Resolved{
+		resolved := &setting.Resolved{Meshes: setting.Meshes{
 			Mesh: mesh.Mesh{Stages: 1, Partitions: c.partitions, Slices: c.slices}, SampleGroups: 1,
 			Workers: c.workers,
-		}}}
+		}}
+		in := Inputs{Asks: Asks{Alike: true}, Config: worker.Config{Resolved: resolved}}
 		got, err := in.represent(&Worker{widths: c.widths})
 		require.NoError(t, err)
 		assert.Equal(t, c.want, got, "%d partitions, %d slices", c.partitions, c.slices)

@@ -150,7 +150,7 @@ func TestTimes(t *testing.T) {
 			Times{Epoch: 6.5, Compute: 3, Link: 2, Bubble: 1.5},
 		},
 	} {
-		r := &setting.Resolved{Mesh: c.mesh}
+		r := &setting.Resolved{Meshes: setting.Meshes{Mesh: c.mesh}}
 		r.Prefetch = 1
 		f := formula{Machine: c.machine, Resolved: r, loads: c.loads, chunks: c.chunks}
 		got := f.times()
@@ -231,7 +231,8 @@ func TestTimesAddUp(t *testing.T) {
 		few, seconds := rapid.IntRange(1, 3), rapid.SampledFrom([]float64{0, .5, 1, 3, 20})
 		m := mesh.Mesh{Stages: few.Draw(t, "stages"), Partitions: few.Draw(t, "partitions")}
 		m.Slices = few.Draw(t, "slices")
-		f := formula{Resolved: &setting.Resolved{Mesh: m}, chunks: rapid.IntRange(0, 40).Draw(t, "chunks")}
+		f := formula{Resolved: &setting.Resolved{Meshes: setting.Meshes{Mesh: m}}}
+		f.chunks = rapid.IntRange(0, 40).Draw(t, "chunks")
 		f.Cores, f.Threads = few.Draw(t, "cores"), few.Draw(t, "threads")
 		f.Sharers = rapid.IntRange(1, m.Workers()).Draw(t, "sharers")
 		f.Links = Links{Sends: 10, Receives: 7, Latency: seconds.Draw(t, "latency")}

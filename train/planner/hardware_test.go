@@ -115,7 +115,7 @@ func TestMachineOfHardware(t *testing.T) {
 	h, err := ReadHardware("h100x8x64")
 	require.NoError(t, err)
 	moves := func(workers int, grid mesh.Mesh, direct bool, kind comm.Kind) float64 {
-		r := &setting.Resolved{Mesh: grid, Workers: workers}
+		r := &setting.Resolved{Meshes: setting.Meshes{Mesh: grid, Workers: workers}}
 		r.DeviceMessages = direct
 		f := &formula{Machine: h.Machine(workers, direct), Resolved: r}
 		var l load

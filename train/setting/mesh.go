@@ -3,6 +3,7 @@ package setting
 import (
 	"cmp"
 	"fmt"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -13,6 +14,44 @@ import (
 
 // Auto is the value of Parallel for which weft train chooses a mesh. Options with it do not resolve.
 const Auto = "auto"
+
+// Meshes are the meshes of all groups, and who holds their places. A place has a rank among all.
+type Meshes struct {
+	Mesh mesh.Mesh
+	// SampleGroups is how many meshes hold the graph. Each takes samples of its own.
+	SampleGroups int
+	// Workers is the number of workers: one for each place of the meshes, or fewer if workers hold several
+	// partitions.
+	Workers int
+}
+
+// TakesTurns reports whether workers hold several partitions, which take turns.
+func (m *Meshes) TakesTurns() bool { return m.Workers < m.Ranks() }
+
+// Ranks is the number of places.
+func (m *Meshes) Ranks() int { return m.Mesh.Workers() * m.SampleGroups }
+
+// PartitionOf is the partition of a rank.
+func (m *Meshes) PartitionOf(rank int) int {
+	return m.Mesh.Coords(rank % m.Mesh.Workers()).Partition
+}
+
+// Holders returns the worker that holds each place, by the place's rank. A worker holds the same slice of
+// consecutive partitions. All workers hold about equally many.
+func (m *Meshes) Holders() []int {
+	holders := make([]int, m.Ranks())
+	grid, n := m.Mesh, m.Mesh.Workers()
+	grid.Partitions = m.Workers / (m.SampleGroups * grid.Stages * grid.Slices)
+	for rank := range holders {
+		at := m.Mesh.Coords(rank % n)
+		at.Partition = at.Partition * grid.Partitions / m.Mesh.Partitions
+		holders[rank] = rank/n*grid.Workers() + grid.Rank(at)
+	}
+	return holders
+}
+
+// First returns the lowest rank that a worker holds.
+func (m *Meshes) First(worker int) int { return slices.Index(m.Holders(), worker) }
 
 // axisNames are the names of the axes in Parallel.
 var axisNames = []string{"graph", "tensor", "pipeline"}

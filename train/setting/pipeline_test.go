@@ -29,7 +29,7 @@ func TestChunksOfPartition(t *testing.T) {
 		{6, mesh.Mesh{Stages: 2, Partitions: 3, Slices: 1}, []int{0, 40, 80, 100}, 2, 2},
 		{1, mesh.Mesh{Stages: 2, Partitions: 1, Slices: 1}, []int{0, 5}, 1, 1},
 	} {
-		r := Resolved{Options: Options{Options: axis.Options{Chunks: c.chunks}}, Mesh: c.mesh}
+		r := Resolved{Options: Options{Options: axis.Options{Chunks: c.chunks}}, Meshes: Meshes{Mesh: c.mesh}}
 		k, wanted := r.ChunksOfPartition(c.starts, 1)
 		assert.Equal(t, c.k, k, "%s of %v by %+v", c.chunks, c.starts, c.mesh)
 		assert.Equal(t, c.wanted, wanted, "%s of %v by %+v", c.chunks, c.starts, c.mesh)

@@ -18,13 +18,8 @@ import (
 // without a graph has been checked.
 type Resolved struct {
 	Options
-	Mesh mesh.Mesh
-	// SampleGroups is how many meshes hold the graph. Each takes samples of its own.
-	SampleGroups int
-	// Workers is the number of workers: one for each place of the meshes, or fewer if workers hold several
-	// partitions.
-	Workers int
-	Kind    task.Kind
+	Meshes
+	Kind task.Kind
 	// Storage is the element type of Precision.
 	Storage tensor.Element
 	// TF32 has cards multiply by tensor cores.
@@ -62,7 +57,7 @@ func (o *Options) on(m mesh.Mesh, supplied []string) (r *Resolved, err error) {
 		return nil, refusal.Errorf("the options are all zero: begin with those of Defaults, and change " +
 			"what you want")
 	}
-	r = &Resolved{Options: *o, Mesh: m, SampleGroups: 1}
+	r = &Resolved{Options: *o, Meshes: Meshes{Mesh: m, SampleGroups: 1}}
 	o = &r.Options
 	if err := cmp.Or(o.ReadFiles(), o.CheckValues()); err != nil {
 		return nil, err
@@ -174,17 +169,6 @@ func (r *Resolved) divide() error {
 	return nil
 }
 
-// TakesTurns reports whether workers hold several partitions, which take turns.
-func (r *Resolved) TakesTurns() bool { return r.Workers < r.Ranks() }
-
-// Ranks is the number of places in the meshes of all groups.
-func (r *Resolved) Ranks() int { return r.Mesh.Workers() * r.SampleGroups }
-
-// PartitionOf is the partition of a rank.
-func (r *Resolved) PartitionOf(rank int) int {
-	return r.Mesh.Coords(rank % r.Mesh.Workers()).Partition
-}
-
 // SharesEdges reports whether workers of a machine that slice the same partition share its edges in memory.
 // They must need them at the same time. If matrices rest, each worker has a disk of its own, and on a card
 // memory of its own.
@@ -192,23 +176,6 @@ func (r *Resolved) SharesEdges() bool {
 	return r.Mesh.Slices > 1 && r.Mesh.Stages == 1 && r.Offload == "" && !r.OnCard() &&
 		(r.Mesh.Partitions == 1 || r.Halo == edges.HaloRows)
 }
-
-// Holders returns the worker that holds each place of the groups' meshes, by the place's rank. A worker holds
-// the same slice of consecutive partitions. All workers hold about equally many.
-func (r *Resolved) Holders() []int {
-	holders := make([]int, r.Ranks())
-	grid, n := r.Mesh, r.Mesh.Workers()
-	grid.Partitions = r.Workers / (r.SampleGroups * grid.Stages * grid.Slices)
-	for rank := range holders {
-		at := r.Mesh.Coords(rank % n)
-		at.Partition = at.Partition * grid.Partitions / r.Mesh.Partitions
-		holders[rank] = rank/n*grid.Workers() + grid.Rank(at)
-	}
-	return holders
-}
-
-// First returns the lowest rank that a worker holds.
-func (r *Resolved) First(worker int) int { return slices.Index(r.Holders(), worker) }
 
 // checkMesh refuses what makes no sense on the mesh.
 func (r *Resolved) checkMesh(supplied []string) error {

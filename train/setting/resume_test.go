@@ -62,7 +62,7 @@ func TestWhatMayChange(t *testing.T) {
 			t.Errorf("%s means nothing to any settings here", s.Name)
 			continue
 		}
-		now := &Resolved{Options: bases[o], Mesh: meshes[m]}
+		now := &Resolved{Options: bases[o], Meshes: Meshes{Mesh: meshes[m]}}
 		before, text := now.Options, another(s, &now.Options)
 		if text == "" {
 			t.Errorf("%s: no other value than %q is known here", s.Name, s.Text(&now.Options))
@@ -101,8 +101,7 @@ func TestContinuesWithMovedWeights(t *testing.T) {
 		{initial, "", there, true},
 		{initial, "old/w.safetensors", "", true},
 	} {
-		before, now := Defaults(),
-			&Resolved{Options: Defaults(), Mesh: mesh.Mesh{Stages: 1, Partitions: 1, Slices: 1}}
+		before, now := Defaults(), &Resolved{Options: Defaults(), Meshes: Meshes{Mesh: mesh.One}}
 		*test.field(&before), *test.field(&now.Options) = test.was, test.is
 		if err := now.CheckContinues(&before, now.Mesh); (err != nil) != test.refused {
 			t.Errorf("%s for %s: %v", test.is, test.was, err)

@@ -248,7 +248,7 @@ func TestTotalsOfWorkers(t *testing.T) {
 		defer mem.Close()
 		grid := mesh.Mesh{Stages: 1, Partitions: 2, Slices: 1}
 		w := &Worker{}
-		w.Resolved = &setting.Resolved{Mesh: grid, SampleGroups: 1, Workers: 2}
+		w.Resolved = &setting.Resolved{Meshes: setting.Meshes{Mesh: grid, SampleGroups: 1, Workers: 2}}
 		w.Team, w.Groups = kernel.NewTeam(1, mem), grid.Join(c)
 		r := int64(c.Rank())
 		w.LastPass = Tally{

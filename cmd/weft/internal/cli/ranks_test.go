@@ -24,7 +24,7 @@ func TestSharedSettings(t *testing.T) {
 	}
 	shared := func(o setting.Options) (texts []string) {
 		for _, m := range meshes {
-			text, err := sharedSettings(setting.Resolved{Options: o, Mesh: m})
+			text, err := sharedSettings(setting.Resolved{Options: o, Meshes: setting.Meshes{Mesh: m}})
 			require.NoError(t, err)
 			texts = append(texts, text)
 		}
