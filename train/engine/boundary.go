@@ -1,14 +1,9 @@
 package engine
 
 import (
-	"fmt"
-	"slices"
-
 	"weft/autograd"
-	"weft/comm"
 	"weft/gnn"
 	"weft/internal/trace"
-	"weft/kernel"
 	"weft/parallel/chunked"
 	"weft/parallel/exchange"
 	"weft/tensor"
@@ -140,7 +135,7 @@ func (p *Pipeline) begin(c *chunkPass, call *Call, t *autograd.Tape) (in gnn.Sta
 		in.H0 = next(c.Rows())
 	}
 	for _, s := range block.Edges {
-		in.Edges = append(in.Edges, next(p.edgeRows(t, c.stageChunk, s)))
+		in.Edges = append(in.Edges, next(c.edgeRows(t, s)))
 	}
 	for _, s := range before.Beside {
 		in.Beside = append(in.Beside, next(types[s.Type]))
@@ -148,8 +143,8 @@ func (p *Pipeline) begin(c *chunkPass, call *Call, t *autograd.Tape) (in gnn.Sta
 	return in
 }
 
-// edgeRows describes a chunk's rows of a state of edges.
-func (p *Pipeline) edgeRows(t *autograd.Tape, c *stageChunk, s gnn.EdgeState) *autograd.RowSet {
+// edgeRows describes the rows of a state of edges.
+func (c *stageChunk) edgeRows(t *autograd.Tape, s gnn.EdgeState) *autograd.RowSet {
 	set, err := c.EdgeRows(t, s)
 	exchange.Must(err)
 	return set
@@ -211,62 +206,6 @@ func (p *Pipeline) chunkRows(kind tensor.Kind, all, places *tensor.Matrix) *tens
 	return part
 }
 
-// inbox receives the states of chunks, or their gradients, from another stage, in the given order. It
-// receives a few chunks ahead.
-type inbox struct {
-	link
-	kind  tensor.Kind
-	order []int // of the chunks
-	come  []message
-	taken int
-}
-
-// outbox sends states or gradients to another stage while the next chunk is computed. A nil outbox sends
-// nothing.
-type outbox struct {
-	link
-	gone []message
-}
-
-type link struct {
-	p      *Pipeline
-	peer   int
-	states []state     // the states in a chunk's message
-	bound  *orderBound // nil: no padding
-	coding
-}
-
-// state is rows of vertices or of edges that pass from a stage to the next.
-type state struct {
-	columns int
-	rows    []int // by chunk
-}
-
-// link makes the link to the stage peer, for messages with the input of a block. It is the same for all
-// chunks of a call.
-func (p *Pipeline) link(peer, block int, w *orderBound, c coding, call *Call) link {
-	l, before, b := link{p: p, peer: peer, bound: w, coding: c}, &p.Blocks[block-1], &p.Blocks[block]
-	add := func(kind, columns int) {
-		if columns == 0 {
-			return
-		}
-		s := state{columns: columns}
-		for _, chunk := range p.chunks {
-			s.rows = append(s.rows, chunk.Types()[kind].Here)
-		}
-		l.states = append(l.states, s)
-	}
-	for kind, columns := range before.Widths() {
-		add(kind, columns)
-	}
-	add(0, b.H0)
-	l.states = append(l.states, p.edgeStates(b.Edges, call)...)
-	for _, s := range before.Beside {
-		add(s.Type, s.Columns)
-	}
-	return l
-}
-
 // edgeStates are states of rows of edges, which a call may give.
 func (p *Pipeline) edgeStates(states []gnn.EdgeState, call *Call) (all []state) {
 	t := autograd.NewTape(p.Team)
@@ -275,172 +214,11 @@ func (p *Pipeline) edgeStates(states []gnn.EdgeState, call *Call) (all []state) 
 		e.Counted = false
 		s := state{columns: e.Columns}
 		for _, c := range p.chunks {
-			s.rows = append(s.rows, p.edgeRows(t, c, e).Here)
+			s.rows = append(s.rows, c.edgeRows(t, e).Here)
 		}
 		all = append(all, s)
 	}
 	return all
-}
-
-// coding says how values are sent, and keys the draws that encode them. The zero value sends them as they are
-// stored.
-type coding struct {
-	format kernel.Format
-	random autograd.Random
-}
-
-// form is the form of messages whose rows have so many columns.
-func (b *link) form(columns int) exchange.Form {
-	return exchange.Form{{Count: columns, Element: b.p.Team.Storage, Format: b.format}}
-}
-
-// message is a chunk's matrices, one for each state.
-type message struct {
-	values  []*tensor.Matrix // nil: they are sent, encoded
-	encoded []*tensor.Matrix // nil: the values are sent as they are
-	padding []*tensor.Matrix // in a plan: memory besides the values
-	pending []interface{ Wait() error }
-}
-
-func (m message) wait() {
-	for _, p := range m.pending {
-		exchange.Must(p.Wait())
-	}
-}
-
-// inFlight is how many chunks' messages an outbox sends at a time, and how many an inbox receives ahead.
-const inFlight = 2
-
-// states receives the states of the chunks from the previous stage, in that order. It is nil on the first
-// stage.
-func (p *Pipeline) states(order []int, c coding, call *Call) *inbox {
-	if p.first() {
-		return nil
-	}
-	return p.inbox(p.Groups.Stage-1, tensor.Activations, p.from, order, nil, c, call)
-}
-
-// gradients receives the gradients of this stage's output. It is nil on the last stage.
-func (p *Pipeline) gradients(order []int, c coding, call *Call) *inbox {
-	if p.last() {
-		return nil
-	}
-	return p.inbox(p.Groups.Stage+1, tensor.Gradients, p.from+len(p.model), order, p.bound, c, call)
-}
-
-// inbox receives states or gradients of the input of a block.
-func (p *Pipeline) inbox(peer int, kind tensor.Kind, block int, order []int, w *orderBound, c coding,
-	call *Call,
-) *inbox {
-	b := &inbox{link: p.link(peer, block, w, c, call), kind: kind, order: order}
-	b.ask()
-	return b
-}
-
-// ask starts as many receives as inFlight allows.
-func (b *inbox) ask() {
-	for len(b.come) < min(b.taken+inFlight, len(b.order)) {
-		var m message
-		for i, s := range b.states {
-			rows := s.rows[b.order[len(b.come)]]
-			v := b.p.Team.Memory.NewElement(b.kind, b.p.Team.Storage, rows, s.columns).Pin()
-			m.values, m.padding = append(m.values, v), append(m.padding, b.padding(v, i))
-			if form := b.form(s.columns); form.Encodes() {
-				v = form.New(b.p.Team.Memory, 1, rows)[0]
-				m.encoded, m.padding = append(m.encoded, v), append(m.padding, b.padding(v, i))
-			}
-			m.pending = append(m.pending, exchange.Receive(b.p.Groups.Stages, comm.Stage, v, b.peer))
-		}
-		b.come = append(b.come, m)
-	}
-}
-
-// padding is memory that fills up a chunk's rows of a state to those of the largest chunk.
-func (b *link) padding(rows *tensor.Matrix, state int) *tensor.Matrix {
-	return b.bound.padding(rows, slices.Max(b.states[state].rows))
-}
-
-// take waits for the next chunk's matrices, which the caller then owns. A nil inbox returns none.
-func (b *inbox) take() []*tensor.Matrix {
-	if b == nil {
-		return nil
-	}
-	m := b.come[b.taken]
-	b.come[b.taken] = message{}
-	b.taken++
-	b.ask()
-	m.wait()
-	unpin(m.values)
-	for i, e := range m.encoded {
-		b.form(m.values[i].Cols).Decode(b.p.Team, m.values[i], e)
-	}
-	exchange.Release(m.encoded...)
-	exchange.Release(m.padding...)
-	return m.values
-}
-
-// outbox sends to the stage at a distance of step. It is nil if there is no such stage.
-func (p *Pipeline) outbox(step int, w *orderBound, c coding, call *Call) *outbox {
-	peer, block := p.Groups.Stage+step, p.from
-	if peer < 0 || peer == p.Groups.Mesh.Stages {
-		return nil
-	}
-	if step > 0 {
-		block += len(p.model)
-	}
-	return &outbox{link: p.link(peer, block, w, c, call)}
-}
-
-// send sends a chunk's matrices, and releases them once they are sent.
-func (b *outbox) send(values []*tensor.Matrix, chunk *chunkPass) {
-	if len(b.gone) == inFlight {
-		b.settle(1)
-	}
-	m := message{values: values}
-	for i, v := range values {
-		if form := b.form(v.Cols); form.Encodes() {
-			e := form.New(b.p.Team.Memory, 1, v.Rows)[0]
-			form.Encode(b.p.Team, e, v, func(int) kernel.Draws {
-				key := b.random.Key(fmt.Sprintf("stage %d to %d", b.p.Groups.Stage, b.peer))
-				return kernel.Draws{Key: key, Stream: uint32(i), IDs: chunk.Rows().IDs}
-			})
-			m.encoded = append(m.encoded, e)
-			v = e
-		}
-		m.pending = append(m.pending, exchange.Send(b.p.Groups.Stages, comm.Stage, v.Pin(), b.peer))
-		m.padding = append(m.padding, b.padding(v, i))
-	}
-	if m.encoded != nil {
-		exchange.Release(m.values...)
-		m.values = nil
-	}
-	b.gone = append(b.gone, m)
-}
-
-// finish waits until everything is sent.
-func (b *outbox) finish() {
-	if b != nil {
-		b.settle(len(b.gone))
-	}
-}
-
-// settle waits for the first n messages in flight.
-func (b *outbox) settle(n int) {
-	for _, m := range b.gone[:n] {
-		m.wait()
-		unpin(m.values)
-		exchange.Release(m.values...)
-		exchange.Release(m.encoded...)
-		exchange.Release(m.padding...)
-	}
-	b.gone = b.gone[n:]
-}
-
-// unpin ends Pin, which keeps what travels in memory.
-func unpin(values []*tensor.Matrix) {
-	for _, v := range values {
-		v.Unpin()
-	}
 }
 
 // retained returns the values of Vars, and retains them for another owner.

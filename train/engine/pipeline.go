@@ -96,7 +96,7 @@ type chunkedPass struct {
 	pass     *chunked.ChunkPass
 	passes   []*chunkPass // by chunk
 	reversed []int        // the chunks in the order of the backward pass
-	encoded  coding
+	peers    *peers
 	results  *results
 	spent    *spending
 }
@@ -120,8 +120,8 @@ func (p *Pipeline) Forward(request Call) Pass {
 	order, chunks := p.order(request.Epoch), p.begun()
 	pass := p.graph.Forward(request.Epoch, order)
 	encoded := coding{p.Wire.Format(p.Team.Storage), autograd.Random{Seed: p.Seed, Epoch: request.Epoch}}
-	states := p.states(order, encoded, call)
-	next := p.outbox(+1, p.bound, encoded, call)
+	peers := &peers{p, call, encoded, p.bound}
+	states, next := peers.receiveStates(order), peers.outbox(+1)
 	// The first chunk's backward pass is the last one. Gradients of weights are complete only in it.
 	chunks[order[0]].ledger = p.reducer.ledger()
 	results := p.results(0, call)
@@ -147,7 +147,7 @@ func (p *Pipeline) Forward(request Call) Pass {
 	next.finish()
 	slices.Reverse(order)
 	results.put()
-	return &chunkedPass{p, call, pass, chunks, order, encoded, results, spent}
+	return &chunkedPass{p, call, pass, chunks, order, peers, results, spent}
 }
 
 // begun are the chunks of a pass that begins.
@@ -173,8 +173,7 @@ func (p *chunkedPass) Backward(roots ...autograd.Root) []*tensor.Matrix {
 	exchange.Must(p.reducer.Beside(func() {
 		p.pass.Backward()
 		p.results.backward(roots)
-		grads := p.gradients(p.reversed, p.encoded, p.call)
-		back := p.outbox(-1, nil, p.encoded, p.call)
+		grads, back := p.peers.receiveGradients(p.reversed), p.peers.outbox(-1)
 		for _, k := range p.reversed {
 			p.bound.beginBackward()
 			c := p.passes[k]
@@ -257,8 +256,8 @@ func (p *Pipeline) Infer(without int) *autograd.Var {
 // infer runs the model without its last blocks on the chunks. run calls pass for each chunk.
 func (p *Pipeline) infer(without int, run func(pass func(k int)), call *Call) *results {
 	blocks, results := min(len(p.model), len(p.Blocks)-without-p.from), p.results(without, call)
-	states := p.states(p.inOrder(), coding{}, call)
-	next, chunks := p.outbox(+1, nil, coding{}, call), p.begun()
+	peers, chunks := &peers{Pipeline: p, call: call}, p.begun()
+	states, next := peers.receiveStates(p.inOrder()), peers.outbox(+1)
 	run(func(k int) {
 		c := chunks[k]
 		c.came = states.take()
