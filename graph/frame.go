@@ -1,6 +1,7 @@
 package graph
 
 import (
+	"fmt"
 	"math"
 	"slices"
 
@@ -101,13 +102,33 @@ func (f *Frame) AppendRows(other *Frame, from, to int64) {
 	}
 }
 
+// checkBatch refuses labels of a batch of so many edges that a Sink would lose or miss: f announces labels of
+// another kind, or none.
+func (f *Frame) checkBatch(batch *Frame, edges int) error {
+	labels, by := &batch.Labels, batch.SplitBy
+	switch {
+	case edges == 0 && !labels.There() && by == nil:
+	case labels.Column != f.Labels.Column || !labels.like(&f.Labels) ||
+		labels.There() && labels.places() != edges:
+		return fmt.Errorf("%d edges with %d labels %q are not what was announced: labels %q", edges,
+			labels.places(), labels.Column, f.Labels.Column)
+	case (by != nil) != (f.SplitBy != nil) || by != nil && len(by.Values) != edges:
+		return fmt.Errorf("%d edges have other values to divide them by than was announced", edges)
+	}
+	return nil
+}
+
+// places is the number of rows, with a label or without.
+func (l *Labels) places() int {
+	if rows, columns := l.rows(); rows != nil {
+		return len(rows) / max(1, columns)
+	}
+	return len(l.Class)
+}
+
 // CountLabelled is how many edges have a label.
 func (f *Frame) CountLabelled() (count int) {
-	edges := len(f.Labels.Class)
-	if rows, columns := f.Labels.rows(); rows != nil {
-		edges = len(rows) / columns
-	}
-	for k := range edges {
+	for k := range f.Labels.places() {
 		if f.Labels.Labelled(int64(k)) {
 			count++
 		}

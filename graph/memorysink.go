@@ -2,7 +2,8 @@ package graph
 
 import "slices"
 
-// Sink takes a graph, or a part of one, in batches: a Writer, which stores it, or Held.
+// Sink takes a graph, or a part of one, in batches: a Writer, which stores it, or Held. Edges have the labels
+// that the graph announces: Sink refuses others.
 type Sink interface {
 	Features(t, columns, stored int, batches Batches[*Features]) error
 	Classes(batches Batches[[]int64]) error
@@ -80,14 +81,20 @@ func (h *Held) Out(r int, edges int64, like *Relation, batches Batches[*Relation
 	return h.Part.Out[r].hold(rows, edges, like, batches)
 }
 
-// hold appends batches, with rows rows and edges edges in all, to a relation.
+// hold appends batches, with rows rows and edges edges in all, to a relation that announces their labels.
 func (r *Relation) hold(rows int, edges int64, like *Relation, batches Batches[*Relation]) error {
+	announced := r.Announced()
+	r.Labels, r.SplitBy = announced.Labels, announced.SplitBy // those of the caller stay as they are
 	r.Indptr = make([]int64, 1, rows+1)
 	r.Sources = make([]int32, 0, edges)
 	if like.Weights != nil {
 		r.Weights = make([]float32, 0, edges)
 	}
 	return batches(func(b *Relation) error {
+		if err := announced.checkBatch(&b.Frame, len(b.Sources)); err != nil {
+			return err
+		}
+		r.AppendRows(&b.Frame, 0, int64(len(b.Sources)))
 		r.Indptr = appendRows(r.Indptr, b.Indptr)
 		r.Sources, r.Weights = append(r.Sources, b.Sources...), append(r.Weights, b.Weights...)
 		r.Features.Dense = append(r.Features.Dense, b.Features.Dense...)

@@ -1,6 +1,7 @@
 package graph
 
 import (
+	"math"
 	"path/filepath"
 	"slices"
 	"testing"
@@ -144,30 +145,35 @@ func fromZero(indptr []int64) []int64 {
 	return ends
 }
 
+// graphSinks begin a whole graph in each implementation of Sink, as sinks do.
+var graphSinks = map[string]func(t *testing.T, bare *Graph) (to Sink, end func() *Graph){
+	"in memory": func(_ *testing.T, bare *Graph) (Sink, func() *Graph) {
+		return Hold(&Part{Graph: bare}), func() *Graph { return bare }
+	},
+	"a store": func(t *testing.T, bare *Graph) (Sink, func() *Graph) {
+		dir := filepath.Join(t.TempDir(), "store")
+		w, err := Create(dir, bare)
+		require.NoError(t, err)
+		t.Cleanup(func() { require.NoError(t, w.Abort()) }) // nothing to do after Close
+		return w, func() *Graph {
+			require.NoError(t, w.Close())
+			stored, err := Open(dir)
+			require.NoError(t, err)
+			t.Cleanup(func() { require.NoError(t, stored.Close()) })
+			return stored
+		}
+	},
+}
+
 // TestSinksOfGraphs: a Sink of a whole graph also takes classes and splits.
 func TestSinksOfGraphs(t *testing.T) {
 	g, p := batches()
-	for name, begin := range map[string]func(bare *Graph) (to Sink, end func() *Graph){
-		"in memory": func(bare *Graph) (Sink, func() *Graph) {
-			return Hold(&Part{Graph: bare}), func() *Graph { return bare }
-		},
-		"a store": func(bare *Graph) (Sink, func() *Graph) {
-			dir := filepath.Join(t.TempDir(), "store")
-			w := create(t, dir, bare)
-			return w, func() *Graph {
-				require.NoError(t, w.Close())
-				stored, err := Open(dir)
-				require.NoError(t, err)
-				t.Cleanup(func() { require.NoError(t, stored.Close()) })
-				return stored
-			}
-		},
-	} {
+	for name, begin := range graphSinks {
 		t.Run(name, func(t *testing.T) {
 			bare := g.Copy()
 			bare.Types[0].Splits, bare.Types[0].Labels.Class, bare.Types[0].Features.Dense = nil, nil, nil
 			bare.Relations = []Relation{{Indptr: []int64{0}}}
-			to, end := begin(bare)
+			to, end := begin(t, bare)
 			require.NoError(t, to.In(0, 6, &Relation{}, each(p.rows)))
 			var rows []*Features
 			for _, x := range p.features {
@@ -177,6 +183,110 @@ func TestSinksOfGraphs(t *testing.T) {
 			require.NoError(t, to.Classes(each(p.classes)))
 			require.NoError(t, to.Splits(p.splits))
 			assert.Equal(t, "", same(g, end()), "the graph")
+		})
+	}
+}
+
+// labelledEdges is a graph of two vertices with labels of its edges 0 → 0, 1 → 0 and 0 → 1.
+func labelledEdges(labels Labels, by *SplitBy) *Graph {
+	g := Of(Relation{Indptr: []int64{0, 2, 3}, Sources: []int32{0, 1, 0}})
+	labels.Column = "rating"
+	g.Relations[0].Labels, g.Relations[0].SplitBy = labels, by
+	return g
+}
+
+// bareEdges is a graph without the rows of its edges and of their labels, and batches of these: the edges
+// into a vertex each, and none between.
+func bareEdges(g *Graph) (bare *Graph, rows []*Relation) {
+	r := &g.Relations[0]
+	bare = g.Copy()
+	bare.Relations = []Relation{{Indptr: []int64{0}, Frame: r.Announced()}}
+	batch := func(edges ...int64) *Relation {
+		b := &Relation{Indptr: []int64{0, int64(len(edges))}}
+		for _, k := range edges {
+			b.Sources = append(b.Sources, r.Sources[k])
+		}
+		b.Labels, b.SplitBy = r.OfRows(edges), r.SplitBy.OfRows(edges)
+		return b
+	}
+	return bare, []*Relation{batch(0, 1), {Indptr: []int64{0}}, batch(2)}
+}
+
+// TestSinksOfLabelledEdges: every Sink keeps the labels of edges, of each kind, with the values that divide
+// them. What was announced stays as it was.
+func TestSinksOfLabelledEdges(t *testing.T) {
+	nan := float32(math.NaN())
+	for kind, g := range map[string]*Graph{
+		"classes": labelledEdges(Labels{Classes: 2, Class: []int64{1, -1, 0}, Names: []string{"a", ""}}, nil),
+		"several": labelledEdges(Labels{Classes: 2, Multi: []float32{0, 1, 1, 1, nan, 0}}, nil),
+		"values": labelledEdges(Labels{Columns: 2, Values: []float32{.5, 2, nan, 3, 4, 5}},
+			&SplitBy{Column: "at", Kind: ByNumber, Values: []float64{30, 10, 20}}),
+	} {
+		for name, begin := range graphSinks {
+			t.Run(kind+"/"+name, func(t *testing.T) {
+				bare, rows := bareEdges(g)
+				announced := bare.Relations[0].SplitBy
+				to, end := begin(t, bare)
+				require.NoError(t, to.In(0, 3, &Relation{}, each(rows)))
+				assert.Equal(t, "", same(g, end()), "the graph")
+				if announced != nil {
+					assert.Len(t, announced.Values, 0)
+				}
+			})
+		}
+	}
+}
+
+// TestSinksMissNoLabels: a Sink refuses labels of edges that it would lose, and edges without those that were
+// announced.
+func TestSinksMissNoLabels(t *testing.T) {
+	by := func() *SplitBy { return &SplitBy{Column: "at", Kind: ByNumber, Values: []float64{30, 10, 20}} }
+	classes := func() Labels { return Labels{Classes: 2, Class: []int64{1, -1, 0}} }
+	const labels, values = "are not what was announced: labels ", "other values to divide them by"
+	for what, c := range map[string]struct {
+		change func(bare, first, none *Frame) // of the graph, of a batch of two edges, and of one of none
+		want   string
+	}{
+		"labels not announced": {func(bare, _, _ *Frame) { *bare = Frame{} }, labels + `""`},
+		"no labels":            {func(_, first, _ *Frame) { *first = Frame{} }, labels + `"rating"`},
+		"other labels": {
+			func(_, first, _ *Frame) { first.Labels.Column = "stars" }, `2 edges with 2 labels "stars" ` + labels,
+		},
+		"fewer labels": {
+			func(_, first, _ *Frame) { first.Labels.Class = first.Labels.Class[:1] },
+			`2 edges with 1 labels "rating" ` + labels,
+		},
+		"labels of no edges": {
+			func(_, first, none *Frame) { none.Labels = first.Labels }, `0 edges with 2 labels "rating" ` + labels,
+		},
+		"another kind": {
+			func(_, first, _ *Frame) {
+				first.Labels = Labels{Column: "rating", Columns: 1, Values: []float32{1, 2}}
+			}, labels,
+		},
+		"values not announced": {func(bare, _, _ *Frame) { bare.SplitBy = nil }, values},
+		"no values":            {func(_, first, _ *Frame) { first.SplitBy = nil }, values},
+		"fewer values": {
+			func(_, first, _ *Frame) { first.SplitBy.Values = first.SplitBy.Values[:1] }, values,
+		},
+	} {
+		for name, begin := range graphSinks {
+			t.Run(what+"/"+name, func(t *testing.T) {
+				bare, rows := bareEdges(labelledEdges(classes(), by()))
+				c.change(&bare.Relations[0].Frame, &rows[0].Frame, &rows[1].Frame)
+				to, _ := begin(t, bare)
+				assert.ErrorContains(t, to.In(0, 3, &Relation{}, each(rows)), c.want)
+			})
+		}
+	}
+	for name, begin := range sinks {
+		t.Run("labels of edges out/"+name, func(t *testing.T) {
+			label := Frame{Labels: Labels{Column: "rating", Classes: 1, Class: []int64{0}}}
+			whole := Of(Relation{Indptr: []int64{0, 0}, Frame: label.Announced()})
+			to, _ := begin(t, &Part{Graph: whole, IDs: [][]int32{{0}}, Whole: []int{2}})
+			assert.ErrorContains(t, to.Out(0, 1, &Relation{}, each([]*Relation{{
+				Indptr: []int64{0, 1}, Sources: []int32{1}, Frame: label,
+			}})), labels+`""`)
 		})
 	}
 }

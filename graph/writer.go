@@ -363,6 +363,13 @@ func (w *Writer) checkBatch(
 		return fmt.Errorf("%d edges with %d weights and %d features are not what was announced",
 			len(b.Sources), len(b.Weights), b.Features.Columns)
 	}
+	announced := &Frame{} // edges out have none
+	if files == inEdges {
+		announced = &w.part.Graph.Relations[r].Frame
+	}
+	if err := announced.checkBatch(&b.Frame, len(b.Sources)); err != nil {
+		return err
+	}
 	err := b.checkRows(files, row, edge, whole, everything, func() {})
 	if g := w.part.Graph; err == nil && g.Types[0].GraphOf != nil {
 		types := g.Types
