@@ -95,6 +95,9 @@ func (g *Graph) checkWithin(whole []int, d depth) error {
 		if err != nil {
 			return err
 		}
+		if err := r.Frame.checkOfEdges(); err != nil {
+			return inFolder(g.layout().edges(r.Ends()), err)
+		}
 		if d != announced {
 			err = r.check(inEdges, types[t].Count, whole[s], d, g.Unload)
 		}

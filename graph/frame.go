@@ -29,6 +29,15 @@ func (f *Frame) SetLabels(from *Frame) {
 	f.Labels, f.Splits, f.SplitBy = from.Labels, from.Splits, from.SplitBy
 }
 
+// checkOfEdges refuses what no frame of edges has, and no store would keep.
+func (f *Frame) checkOfEdges() error {
+	if f.Count != 0 || f.Names != nil || f.Table != nil || f.Arrays != nil {
+		return flawf(descriptionFile, "edges have a Count, Names, a Table or Arrays, which no store keeps: leave "+
+			"them out")
+	}
+	return nil
+}
+
 // checkLabels checks the labels of so many edges.
 func (f *Frame) checkLabels(edges int, d depth) error {
 	if !f.HasLabels() || d == announced { // the rows come later

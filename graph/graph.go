@@ -70,8 +70,9 @@ type Relation struct {
 	Indptr        []int64   // len vertices of Target + 1
 	Sources       []int32   // len E
 	Weights       []float32 // len E, nil when the relation is unweighted
-	// Frame is of the edges, in the order of Sources: an edge's number is its place there. Count, Names,
-	// Table and Arrays are not set. A Part has neither labels nor splits of edges: see OpenRelations.
+	// Frame is of the edges, in the order of Sources: an edge's number is its place there. Sources counts
+	// them, and Count is 0. There are no Names, Table and Arrays. A Part has neither labels nor splits of
+	// edges: see OpenRelations.
 	Frame
 	// Symmetric says that the edges are known to be the same, equally often, when each is reversed. Weights
 	// may differ. In a Part it is said of the whole graph's relation. False: unknown.

@@ -9,6 +9,7 @@ import (
 	"strings"
 	"testing"
 
+	"weft/graph/columns"
 	"weft/internal/assert"
 	"weft/internal/refusal"
 	"weft/internal/require"
@@ -97,6 +98,10 @@ func TestInconsistentGraphIsNotWritten(t *testing.T) {
 		"names":            func(g *Graph) { g.Types[0].Names = g.Types[0].Names[1:] },
 		"split":            func(g *Graph) { g.Types[0].Splits[0].Train = []int64{9} },
 		"metric":           func(g *Graph) { g.Metric = "luck" },
+		"count of edges":   func(g *Graph) { g.Relations[0].Count = len(g.Relations[0].Sources) },
+		"names of edges":   func(g *Graph) { g.Relations[0].Names = []string{} },
+		"table of edges":   func(g *Graph) { g.Relations[0].Table = &columns.Table{} },
+		"arrays of edges":  func(g *Graph) { g.Relations[0].Arrays = []Array{{Name: "age"}} },
 	} {
 		parent := t.TempDir()
 		g := dense()
