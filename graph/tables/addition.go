@@ -72,8 +72,11 @@ func Add(o Options, g *graph.Graph) (*appended.Addition, error) {
 		made.Types = append(made.Types, rows)
 		made.Notes = append(made.Notes, t.notes(types[i].Table)...)
 		if t.label >= 0 {
-			var err error
-			if made.Labels, err = t.labels.like(&g.Types[0].Labels, rows.Count); err != nil {
+			words, err := t.labels.like(&g.Types[0].Labels)
+			if err == nil {
+				made.Labels, err = ofRows(words, t.words, rows.Count)
+			}
+			if err != nil {
 				return nil, refusal.Errorf("%s: column %s: %w", t.path, t.header[t.label], err)
 			}
 		}

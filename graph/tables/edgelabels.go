@@ -124,23 +124,27 @@ func (l *labels) several(all []byte) (int32, error) {
 	if l.words == nil {
 		l.words = names.NewTable()
 	}
+	l.read++
 	if !slices.ContainsFunc(all, func(b byte) bool { return b != missingLabel }) {
 		return -1, nil
 	}
 	return l.words.Number(all)
 }
 
-// severalOf returns the labels of so many columns, a row for each word.
-func (l *labels) severalOf(names []string, words []int32) (graph.Labels, error) {
-	if err := memory.Need(4 * int64(len(words)) * int64(len(names))); err != nil {
-		return graph.Labels{}, err
+// severalOf returns the labels of several columns, a row for each word.
+func (l *labels) severalOf(names []string) (made graph.Labels, err error) {
+	if !l.any() {
+		return made, errNoLabel
 	}
-	made := graph.Labels{Classes: len(names), Names: names, Multi: make([]float32, 0, len(words)*len(names))}
-	for _, word := range words {
-		for k := range names {
+	made = graph.Labels{Classes: len(names), Names: names}
+	if made.Multi, err = memory.Grow(made.Multi, len(l.words.Names)*len(names)); err != nil {
+		return made, err
+	}
+	for _, word := range l.words.Names {
+		for _, label := range []byte(word) {
 			x := float32(math.NaN())
-			if word >= 0 && l.words.Names[word][k] != missingLabel {
-				x = float32(l.words.Names[word][k] - '0')
+			if label != missingLabel {
+				x = float32(label - '0')
 			}
 			made.Multi = append(made.Multi, x)
 		}
@@ -328,60 +332,48 @@ func (l *edgeList) completeLabels(r *streamed.Relation, values bool, made *graph
 	if l.label == "" {
 		return nil
 	}
-	var labels graph.Labels
-	err := l.labels.checkDates(l.rows, "edges")
+	var words graph.Labels
+	var notes []string
+	var err error
 	switch several := len(l.labelled) > 1; {
 	case several && values:
 		return refusal.Errorf("--values: is of one column of labels, and --edge-label %s names several, which are 0 and "+
 			"1; leave one of them out", l.label)
-	case err == nil:
-		labels, err = l.labelsOfWords(values)
+	case several:
+		if words, err = l.labels.severalOf(l.labelled); err != nil {
+			err = fmt.Errorf("%s: column %s: %w", l.path, l.label, err)
+		}
+	default:
+		words, notes, err = l.labels.complete(l.path, l.label, "edges", values)
 	}
-	if err != nil {
-		return fmt.Errorf("%s: column %s: %w", l.path, l.label, err)
-	}
-	r.Frame.Frame = graph.Frame{Labels: labels.Named(l.label), SplitBy: l.by.column(nil)}
-	if len(l.labelled) > 1 {
-		return nil
-	}
-	made.Notes = append(made.Notes, l.labels.notes(&labels, l.rows, "edges", l.path, l.label)...)
-	return nil
+	r.Frame.Frame = graph.Frame{Labels: words.Named(l.label), SplitBy: l.by.column(nil)}
+	made.Notes = append(made.Notes, notes...)
+	return err
 }
 
 // takeLabels takes the labels and the values that divide from edges that have been read, and returns labels
 // like those of a graph's edges. No labels: no edge has one.
 func (l *edgeList) takeLabels(e *graph.Edges, like *graph.Frame) (made graph.Frame, err error) {
-	l.labels.rows, made.SplitBy = e.Labels, l.by.column(e.SplitBy)
+	rows := e.Labels
+	made.SplitBy = l.by.column(e.SplitBy)
 	e.Labels, e.SplitBy = nil, nil
+	var words graph.Labels
 	switch {
-	case l.labels.words == nil || !l.labels.any():
+	case !l.labels.any():
 		return made, nil
 	case like.Labels.MultiLabel() != (len(l.labelled) > 1),
 		like.Labels.MultiLabel() && like.Labels.Classes != len(l.labelled):
 		err = refusal.Errorf("the labels of the graph are of another kind than these columns; leave them out")
 	case like.Labels.MultiLabel():
-		made.Labels, err = l.labels.severalOf(like.Labels.Names, l.labels.rows)
+		words, err = l.labels.severalOf(like.Labels.Names)
 	default:
-		made.Labels, err = l.labels.like(&like.Labels, e.Len())
+		words, err = l.labels.like(&like.Labels)
+	}
+	if err == nil {
+		made.Labels, err = ofRows(words, rows, e.Len())
 	}
 	if err != nil {
 		return made, refusal.Errorf("%s: column %s: %w", l.path, l.label, err)
 	}
 	return made, nil
-}
-
-// labelsOfWords returns labels whose row i is the label of word i.
-func (l *edgeList) labelsOfWords(values bool) (graph.Labels, error) {
-	all := l.labels
-	if all.words == nil || !all.any() {
-		return graph.Labels{}, refusal.Errorf("no row has a label")
-	}
-	words := labels{words: all.words, rows: make([]int32, len(all.words.Names)), first: all.first}
-	for i := range words.rows {
-		words.rows[i] = int32(i)
-	}
-	if len(l.labelled) > 1 {
-		return words.severalOf(l.labelled, words.rows)
-	}
-	return words.build(len(words.rows), values)
 }

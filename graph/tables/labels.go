@@ -16,24 +16,12 @@ import (
 	"weft/internal/refusal"
 )
 
-// labels are the values of the column of labels.
+// labels are the values of a column of labels of vertices or edges. Each row has one of a few words, so that
+// labels are made of the words and then given to the rows.
 type labels struct {
 	words *names.Table
-	rows  []int32 // the word of each row, −1 if it has no label
-	read  int64   // rows that were read
+	read  int     // rows that were read
 	first []int64 // for each word, the row where it first came, from 1
-}
-
-// add adds the label of the next row.
-func (l *labels) add(field []byte) error {
-	word, err := l.word(field)
-	if err != nil {
-		return err
-	}
-	if l.rows, err = memory.Grow(l.rows, 1); err == nil {
-		l.rows = append(l.rows, word)
-	}
-	return err
 }
 
 // word returns the number of the word in a field, −1 if the field is empty.
@@ -51,20 +39,49 @@ func (l *labels) word(field []byte) (word int32, err error) {
 	}
 	word, err = l.words.Number(field)
 	if err == nil && int(word) == len(l.first) {
-		l.first, err = memory.Append(l.first, l.read)
+		l.first, err = memory.Append(l.first, int64(l.read))
 	}
 	return word, err
 }
 
 // any reports whether a row has a label.
-func (l *labels) any() bool { return len(l.words.Names) > 0 }
+func (l *labels) any() bool { return l.words != nil && len(l.words.Names) > 0 }
 
-// build returns the labels of so many vertices. They are values if all words are numbers and one is not
-// whole, or if values is set. Else they are classes by name, in the order of their numbers if all are whole
-// numbers, else of their words.
-func (l *labels) build(vertices int, values bool) (made graph.Labels, err error) {
+// complete returns the labels of words once all rows have been read, and what is to be noted about them. noun
+// names the rows of the table at path that have them.
+func (l *labels) complete(path, column, noun string, values bool) (made graph.Labels, notes []string, err error) {
+	if err = l.checkDates(noun); err == nil {
+		made, err = l.ofWords(values)
+	}
+	if err != nil {
+		return made, nil, fmt.Errorf("%s: column %s: %w", path, column, err)
+	}
+	return made, l.notes(&made, noun, path, column), nil
+}
+
+// ofRows returns the labels of so many rows from those of words. rows has the word of each, −1 if it has no
+// label. Rows behind these have none.
+func ofRows(words graph.Labels, rows []int32, count int) (graph.Labels, error) {
+	bytes := 16 // of a number and a label
+	if words.MultiLabel() {
+		bytes += 4 * words.Classes
+	}
+	if err := memory.Need(int64(bytes) * int64(count)); err != nil {
+		return graph.Labels{}, err
+	}
+	numbers := slices.Repeat([]int64{-1}, count)
+	for k, word := range rows {
+		numbers[k] = int64(word)
+	}
+	return (&graph.Frame{Labels: words}).OfRows(numbers), nil
+}
+
+// ofWords returns labels, a row for each word. They are values if all words are numbers and one is not whole,
+// or if values is set. Else they are classes by name, in the order of their numbers if all are whole numbers,
+// else of their words.
+func (l *labels) ofWords(values bool) (made graph.Labels, err error) {
 	if !l.any() {
-		return made, refusal.Errorf("no row has a label")
+		return made, errNoLabel
 	}
 	numbers, whole := l.numbers()
 	if numbers == nil {
@@ -72,20 +89,17 @@ func (l *labels) build(vertices int, values bool) (made graph.Labels, err error)
 			return made, err
 		}
 	}
-	if err := memory.Need(8 * int64(vertices)); err != nil {
-		return made, err
-	}
 	if numbers != nil && (values || !whole) {
-		return l.values(numbers, vertices), nil
+		return valuesOf(numbers), nil
 	}
-	var order []int32 // the words of classes, in order
-	classes := slices.Repeat([]int64{-1}, len(l.words.Names))
-	for word := range classes {
+	var order []int // the words of classes, in order
+	made.Class = slices.Repeat([]int64{-1}, len(l.words.Names))
+	for word := range made.Class {
 		if !l.isNone(numbers, word) {
-			order = append(order, int32(word))
+			order = append(order, word)
 		}
 	}
-	slices.SortFunc(order, func(a, b int32) int {
+	slices.SortFunc(order, func(a, b int) int {
 		if numbers != nil && numbers[a] != numbers[b] {
 			return cmp.Compare(numbers[a], numbers[b])
 		}
@@ -93,21 +107,18 @@ func (l *labels) build(vertices int, values bool) (made graph.Labels, err error)
 	})
 	for class, word := range order {
 		made.Names = append(made.Names, l.words.Names[word])
-		classes[word] = int64(class)
+		made.Class[word] = int64(class)
 	}
 	made.Classes = len(order)
-	made.Class = slices.Repeat([]int64{-1}, vertices)
-	for v, word := range l.rows {
-		if word >= 0 {
-			made.Class[v] = classes[word]
-		}
-	}
 	return made, nil
 }
 
-// checkDates refuses dates that would be many classes, in so many rows. noun names what has the labels.
-func (l *labels) checkDates(rows int, noun string) error {
-	if l.words == nil || !arrays.ManyClasses(len(l.words.Names), rows) {
+// errNoLabel refuses a column without a label.
+var errNoLabel = refusal.Errorf("no row has a label")
+
+// checkDates refuses dates that would be many classes. noun names what has the labels.
+func (l *labels) checkDates(noun string) error {
+	if l.words == nil || !arrays.ManyClasses(len(l.words.Names), l.read) {
 		return nil
 	}
 	profile := columns.NewProfile("", columns.Choices{Most: 1})
@@ -118,7 +129,7 @@ func (l *labels) checkDates(rows int, noun string) error {
 		return nil
 	}
 	return refusal.Errorf("its labels are dates, as %.40q, and would be %d classes of %d %s: write numbers in their "+
-		"place, as days, with --values, or name another column", l.words.Names[0], len(l.words.Names), rows, noun)
+		"place, as days, with --values, or name another column", l.words.Names[0], len(l.words.Names), l.read, noun)
 }
 
 // isNone reports whether a word is −1 among classes from 0 and so means no label. If there is only one other
@@ -128,19 +139,17 @@ func (l *labels) isNone(numbers []float64, word int) bool {
 		slices.ContainsFunc(numbers, func(x float64) bool { return x >= 0 && x != slices.Max(numbers) })
 }
 
-// like returns the labels of so many vertices like a graph's: values, or classes by the graph's names, or by
-// its numbers in any spelling. It refuses a class that the graph does not have.
-func (l *labels) like(prior *graph.Labels, vertices int) (made graph.Labels, err error) {
+// like returns labels like a graph's, a row for each word: values, or classes by the graph's names, or by its
+// numbers in any spelling. It refuses a class that the graph does not have.
+func (l *labels) like(prior *graph.Labels) (made graph.Labels, err error) {
 	numbers, _ := l.numbers()
 	if prior.Continuous() {
 		if numbers == nil {
 			return made, refusal.Errorf("the labels of the graph are values, and not all here are numbers")
 		}
-		return l.values(numbers, vertices), nil
+		return valuesOf(numbers), nil
 	}
-	made.Classes = prior.Classes
-	made.Class = slices.Repeat([]int64{-1}, vertices)
-	classes := make([]int64, len(l.words.Names))
+	made.Classes, made.Class = prior.Classes, make([]int64, len(l.words.Names))
 	for word, name := range l.words.Names {
 		k := slices.Index(prior.Names, name)
 		if k < 0 && numbers != nil {
@@ -158,23 +167,16 @@ func (l *labels) like(prior *graph.Labels, vertices int) (made graph.Labels, err
 			return made, refusal.Errorf("the graph has no class %.40q, but %s; models of the graph cannot "+
 				"tell another: leave the field empty, or import all again", name, arrays.Listed(prior.Names))
 		}
-		classes[word] = int64(k)
-	}
-	for v, word := range l.rows {
-		if word >= 0 {
-			made.Class[v] = classes[word]
-		}
+		made.Class[word] = int64(k)
 	}
 	return made, nil
 }
 
-// values returns the labels of so many vertices if each word is a number.
-func (l *labels) values(numbers []float64, vertices int) graph.Labels {
-	made := graph.Labels{Columns: 1, Values: slices.Repeat([]float32{float32(math.NaN())}, vertices)}
-	for v, word := range l.rows {
-		if word >= 0 {
-			made.Values[v] = float32(numbers[word])
-		}
+// valuesOf returns the labels of words that are numbers.
+func valuesOf(numbers []float64) graph.Labels {
+	made := graph.Labels{Columns: 1, Values: make([]float32, len(numbers))}
+	for word, x := range numbers {
+		made.Values[word] = float32(x)
 	}
 	return made
 }
@@ -184,7 +186,7 @@ func (l *labels) values(numbers []float64, vertices int) graph.Labels {
 func (l *labels) numbers() (numbers []float64, whole bool) {
 	numbers, whole = []float64{}, true
 	for _, word := range l.words.Names {
-		x, ok := valueOf(word)
+		x, ok := numberIn(word)
 		if !ok {
 			return nil, false
 		}
@@ -194,8 +196,8 @@ func (l *labels) numbers() (numbers []float64, whole bool) {
 	return numbers, whole
 }
 
-// valueOf is the number that a word is, if float32 holds it.
-func valueOf(word string) (x float64, ok bool) {
+// numberIn is the number that a word is, if float32 holds it.
+func numberIn(word string) (x float64, ok bool) {
 	x, err := number.Parse(word, 64)
 	return x, err == nil && !math.IsInf(float64(float32(x)), 0)
 }
@@ -207,7 +209,7 @@ func (l *labels) oddWords(values bool) (first int, whole bool) {
 	first, whole = -1, true
 	numbers := 0
 	for word, name := range l.words.Names {
-		x, ok := valueOf(name)
+		x, ok := numberIn(name)
 		switch {
 		case ok:
 			numbers++
@@ -239,25 +241,25 @@ func (l *labels) checkOdd(values bool) error {
 
 // notes say that the rows have nearly as many classes, as names would; that numbers became classes and may be
 // values; and that −1 means no label. noun names what has the labels.
-func (l *labels) notes(made *graph.Labels, labelled int, noun, path, column string) (notes []string) {
+func (l *labels) notes(made *graph.Labels, noun, path, column string) (notes []string) {
 	numbers, _ := l.numbers()
 	switch {
 	case made.Class == nil:
 		return nil
-	case numbers == nil && made.Classes > 2 && 2*made.Classes > labelled:
+	case numbers == nil && made.Classes > 2 && 2*made.Classes > l.read:
 		return []string{fmt.Sprintf("column %s of %s taken for %d classes of %d %s: most are of one of these, "+
-			"and hardly learned", column, path, made.Classes, labelled, noun)}
+			"and hardly learned", column, path, made.Classes, l.read, noun)}
 	case numbers == nil:
-		if odd, _ := l.oddWords(false); odd >= 0 && arrays.ManyClasses(made.Classes, labelled) {
+		if odd, _ := l.oddWords(false); odd >= 0 && arrays.ManyClasses(made.Classes, l.read) {
 			notes = append(notes, fmt.Sprintf("column %s of %s taken for %d classes of %d %s, as %.40q in row %d is no "+
 				"number: correct it, or leave the field empty, if the others are values", column, path, made.Classes,
-				labelled, noun, l.words.Names[odd], l.first[odd]))
+				l.read, noun, l.words.Names[odd], l.first[odd]))
 		}
 		return notes
 	}
-	if arrays.ManyClasses(made.Classes, labelled) {
+	if arrays.ManyClasses(made.Classes, l.read) {
 		notes = append(notes, fmt.Sprintf("whole numbers of column %s of %s taken for %d classes of %d "+
-			"%s; --values takes them for values to predict", column, path, made.Classes, labelled, noun))
+			"%s; --values takes them for values to predict", column, path, made.Classes, l.read, noun))
 	}
 	for word, name := range l.words.Names {
 		if l.isNone(numbers, word) {

@@ -303,17 +303,15 @@ func (o *Options) completeTables(g *streamed.Graph, all []*vertexTable) error {
 			continue
 		}
 		values := o.Values || o.Label == "" && o.Like.values // as in the earlier tables
-		err := t.labels.checkDates(len(t.labels.rows), "vertices")
-		var labels graph.Labels
-		if err == nil {
-			labels, err = t.labels.build(len(t.ids.Names), values)
-		}
+		words, notes, err := t.labels.complete(t.path, t.header[t.label], "vertices", values)
 		if err != nil {
+			return err
+		}
+		if types[i].Labels, err = ofRows(words, t.words, len(t.ids.Names)); err != nil {
 			return fmt.Errorf("%s: column %s: %w", t.path, t.header[t.label], err)
 		}
-		types[i].Labels, types[i].Table.Label = labels, t.header[t.label]
-		made.Notes = append(made.Notes,
-			t.labels.notes(&labels, len(t.labels.rows), "vertices", t.path, t.header[t.label])...)
+		types[i].Table.Label = t.header[t.label]
+		made.Notes = append(made.Notes, notes...)
 	}
 	made.Types = types
 	if o.untyped() {

@@ -10,6 +10,7 @@ import (
 	"weft/graph/columns"
 	"weft/graph/internal/names"
 	"weft/graph/internal/table"
+	"weft/internal/memory"
 	"weft/internal/refusal"
 )
 
@@ -24,6 +25,7 @@ type vertexTable struct {
 	label      int    // the column of labels; −1: there is none
 	knownLabel string // the column of a table that was read before; empty: that table had none
 	labels     labels
+	words      []int32 // the word of each row's label, −1 if it has none
 }
 
 // newTable returns the vertices of a type that has some, without a table.
@@ -169,7 +171,11 @@ func (t *vertexTable) profile() error {
 		}
 		t.rows++
 		if t.label >= 0 {
-			if err := t.labels.add(r.Decimal(r.Field(t.label))); err != nil {
+			word, err := t.labels.word(r.Decimal(r.Field(t.label)))
+			if err == nil {
+				t.words, err = memory.Append(t.words, word)
+			}
+			if err != nil {
 				return r.Errorf("column %s: %w", t.header[t.label], err)
 			}
 		}
