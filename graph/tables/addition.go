@@ -70,14 +70,14 @@ func Add(o Options, g *graph.Graph) (*appended.Addition, error) {
 			}
 		}
 		made.Types = append(made.Types, rows)
-		made.Notes = append(made.Notes, t.notes(types[i].Table)...)
+		made.Notes = append(made.Notes, t.notesOn(types[i].Table)...)
 		if t.label >= 0 {
 			words, err := t.labels.like(&g.Types[0].Labels)
 			if err == nil {
 				made.Labels, err = ofRows(words, t.words, rows.Count)
 			}
 			if err != nil {
-				return nil, refusal.Errorf("%s: column %s: %w", t.path, t.header[t.label], err)
+				return nil, refusal.Errorf("%s: column %s: %w", t.Path, t.header[t.label], err)
 			}
 		}
 	}
@@ -97,7 +97,7 @@ func (o *Options) tableOf(t *graph.VertexType) (*vertexTable, error) {
 	}
 	if t.Table != nil {
 		made.like = append(columns.List{}, t.Table.Columns...) // not nil
-		made.asked, made.path = t.Table.ID, t.Table.Path
+		made.asked, made.Path = t.Table.ID, t.Table.Path
 		if o.Like != nil && o.Like.Columns[t.Name()] != nil {
 			made.like = o.Like.Columns[t.Name()]
 		}
@@ -129,7 +129,7 @@ func (o *Options) addVertices(argument string, g *graph.Graph, all []*vertexTabl
 	}
 	t := all[i]
 	label := g.Types[i].Table.Label
-	t.path, t.hasTable = path, true
+	t.Path, t.hasTable = path, true
 	if o.Label != label {
 		t.leaveOut = []string{label}
 	}
@@ -166,8 +166,8 @@ func (t *vertexTable) continued(was *columns.Table) *columns.Table {
 	return &table
 }
 
-// notes say which columns of the table are not in the features of the graph.
-func (t *vertexTable) notes(was *columns.Table) (notes []string) {
+// notesOn says which columns of the table are not in the features of the graph.
+func (t *vertexTable) notesOn(was *columns.Table) (notes []string) {
 	if more := t.all() - t.before - t.rows; more > 0 {
 		notes = append(notes, fmt.Sprintf("%d of %d new vertices are ends of edges without a row: all their "+
 			"values are missing", more, t.all()-t.before))
@@ -178,10 +178,10 @@ func (t *vertexTable) notes(was *columns.Table) (notes []string) {
 	for i := range t.list {
 		if c := &t.list[i]; c.Other > 0 {
 			notes = append(notes, fmt.Sprintf("%s: column %s: values that are not known in %d of %d "+
-				"rows, which count as other", t.path, c.Name, c.Other, t.rows))
+				"rows, which count as other", t.Path, c.Name, c.Other, t.rows))
 		}
 	}
-	notes = append(notes, t.firstOf(t.assumed)...)
+	notes = append(notes, t.firstOf(t.notes)...)
 	var out []string
 	for _, column := range t.leftOut {
 		if !slices.ContainsFunc(was.LeftOut, func(c columns.LeftOut) bool { return c.Name == column.Name }) {
@@ -189,7 +189,7 @@ func (t *vertexTable) notes(was *columns.Table) (notes []string) {
 		}
 	}
 	if len(out) > 0 {
-		notes = append(notes, fmt.Sprintf("%s: columns that are not used: %s", t.path, strings.Join(out, ", ")))
+		notes = append(notes, fmt.Sprintf("%s: columns that are not used: %s", t.Path, strings.Join(out, ", ")))
 	}
 	return notes
 }
@@ -227,7 +227,7 @@ func (o *Options) addEdges(g *graph.Graph, all []*vertexTable, made *appended.Ad
 		i := slices.IndexFunc(g.Relations, func(r graph.Relation) bool {
 			return r.Name == l.name || len(g.Relations) == 1
 		})
-		if i < 0 && slices.Contains(o.Edges, l.path) { // the list has only its file's name
+		if i < 0 && slices.Contains(o.Edges, l.Path) { // the list has only its file's name
 			i = o.meant(g.Relations)
 		}
 		if i < 0 {
@@ -235,17 +235,17 @@ func (o *Options) addEdges(g *graph.Graph, all []*vertexTable, made *appended.Ad
 			for k := range g.Relations {
 				names = append(names, g.Relations[k].Name)
 			}
-			return refusal.Errorf("%s: the graph has no relation %s, but %s; give RELATION=%s", l.path, l.name,
-				arrays.Listed(names), l.path)
+			return refusal.Errorf("%s: the graph has no relation %s, but %s; give RELATION=%s", l.Path, l.name,
+				arrays.Listed(names), l.Path)
 		}
 		r := &g.Relations[i]
 		if made.Edges[i].Len() > 0 {
-			return refusal.Errorf("%s: a second list of new edges; give one for each relation", l.path)
+			return refusal.Errorf("%s: a second list of new edges; give one for each relation", l.Path)
 		}
 		l.know(columnsOf(r))
 		if r.Weights != nil && !l.weighted {
 			return refusal.Errorf("%s: the edges of the graph have weights; name their column with "+
-				"--edge-weights", l.path)
+				"--edge-weights", l.Path)
 		}
 		source, target, err := g.Joins(r)
 		if err != nil {
@@ -254,7 +254,7 @@ func (o *Options) addEdges(g *graph.Graph, all []*vertexTable, made *appended.Ad
 		l.ends[0].table, l.ends[1].table = all[source], all[target]
 		if n := l.features(); n != r.Features.Columns {
 			return refusal.Errorf("%s: the edges of the graph have %s, and these %s: name their "+
-				"columns with --edge-features", l.path, arrays.Counted(r.Features.Columns, "feature"),
+				"columns with --edge-features", l.Path, arrays.Counted(r.Features.Columns, "feature"),
 				arrays.Counted(n, "feature"))
 		}
 		if r.HasLabels() && o.LabelledEdges {
@@ -270,7 +270,8 @@ func (o *Options) addEdges(g *graph.Graph, all []*vertexTable, made *appended.Ad
 				return err
 			}
 		}
-		made.Notes = slices.Concat(made.Notes, l.notes, l.notesOnOdd())
+		l.noteOdd()
+		made.Notes = append(made.Notes, l.notes...)
 	}
 	return nil
 }

@@ -87,21 +87,21 @@ func (a *alone) complete(to *streamed.Graph, values bool) error {
 	}
 	if array != "" && a.Strings && a.allNumbers() {
 		return refusal.Errorf("%s: with --string-ids its rows follow the first appearance of an id, and "+
-			"all ids of %s are integers: leave --string-ids out", array, a.list.path)
+			"all ids of %s are integers: leave --string-ids out", array, a.list.Path)
 	}
 	if g.Types[0].Count, err = a.vertices(features, labels); err != nil {
 		return err
 	}
 	if features == nil && labels == nil && a.Count == 0 && a.countsFrom1() {
 		g.Warnings = append(g.Warnings, fmt.Sprintf("%s: vertex 0 has no edge, no features: ids from 1? "+
-			"--first-id 1", a.list.path))
+			"--first-id 1", a.list.Path))
 	}
 	if g.Types[0].Names, err = a.texts(g.Types[0].Count); err != nil {
 		return err
 	}
 	if array != "" && a.Strings {
 		g.Notes = append(g.Notes, fmt.Sprintf("rows of %s are those of the names in the order in which "+
-			"%s first has them; a column id, before the others, says whose row each is", array, a.list.path))
+			"%s first has them; a column id, before the others, says whose row each is", array, a.list.Path))
 	}
 	if features != nil {
 		features.Give(to, 0)
@@ -152,7 +152,7 @@ func (a *alone) vertices(features *arrays.Matrix, labels *arrays.LabelRows) (int
 	for _, r := range supplied {
 		if r.n != vertices {
 			err := refusal.Errorf("%s: has %d rows, the graph of %s has %d vertices: give one row for each",
-				r.path, r.n, a.list.path, vertices)
+				r.path, r.n, a.list.Path, vertices)
 			if r.n == vertices-1 {
 				err = a.perhapsFrom1(err)
 			}
@@ -161,7 +161,7 @@ func (a *alone) vertices(features *arrays.Matrix, labels *arrays.LabelRows) (int
 	}
 	if most := arrays.MaxVertices(a.list.rows); a.Count == 0 && len(supplied) == 0 && int64(vertices) > most {
 		return 0, refusal.Errorf("%s: vertex %d (%s) with only %d edges: give --string-ids, or --vertices "+
-			"if ids count from 0", a.list.path, int(a.largest)+a.FirstID, a.largestAt, a.list.rows)
+			"if ids count from 0", a.list.Path, int(a.largest)+a.FirstID, a.largestAt, a.list.rows)
 	}
 	return vertices, nil
 }

@@ -1,11 +1,9 @@
 package tables
 
 import (
-	"cmp"
 	"fmt"
 	"path/filepath"
 	"slices"
-	"strconv"
 	"strings"
 
 	"weft/graph"
@@ -28,7 +26,7 @@ func (l *edgeList) setting(i int) string {
 // wayTo returns the way out if a list lacks a column that the graph's edges have. Only folders NAME=VALUE
 // below the named folder give columns: a list that lies in one, or is one, does not.
 func (l *edgeList) wayTo(name, setting string) string {
-	for path := filepath.Clean(l.path); path != "." && path != filepath.Dir(path); path = filepath.Dir(path) {
+	for path := filepath.Clean(l.Path); path != "." && path != filepath.Dir(path); path = filepath.Dir(path) {
 		if folder := filepath.Base(path); strings.HasPrefix(folder, name+"=") {
 			return fmt.Sprintf("; folders give it below the one that is named: name %s, or a new folder with %s alone in it",
 				filepath.Dir(path), folder)
@@ -41,12 +39,9 @@ func (l *edgeList) wayTo(name, setting string) string {
 // choose finds the columns of source, target and numbers. It returns none if the file is text whose first
 // line is an edge.
 func (l *edgeList) choose(all []table.Column) (order []int, err error) {
-	l.header, l.order, l.leftOut, l.labelled = l.header[:0], nil, nil, nil
+	l.header, l.order, l.leftOut, l.labelled = l.named(all), nil, nil, nil
 	if l.implied { // an earlier pass implied the weight
-		l.numbers, l.weighted, l.implied = l.numbers[1:], false, false
-	}
-	for k, c := range all {
-		l.header = append(l.header, cmp.Or(c.Name, unnamed+strconv.Itoa(k)))
+		l.list, l.weighted, l.implied = l.list[1:], false, false
 	}
 	text := len(all) > 0 && all[0].Kind == table.Any
 	if text {
@@ -90,8 +85,8 @@ func (l *edgeList) choose(all []table.Column) (order []int, err error) {
 	if err := l.weight(order); err != nil {
 		return nil, err
 	}
-	for i := range l.numbers {
-		name := l.numbers[i].Name
+	for i := range l.list {
+		name := l.list[i].Name
 		at := slices.Index(l.header, name)
 		if at >= 0 && slices.Contains(order[2:], at) {
 			return nil, refusal.Columns.Errorf("the column %q is given twice: name each column once", name)
@@ -152,7 +147,7 @@ func (l *edgeList) weight(ends []int) error {
 	}
 	at, err := l.only("edge-weights", func(name string) bool {
 		return strings.EqualFold(strings.TrimSpace(name), weightName) &&
-			!slices.ContainsFunc(l.numbers, func(c columns.Column) bool { return c.Name == name })
+			!slices.ContainsFunc(l.list, func(c columns.Column) bool { return c.Name == name })
 	})
 	if err == nil && at >= 0 && !slices.Contains(ends, at) {
 		l.imply(l.header[at])
@@ -163,7 +158,7 @@ func (l *edgeList) weight(ends []int) error {
 // imply takes a column of weights that was not asked for.
 func (l *edgeList) imply(name string) {
 	l.implied, l.weighted = true, true
-	l.numbers = slices.Concat(columns.List{{Name: name, Kind: columns.Number}}, l.numbers)
+	l.list = slices.Concat(columns.List{{Name: name, Kind: columns.Number}}, l.list)
 }
 
 // edgeColumns are the columns of a list of edges that was read before.
@@ -196,77 +191,84 @@ func (l *edgeList) know(was edgeColumns) {
 	}
 	weight, features := was.weight, was.features
 	if l.weighted {
-		weight, l.numbers = l.numbers[:1], l.numbers[1:]
+		weight, l.list = l.list[:1], l.list[1:]
 	}
-	for i := range l.numbers {
-		if len(l.numbers) == len(features) {
-			name := l.numbers[i].Name
-			l.numbers[i] = features[i]
-			l.numbers[i].Name = name
+	for i := range l.list {
+		if len(l.list) == len(features) {
+			name := l.list[i].Name
+			l.list[i] = features[i]
+			l.list[i].Name = name
 		}
 	}
 	l.ofGraph = map[string]bool{}
 	for _, c := range was.weight {
 		l.ofGraph[c.Name] = !l.weighted
 	}
-	if len(l.numbers) > 0 {
-		features = l.numbers
+	if len(l.list) > 0 {
+		features = l.list
 	} else {
 		for _, c := range features {
 			l.ofGraph[c.Name] = true
 		}
 	}
-	l.numbers, l.weighted = slices.Concat(weight, features), len(weight) > 0
+	l.list, l.weighted = slices.Concat(weight, features), len(weight) > 0
+}
+
+// pass reads columns of the list, which some chooses by their numbers in its header.
+func (l *edgeList) pass(some func(all []table.Column) []int, do func(*table.Row) error) error {
+	return l.frame.each(l.Table, func(all []table.Column) ([]int, error) {
+		if _, err := l.choose(all); err != nil {
+			return nil, err
+		}
+		return append(some(all), l.order[0]), nil // at least one
+	}, do)
+}
+
+// profiles finds out what columns hold, which some chooses.
+func (l *edgeList) profiles(some func(all []table.Column) []int) (made []*columns.Profile, err error) {
+	err = l.pass(func(all []table.Column) []int {
+		order := some(all)
+		for _, k := range order {
+			made = append(made, columns.NewProfile(l.header[k], columns.Choices{}))
+		}
+		return order
+	}, func(r *table.Row) error {
+		for i, p := range made {
+			field := r.Field(i)
+			p.Add(field, r.Decimal(field))
+		}
+		return nil
+	})
+	return made, err
 }
 
 // decide finds the open kinds of features at the first row. A column has dates or truth values if all rows of
 // the list with a value have them. All others have numbers; reading refuses any other value.
 func (l *edgeList) decide(first *table.Row) error {
-	profiles := make([]*columns.Profile, len(l.numbers))
-	others := false // nil: the kind is known
-	for i := range l.numbers {
-		if c := &l.numbers[i]; c.Kind == "" {
-			_, number := table.Number(first.Decimal(first.Field(len(l.ends) + i)))
+	others := false
+	var open, order []int // in the list, and in the header
+	for i := range l.list {
+		if c, k := &l.list[i], len(l.ends)+i; c.Kind == "" {
+			_, number := table.Number(first.Decimal(first.Field(k)))
 			c.Kind, others = columns.Number, others || !number
-			profiles[i] = columns.NewProfile(c.Name, columns.Choices{})
+			open, order = append(open, i), append(order, l.order[k])
 		}
 	}
 	if !others {
 		return nil
 	}
-	input := l.table()
-	if err := input.Each(l.choose, func(r *table.Row) error {
-		for i, p := range profiles {
-			if p != nil {
-				field := r.Field(len(l.ends) + i)
-				p.Add(field, r.Decimal(field))
-			}
-		}
-		return nil
-	}); err != nil {
+	profiles, err := l.profiles(func([]table.Column) []int { return order })
+	if err != nil {
 		return err
 	}
-	for i, p := range profiles {
-		if p == nil {
-			continue
-		}
-		made, note := p.Column()
-		if c := &l.numbers[i]; made.Kind == columns.Date || made.Kind == columns.Boolean {
-			c.Kind, c.Order = made.Kind, made.Order
-			if note != "" {
-				l.notes = append(l.notes, fmt.Sprintf("%s: column %s: %s", l.path, c.Name, note))
-			}
-			l.doubt(p, &made)
+	for at, i := range open {
+		made, note := l.column(profiles[at])
+		if made.Kind == columns.Date || made.Kind == columns.Boolean {
+			l.list[i].Kind, l.list[i].Order = made.Kind, made.Order
+			l.tell(&l.notes, made.Name, note)
 		}
 	}
 	return nil
-}
-
-// doubt keeps a warning about the dates of a column.
-func (l *edgeList) doubt(p *columns.Profile, c *columns.Column) {
-	if doubt := p.Doubt(c); doubt != "" {
-		l.warnings = append(l.warnings, fmt.Sprintf("%s: column %s: %s", l.path, c.Name, doubt))
-	}
 }
 
 // endColumns returns the names of the columns of the ends, in a list with a header.

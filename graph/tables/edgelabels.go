@@ -160,83 +160,55 @@ func (o *Options) takeFeatures(l *edgeList) error {
 	if l.label == "" || o.Like != nil && !l.by.open() {
 		return nil
 	}
-	var profiles []*columns.Profile
-	var takes []bool
-	var read []int // the columns
-	input := l.table()
-	err := input.Each(func(all []table.Column) (order []int, err error) {
-		if _, err := l.choose(all); err != nil {
-			return nil, err
-		}
-		profiles, takes = make([]*columns.Profile, len(all)), make([]bool, len(all))
-		for k, c := range all {
-			if c.Kind != table.Nested {
-				order = append(order, k)
+	named := func(name string) bool { return slices.Contains(o.EdgeFeatures, name) }
+	profiles, err := l.profiles(func(all []table.Column) (some []int) {
+		for k, name := range l.header {
+			takes := named(name)
+			if len(o.EdgeFeatures) == 0 {
+				takes = !slices.Contains(l.order, k) && !isIndex(name) && name != l.by.Column
 			}
-			takes[k] = !slices.Contains(l.order, k) && c.Kind != table.Nested && !isIndex(l.header[k]) &&
-				l.header[k] != l.by.Column
-			if len(o.EdgeFeatures) > 0 {
-				takes[k] = slices.Contains(o.EdgeFeatures, l.header[k])
-			}
-			takes[k] = takes[k] && o.Like == nil
-			if takes[k] || c.Kind != table.Nested && l.by.open() && l.header[k] == l.by.Column {
-				profiles[k] = columns.NewProfile(l.header[k], columns.Choices{Most: 1})
+			if all[k].Kind != table.Nested && (takes && o.Like == nil || l.by.open() && name == l.by.Column) {
+				some = append(some, k)
 			}
 		}
-		read = order
-		return order, nil
-	}, func(r *table.Row) error {
-		if n := r.Len(); n != len(l.header) && r.Kind(0) == table.Any {
-			return r.Errorf("%s, where the first line has %d", arrays.Counted(n, "column"), len(l.header))
-		}
-		for i, k := range read {
-			if p := profiles[k]; p != nil {
-				field := r.Field(i)
-				p.Add(field, r.Decimal(field))
-			}
-		}
-		return nil
+		return some
 	})
 	if err != nil {
 		return err
 	}
 	var taken []string
 	lacking := map[string]int{} // rows without a value, by column
-	for k, p := range profiles {
-		if p == nil {
-			continue
-		}
-		c, note := p.Column()
-		l.doubt(p, &c)
-		if l.by.open() && c.Name == l.by.Column {
-			if err := l.by.take(&c); err != nil {
-				return fmt.Errorf("%s: %w", l.path, err)
+	for _, p := range profiles {
+		c, note := l.column(p)
+		if c.Name == l.by.Column {
+			if l.by.open() {
+				if err := l.by.take(&c); err != nil {
+					return fmt.Errorf("%s: %w", l.Path, err)
+				}
 			}
-		}
-		if !takes[k] {
-			continue
+			if o.Like != nil || !named(c.Name) {
+				continue
+			}
 		}
 		if c.Kind != columns.Number && c.Kind != columns.Date && c.Kind != columns.Boolean {
 			continue // reading refuses a wrong value in a named column
 		}
-		if err := l.unique([]int{k}); err != nil {
-			return refusal.Errorf("%s: %w", l.path, err)
+		if err := l.unique([]int{slices.Index(l.header, c.Name)}); err != nil {
+			return refusal.Errorf("%s: %w", l.Path, err)
 		}
 		made := columns.Column{
 			Name: c.Name, Kind: c.Kind, Order: c.Order, Gaps: c.Gaps,
 			Mean: float32(float64(c.Mean) + c.Offset),
 		}
-		if note != "" {
-			l.notes = append(l.notes, fmt.Sprintf("%s: column %s: %s", l.path, c.Name, note))
-		}
+		l.tell(&l.notes, c.Name, note)
 		if c.Gaps {
 			lacking[c.Name] = int(c.Missing)
 		}
-		if at, is := l.numbers.Places()[c.Name]; is {
-			l.numbers[at] = made
+		if at, is := l.list.Places()[c.Name]; is {
+			l.list[at] = made
 			continue
 		}
-		l.numbers, taken = append(l.numbers, made), append(taken, c.Name)
+		l.list, taken = append(l.list, made), append(taken, c.Name)
 	}
 	var trained map[string]bool
 	if o.Like == nil { // otherwise means are known
@@ -244,14 +216,14 @@ func (o *Options) takeFeatures(l *edgeList) error {
 			return err
 		}
 	}
-	for _, c := range l.numbers {
+	for _, c := range l.list {
 		if rows, lacks := lacking[c.Name]; lacks {
 			scope := ""
 			if trained[c.Name] {
 				scope = " of the training rows"
 			}
-			l.notes = append(l.notes, fmt.Sprintf("%s: column %s: no value in %s, where it is the mean%s; a further "+
-				"feature marks them", l.path, c.Name, arrays.Counted(rows, "row"), scope))
+			l.tell(&l.notes, c.Name, fmt.Sprintf("no value in %s, where it is the mean%s; a further feature marks "+
+				"them", arrays.Counted(rows, "row"), scope))
 		}
 	}
 	l.noteFeatures(o, taken)
@@ -267,7 +239,7 @@ func (l *edgeList) noteFeatures(o *Options, taken []string) {
 	if l.by.Column != "" {
 		divides = fmt.Sprintf("not %s, which divides them; ", l.by.Column)
 	}
-	l.notes = append(l.notes, fmt.Sprintf("%s: features of the edges: %s; %s--edge-features names others", l.path,
+	l.notes = append(l.notes, fmt.Sprintf("%s: features of the edges: %s; %s--edge-features names others", l.Path,
 		cmp.Or(strings.Join(taken, ", "), "none"), divides))
 }
 
@@ -276,7 +248,7 @@ func (l *edgeList) noteFeatures(o *Options, taken []string) {
 // column without a value in those rows keeps the mean of all rows.
 func (l *edgeList) takeTrainingMeans(rule *graph.SplitRule) (trained map[string]bool, err error) {
 	var gaps []int // columns of numbers with gaps
-	for i, c := range l.numbers {
+	for i, c := range l.list {
 		if c.Gaps {
 			gaps = append(gaps, i)
 		}
@@ -289,16 +261,12 @@ func (l *edgeList) takeTrainingMeans(rule *graph.SplitRule) (trained map[string]
 		return nil, err
 	}
 	sums, counts := make([]float64, len(gaps)), make([]float64, len(gaps))
-	input := l.table()
-	err = input.Each(func(all []table.Column) (order []int, err error) {
-		if _, err := l.choose(all); err != nil {
-			return nil, err
-		}
-		order = []int{slices.Index(l.header, l.by.Column)}
+	err = l.pass(func([]table.Column) []int {
+		order := []int{slices.Index(l.header, l.by.Column)}
 		for _, i := range gaps {
-			order = append(order, slices.Index(l.header, l.numbers[i].Name))
+			order = append(order, slices.Index(l.header, l.list[i].Name))
 		}
-		return order, nil
+		return order
 	}, func(r *table.Row) error {
 		field := r.Field(0)
 		if l.by.Kind == graph.ByNumber {
@@ -308,7 +276,7 @@ func (l *edgeList) takeTrainingMeans(rule *graph.SplitRule) (trained map[string]
 			return nil // reading refuses it later
 		}
 		for k, i := range gaps {
-			field, number := r.Field(1+k), columns.Column{Kind: l.numbers[i].Kind, Order: l.numbers[i].Order}
+			field, number := r.Field(1+k), columns.Column{Kind: l.list[i].Kind, Order: l.list[i].Order}
 			if number.Kind == columns.Number {
 				field = r.Decimal(field)
 			}
@@ -321,7 +289,7 @@ func (l *edgeList) takeTrainingMeans(rule *graph.SplitRule) (trained map[string]
 	trained = map[string]bool{}
 	for k, i := range gaps {
 		if counts[k] > 0 {
-			l.numbers[i].Mean, trained[l.numbers[i].Name] = float32(sums[k]/counts[k]), true
+			l.list[i].Mean, trained[l.list[i].Name] = float32(sums[k]/counts[k]), true
 		}
 	}
 	return trained, err
@@ -341,10 +309,10 @@ func (l *edgeList) completeLabels(r *streamed.Relation, values bool, made *graph
 			"1; leave one of them out", l.label)
 	case several:
 		if words, err = l.labels.severalOf(l.labelled); err != nil {
-			err = fmt.Errorf("%s: column %s: %w", l.path, l.label, err)
+			err = fmt.Errorf("%s: column %s: %w", l.Path, l.label, err)
 		}
 	default:
-		words, notes, err = l.labels.complete(l.path, l.label, "edges", values)
+		words, notes, err = l.labels.complete(l.Path, l.label, "edges", values)
 	}
 	r.Frame.Frame = graph.Frame{Labels: words.Named(l.label), SplitBy: l.by.column(nil)}
 	made.Notes = append(made.Notes, notes...)
@@ -373,7 +341,7 @@ func (l *edgeList) takeLabels(e *graph.Edges, like *graph.Frame) (made graph.Fra
 		made.Labels, err = ofRows(words, rows, e.Len())
 	}
 	if err != nil {
-		return made, refusal.Errorf("%s: column %s: %w", l.path, l.label, err)
+		return made, refusal.Errorf("%s: column %s: %w", l.Path, l.label, err)
 	}
 	return made, nil
 }

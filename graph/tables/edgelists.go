@@ -5,6 +5,7 @@ import (
 	"strings"
 
 	"weft/graph/columns"
+	"weft/graph/internal/table"
 	"weft/internal/refusal"
 )
 
@@ -37,18 +38,19 @@ func (o *Options) edgeLists(all []*vertexTable) (lists []*edgeList, err error) {
 	alike := map[edges]string{} // the name of the list
 	for i, argument := range o.Edges {
 		l := &edgeList{
-			tables: all, progress: o.Progress, weighted: o.EdgeWeights != "", rounded: map[string]bool{},
+			tables: all, weighted: o.EdgeWeights != "", rounded: map[string]bool{},
 			oneType: len(all) == 1 && o.Like == nil,
 		}
+		l.Table = table.Table{Progress: o.Progress, Separators: separators, Line: "a list of edges"}
 		if i == labelled {
 			l.label, l.by = label, splitBy{SplitBy: o.EdgeSplitBy}
 		}
-		l.name, l.path = Named(argument)
+		l.name, l.Path = Named(argument)
 		if l.weighted {
-			l.numbers = columns.List{{Name: o.EdgeWeights, Kind: columns.Number}}
+			l.list = columns.List{{Name: o.EdgeWeights, Kind: columns.Number}}
 		}
 		for _, name := range o.EdgeFeatures {
-			l.numbers = append(l.numbers, columns.Column{Name: name})
+			l.list = append(l.list, columns.Column{Name: name})
 		}
 		for k := range l.ends {
 			e := &l.ends[k]
@@ -61,10 +63,10 @@ func (o *Options) edgeLists(all []*vertexTable) (lists []*edgeList, err error) {
 				e.table, e.asked = t, after
 			}
 		}
-		these := edges{l.path, l.ends}
+		these := edges{l.Path, l.ends}
 		if before, found := alike[these]; found && before != l.name {
 			return nil, refusal.Errorf("%s: the relations %s and %s would be the same edges: name the columns of "+
-				"each, as in --source %[3]s:COLUMN and --target %[3]s:COLUMN", l.path, before, l.name)
+				"each, as in --source %[3]s:COLUMN and --target %[3]s:COLUMN", l.Path, before, l.name)
 		}
 		alike[these] = l.name
 		lists = append(lists, l)

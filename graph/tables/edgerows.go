@@ -1,11 +1,11 @@
 package tables
 
 import (
+	"cmp"
 	"fmt"
 	"math"
 
 	"weft/graph/columns"
-	"weft/graph/internal/arrays"
 	"weft/graph/internal/table"
 )
 
@@ -13,14 +13,12 @@ import (
 
 // add adds the edge of a row.
 func (l *edgeList) add(r *table.Row) error {
-	if n := r.Len(); n != len(l.header) && r.Kind(0) == table.Any {
-		return r.Errorf("%s, where the first line has %d", arrays.Counted(n, "column"), len(l.header))
-	}
 	l.rows++
 	if l.rows == 1 {
 		if err := l.decide(r); err != nil {
 			return err
 		}
+		l.odd = make([]oddValues, len(l.list))
 	}
 	var ends [2]int32
 	for k := range ends {
@@ -36,12 +34,13 @@ func (l *edgeList) add(r *table.Row) error {
 		}
 		ends[k] = v
 	}
-	for i := range l.numbers {
+	for i := range l.list {
 		to := &l.batch.Features
 		if l.weighted && i == 0 {
 			to = &l.batch.Weights
 		}
-		if err := l.number(to, r, i); err != nil {
+		var err error
+		if *to, err = l.number(*to, r, i); err != nil {
 			return err
 		}
 	}
@@ -68,71 +67,38 @@ func (l *edgeList) add(r *table.Row) error {
 
 // number appends the value of a row in the i-th of the columns of numbers. If the column's mean is known, a
 // field that is empty or not of the column's kind counts as missing.
-func (l *edgeList) number(to *[]float32, r *table.Row, i int) error {
-	c, k := &l.numbers[i], len(l.ends)+i
-	missing, err := l.read(to, r, i)
-	if err == nil && !missing || !c.Gaps && c.Mean == 0 {
-		return err
-	}
-	*to, _, _ = c.Append(*to, nil) // a missing value is of any kind
-	if !missing {
-		l.odd[i].add(r.Field(k), int64(l.rows), err)
-	}
-	return nil
-}
-
-// read appends the value of a row in the i-th of the columns of numbers. A value that is missing or not of
-// its column's kind is an error, and read appends nothing.
-func (l *edgeList) read(to *[]float32, r *table.Row, i int) (missing bool, err error) {
-	c, k := &l.numbers[i], len(l.ends)+i
+func (l *edgeList) number(to []float32, r *table.Row, i int) ([]float32, error) {
+	c, k, is := &l.list[i], len(l.ends)+i, ""
 	if c.Kind == columns.Number {
 		x, err := r.Number(k)
-		if !(math.Abs(float64(float32(x))) <= math.MaxFloat32) || err != nil || r.Missing(k) { // NaN, too
-			what := "features of edges are numbers, dates or booleans, of one kind in a column"
-			if l.weighted && i == 0 {
-				what = "weights of edges are numbers"
+		if math.Abs(float64(float32(x))) <= math.MaxFloat32 && err == nil && !r.Missing(k) { // no NaN, too
+			const whole = 1 << 24 // float32 has all whole numbers up to this
+			if math.Abs(x) > whole {
+				l.round(c.Name, float32(x), r, k)
 			}
-			return columns.IsMissing(r.Field(k)), r.Errorf("column %s: %.40q is no finite number, and %s: correct it, "+
-				"or leave the row or the column out", c.Name, r.Field(k), what)
+			if to = append(to, float32(x)); c.Gaps {
+				to = append(to, 0)
+			}
+			return to, nil
 		}
-		const whole = 1 << 24 // float32 has all whole numbers up to this
-		if math.Abs(x) > whole {
-			l.round(c.Name, float32(x), r, k)
+		is = "finite number, and features of edges are numbers, dates or booleans, of one kind in a column"
+		if l.weighted && i == 0 {
+			is = "finite number, and weights of edges are numbers"
 		}
-		if *to = append(*to, float32(x)); c.Gaps {
-			*to = append(*to, 0)
-		}
-		return false, nil
 	}
 	field := r.Field(k)
-	more, _, err := c.Append(*to, field)
-	if missing = columns.IsMissing(field); missing || err != nil {
-		return missing, r.Errorf("column %s: %.40q is no %s, as the other rows have: correct it, or leave the row or "+
-			"the column out", c.Name, field, c.Kind)
-	}
-	*to = more
-	return false, nil
-}
-
-// checkOdd refuses a list of which a column has many values that are not of its kind.
-func (l *edgeList) checkOdd() error {
-	for i := range l.odd {
-		if o := &l.odd[i]; !o.Few(int64(l.rows)) {
-			return o.err
+	missing, gaps := columns.IsMissing(field), c.Gaps || c.Mean != 0
+	if missing && gaps || !missing && c.Kind != columns.Number {
+		if more, _, err := c.Append(to, field); err == nil {
+			return more, nil
 		}
 	}
-	return nil
-}
-
-// notesOnOdd says which values count as missing in a list whose columns another list has decided.
-func (l *edgeList) notesOnOdd() (notes []string) {
-	for i := range l.odd {
-		if l.odd[i].Rows > 0 {
-			notes = append(notes, fmt.Sprintf("%s: column %s: %s", l.path, l.numbers[i].Name,
-				l.odd[i].Note(l.numbers[i].Kind)))
-		}
+	err := r.Errorf("column %s: %.40q is no %s: correct it, or leave the row or the column out", c.Name, field,
+		cmp.Or(is, string(c.Kind)+", as the other rows have"))
+	if !gaps {
+		return to, err
 	}
-	return notes
+	return l.missing(to, i, field, err), nil
 }
 
 // round notes the first whole number of a column that float32 changes to another.
@@ -143,8 +109,8 @@ func (l *edgeList) round(column string, x float32, r *table.Row, k int) {
 	field := r.Decimal(r.Field(k))
 	if exact, _ := table.Number(field); exact != float64(x) {
 		l.rounded[column] = true
-		l.notes = append(l.notes, fmt.Sprintf("%s: column %s: float32 makes %.0f of %s; subtract what all have in "+
-			"common, as the least", l.path, column, x, field))
+		l.tell(&l.notes, column, fmt.Sprintf("float32 makes %.0f of %s; subtract what all have in common, as the "+
+			"least", x, field))
 	}
 }
 

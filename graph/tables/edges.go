@@ -4,7 +4,6 @@ import (
 	"fmt"
 
 	"weft/graph"
-	"weft/graph/columns"
 	"weft/graph/internal/arrays"
 	"weft/graph/internal/table"
 	"weft/graph/streamed"
@@ -13,35 +12,28 @@ import (
 
 // edgeList is a list of edges, the source of a relation.
 type edgeList struct {
-	path, name string
-	ends       [2]end       // source, target
-	numbers    columns.List // the weight, if any, and features; of no kind: open
-	weighted   bool
-	implied    bool // no setting asked for the weight
-	tables     []*vertexTable
-	oneType    bool               // both ends are of the only type; no table of another type is known
-	label      string             // the column of labels, or several between commas; empty: there is none
-	optional   bool               // the list may lack it
-	values     bool               // whole numbers are values, as in an earlier list
-	labels     labels             // of the edges
-	by         splitBy            // column that divides the labelled edges
-	alone      *alone             // the vertices if there is no table; nil: there is a table
-	ofGraph    map[string]bool    // columns of numbers of the graph's edges that no setting named here
-	made       *streamed.Relation // that is told whether there are weights; nil: it is known
-	progress   graph.Progress
+	name string
+	frame
+	ends     [2]end // source, target
+	weighted bool
+	implied  bool // no setting asked for the weight
+	tables   []*vertexTable
+	oneType  bool               // both ends are of the only type; no table of another type is known
+	label    string             // the column of labels, or several between commas; empty: there is none
+	optional bool               // the list may lack it
+	values   bool               // whole numbers are values, as in an earlier list
+	by       splitBy            // column that divides the labelled edges
+	alone    *alone             // the vertices if there is no table; nil: there is a table
+	ofGraph  map[string]bool    // columns of numbers of the graph's edges that no setting named here
+	made     *streamed.Relation // that is told whether there are weights; nil: it is known
 
-	header []string
-	order  []int // columns to read: source, target, numbers, label; nil: the first line is an edge
+	order []int // columns to read: source, target, numbers, label; nil: the first line is an edge
 	// labelled are the columns of labels, from label, that the list has.
 	labelled []string
 	kinds    *kinds // kinds of the ends; nil: the names of columns say that there is one
 	found    bool   // source and target are the two columns that hold ids
 	leftOut  []string
-	notes    []string
-	warnings []string
 	rounded  map[string]bool // columns for which a note says that float32 rounds
-	odd      []oddValues     // for each of numbers
-	rows     int             // of the list
 	known    int64           // ends of edges with a row in a table
 	id       string          // the first end of an edge
 	batch    graph.Edges
@@ -60,7 +52,7 @@ func (l *edgeList) edges() streamed.Edges {
 		Count: streamed.Unknown, Columns: l.features(), Weighted: l.weighted, Labelled: l.label != "",
 		Divided: l.label != "" && l.by.Column != "", Each: l.each, Refuse: l.refuse,
 	}
-	if bytes, err := table.Size(l.path); err == nil { // reading reports the error
+	if bytes, err := table.Size(l.Path); err == nil { // reading reports the error
 		e.About = bytes
 	}
 	return e
@@ -72,7 +64,7 @@ func (l *edgeList) each(do func(graph.Edges) error) error {
 	if l.alone != nil {
 		l.alone.begin()
 	}
-	l.labels, l.odd = labels{}, make([]oddValues, len(l.numbers)+1) // a weight may be implied
+	l.labels = labels{}
 	flush := func() error {
 		b := &l.batch
 		if b.Len() == 0 {
@@ -91,9 +83,9 @@ func (l *edgeList) each(do func(graph.Edges) error) error {
 		b.Labels, b.SplitBy = b.Labels[:0], b.SplitBy[:0]
 		return err
 	}
-	input := l.table()
+	input := l.Table
 	input.Pipe = l.alone != nil // a list alone is read once, unless something is found out before
-	err := input.Each(l.choose, func(r *table.Row) error {
+	err := l.frame.each(input, l.choose, func(r *table.Row) error {
 		if err := l.add(r); err != nil {
 			return err
 		}
@@ -107,14 +99,14 @@ func (l *edgeList) each(do func(graph.Edges) error) error {
 	case err != nil:
 		return err
 	case l.rows == 0:
-		return refusal.Errorf("%s: has no edge; give a list of edges, source and target", l.path)
+		return refusal.Errorf("%s: has no edge; give a list of edges, source and target", l.Path)
 	case l.alone != nil:
 		if err := l.alone.checkFirst(); err != nil {
 			return err
 		}
 	case l.known == 0 && l.ends[0].table.ofGraph:
 		return refusal.Errorf("%s: no end of an edge is the id of a vertex that the graph or a table has: "+
-			"name the columns of the ends with --source and --target", l.path)
+			"name the columns of the ends with --source and --target", l.Path)
 	case l.known == 0:
 		return l.foreign()
 	}
@@ -124,21 +116,12 @@ func (l *edgeList) each(do func(graph.Edges) error) error {
 	return flush()
 }
 
-// table is the list as a table.
-func (l *edgeList) table() table.Table {
-	input := table.Table{Path: l.path, Progress: l.progress, Separators: ",;\t", Line: "a list of edges"}
-	if l.alone != nil {
-		input.Separators = l.alone.separators()
-	}
-	return input
-}
-
 // features is how many features an edge has.
 func (l *edgeList) features() int {
 	if l.weighted {
-		return l.numbers[1:].Width()
+		return l.list[1:].Width()
 	}
-	return l.numbers.Width()
+	return l.list.Width()
 }
 
 // foreign refuses a list if no end is an id of the tables.
@@ -146,7 +129,7 @@ func (l *edgeList) foreign() error {
 	vertices, ids, has := l.ends[0].table, "", ""
 	if known := vertices.alike(l.id); known != "" {
 		return refusal.Errorf("%s: no end of an edge is an id of %s, which has %.40q where an end is %.40q: "+
-			"write the ids in both files alike", l.path, vertices.path, known, l.id)
+			"write the ids in both files alike", l.Path, vertices.Path, known, l.id)
 	}
 	if len(vertices.ids.Names) > 0 {
 		ids = fmt.Sprintf(", as ids are written like %.40q, and ends like %.40q", vertices.ids.Names[0], l.id)
@@ -155,13 +138,13 @@ func (l *edgeList) foreign() error {
 		has = "; " + vertices.described()
 	}
 	return refusal.Columns.Errorf("%s: no end of an edge is an id of %s%s: name the columns of the ids with "+
-		"--id, and those of the ends with --source and --target%s", l.path, vertices.path, ids, has)
+		"--id, and those of the ends with --source and --target%s", l.Path, vertices.Path, ids, has)
 }
 
 // refuse says of an error that it is about the edges.
 func (l *edgeList) refuse(err error) error {
 	if l.rows == 0 { // no edges have been read
-		return refusal.In(l.path, err)
+		return refusal.In(l.Path, err)
 	}
-	return refusal.Errorf("%s: %s: %w", l.path, arrays.Counted(l.rows, "edge"), err)
+	return refusal.Errorf("%s: %s: %w", l.Path, arrays.Counted(l.rows, "edge"), err)
 }

@@ -127,8 +127,8 @@ func (l *edgeList) isEdge(first []table.Column) (bool, error) {
 		return false, nil
 	}
 	asked := [][2]string{{endNames[0], l.ends[0].asked}, {endNames[1], l.ends[1].asked}}
-	for i := range l.numbers {
-		asked = append(asked, [2]string{l.setting(i), l.numbers[i].Name})
+	for i := range l.list {
+		asked = append(asked, [2]string{l.setting(i), l.list[i].Name})
 	}
 	for _, a := range asked {
 		switch setting, name := a[0], a[1]; {
@@ -168,7 +168,6 @@ func (l *edgeList) holding() (columns []int, err error) {
 	const most = 1000
 	rows := 0
 	known := make([]int, len(l.header))
-	input := l.table()
 	var places []int // columns that are read
 	all := func(found []table.Column) (order []int, err error) {
 		places = nil
@@ -179,7 +178,7 @@ func (l *edgeList) holding() (columns []int, err error) {
 		}
 		return places, nil
 	}
-	err = input.Each(all, func(r *table.Row) error {
+	err = l.Table.Each(all, func(r *table.Row) error {
 		for i, k := range places[:min(len(places), r.Len())] {
 			if l.knows(r.Field(i)) {
 				known[k]++

@@ -14,25 +14,8 @@ type features struct {
 	like     columns.List // the wanted columns; nil: the values decide
 	choices  columns.Choices
 	profiles []*columns.Profile // of the table's columns
-	list     columns.List
-	from     []int // the table's column for each of list
+	from     []int              // the table's column for each of the list
 	leftOut  []columns.LeftOut
-	odd      []oddValues // for each of list, from the first pass
-	assumed  []string    // notes about columns
-	doubted  []string    // warnings about columns
-}
-
-// oddValues are the values in a column of the list that are not of its kind.
-type oddValues struct {
-	columns.Odd
-	err error // the refusal of the first of them
-}
-
-func (o *oddValues) add(field []byte, row int64, err error) {
-	o.Add(field, row)
-	if o.err == nil {
-		o.err = err
-	}
 }
 
 // match finds the columns of a list in a table that is to be read like another.
@@ -50,7 +33,7 @@ func (t *vertexTable) match() error {
 		c := &t.list[i]
 		k, there := places[c.Name]
 		if !there || !t.takes(k) {
-			return refusal.Errorf("%s: there is no column %s; %s", t.path, c.Name, t.described())
+			return refusal.Errorf("%s: there is no column %s; %s", t.Path, c.Name, t.described())
 		}
 		c.Missing, c.Other, c.Counts = 0, 0, nil
 		if c.Kind == columns.Category {
@@ -81,9 +64,9 @@ func (t *vertexTable) count(column int, field []byte, unknown bool) {
 	}
 }
 
-// row appends the features of a row. A value that is not of its column's kind is missing. The first pass
-// counts what the values are.
-func (t *vertexTable) row(to []float32, r *table.Row, first bool) []float32 {
+// row appends the features of a row. A value that is not of its column's kind is missing. The first pass of a
+// table that is read like another counts what the values are.
+func (t *vertexTable) row(to []float32, r *table.Row) []float32 {
 	for i := range t.list {
 		c := &t.list[i]
 		field := r.Field(t.from[i])
@@ -92,37 +75,13 @@ func (t *vertexTable) row(to []float32, r *table.Row, first bool) []float32 {
 		}
 		more, unknown, err := c.Append(to, field)
 		if err != nil {
-			if first {
-				t.odd[i].add(field, int64(t.rows), r.Errorf("column %s: %w", c.Name, err))
-			}
-			field = nil
-			more, _, _ = c.Append(to, field) // a missing value is of any kind
-		}
-		to = more
-		if first {
+			more = t.missing(to, i, field, r.Errorf("column %s: %w", c.Name, err))
+		} else if t.odd != nil {
 			t.count(i, field, unknown)
 		}
+		to = more
 	}
 	return to
-}
-
-// checkOdd refuses a table that is read like another one if a column has many values of another kind.
-func (t *vertexTable) checkOdd() error {
-	for i := range t.odd {
-		c, o := &t.list[i], &t.odd[i]
-		if !o.Few(int64(t.rows) - c.Missing + o.Rows) {
-			return o.err
-		}
-		t.assume(&t.assumed, c.Name, o.Note(c.Kind))
-	}
-	return nil
-}
-
-// assume keeps a note about a column.
-func (t *vertexTable) assume(notes *[]string, column, note string) {
-	if note != "" {
-		*notes = append(*notes, fmt.Sprintf("%s: column %s: %s", t.path, column, note))
-	}
 }
 
 // firstOf returns the first notes about columns, and says how many more there are.
@@ -130,7 +89,7 @@ func (t *vertexTable) firstOf(notes []string) []string {
 	const most = 20
 	if more := len(notes) - most; more > 0 {
 		return append(notes[:most:most], fmt.Sprintf("%s: and %d more columns of which such is to be told",
-			t.path, more))
+			t.Path, more))
 	}
 	return notes
 }
@@ -148,13 +107,12 @@ func (t *vertexTable) finish() {
 				columns.LeftOut{Name: p.Name, Why: "it has no name, as the index of pandas"})
 			continue
 		}
-		c, note := p.Column()
+		c, note := t.column(p)
 		if c.Kind == "" {
 			t.leftOut = append(t.leftOut, columns.LeftOut{Name: p.Name, Why: note})
 			continue
 		}
-		t.assume(&t.assumed, p.Name, note)
-		t.assume(&t.doubted, p.Name, p.Doubt(&c))
+		t.tell(&t.notes, p.Name, note)
 		c.Gaps = c.Gaps || more > 0
 		t.list, t.from = append(t.list, c), append(t.from, k)
 	}
@@ -182,7 +140,7 @@ func (t *vertexTable) eachFeatures(do func(rows []float32) error) error {
 		if rows > t.rows {
 			return r.Errorf("a further row has come while the file was read: import it again")
 		}
-		room = t.row(room, r, false)
+		room = t.row(room, r)
 		return flush(batch)
 	}
 	var err error
@@ -190,7 +148,7 @@ func (t *vertexTable) eachFeatures(do func(rows []float32) error) error {
 		err = t.read(nil, read)
 	}
 	if err == nil && rows < t.rows {
-		err = refusal.Errorf("%s: has %d rows, and had %d a moment ago: import it again", t.path, rows,
+		err = refusal.Errorf("%s: has %d rows, and had %d a moment ago: import it again", t.Path, rows,
 			t.rows)
 	}
 	for ; err == nil && t.before+rows < len(t.ids.Names); rows++ {

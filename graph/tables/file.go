@@ -16,29 +16,24 @@ import (
 	"weft/internal/refusal"
 )
 
-// tableFile is the file of a table of vertices: its columns, and how its rows are read.
+// tableFile says which columns of a table of vertices are read.
 type tableFile struct {
-	path     string
-	asked    string // the column of ids that a setting names; empty: none
-	ofGraph  bool   // the graph has this column, and the table adds to the graph
-	known    string // the column of a table that was read before; empty: not known
-	progress graph.Progress
-
+	asked    string   // the column of ids that a setting names; empty: none
+	ofGraph  bool     // the graph has this column, and the table adds to the graph
+	known    string   // the column of a table that was read before; empty: not known
 	leaveOut []string // columns to leave out
-	width    int      // columns of the file
-	header   []string // names of the columns that are read
 	unread   []columns.LeftOut
-	id       int // the column of ids
+	id       int // the column of ids among those that are read
 }
 
 // readHeader reads the names of the columns. It refuses a table without a row.
-func (t *tableFile) readHeader() error {
+func (t *vertexTable) readHeader() error {
 	err := t.read(nil, func(*table.Row) error { return errEnough })
 	switch {
 	case errors.Is(err, errEnough):
 		return nil
 	case err == nil:
-		err = refusal.Errorf("%s: has no row behind its header", t.path)
+		err = refusal.Errorf("%s: has no row behind its header", t.Path)
 	}
 	return err
 }
@@ -47,50 +42,34 @@ func (t *tableFile) readHeader() error {
 var errEnough = errors.New("enough is read")
 
 // read reads the table, and calls do with its rows.
-func (t *tableFile) read(progress graph.Progress, do func(*table.Row) error) error {
-	input := table.Table{
-		Path: t.path, Progress: progress, Separators: ",;\t",
-		Line: "a table of vertices", Header: true,
-	}
-	return input.Each(t.choose, func(r *table.Row) error {
-		switch n := r.Len(); {
-		case r.Kind(0) != table.Any: // a row of Parquet has all columns
-		case n > t.width:
-			return r.Errorf("%d columns, where the header names %d: put a field that has a "+
-				"separator in quotes", n, t.width)
-		case n < t.width:
-			return r.Errorf("%s, where the header names %d", arrays.Counted(n, "column"), t.width)
-		}
-		return do(r)
-	})
+func (t *vertexTable) read(progress graph.Progress, do func(*table.Row) error) error {
+	input := t.Table
+	input.Progress = progress
+	return t.each(input, t.choose, do)
 }
 
 // choose takes all columns but those that are left out, by the names in the header.
-func (t *tableFile) choose(all []table.Column) (order []int, err error) {
-	t.width, t.header, t.unread = len(all), t.header[:0], nil
+func (t *vertexTable) choose(all []table.Column) (order []int, err error) {
+	t.header, t.unread = t.header[:0], nil
 	if !slices.ContainsFunc(all, func(c table.Column) bool { return !isNumber(c.Name) }) {
 		return nil, errors.New("the first line names no columns: put a line with a name for each before it")
 	}
 	seen := make(map[string]bool, len(all))
-	for k, c := range all {
-		if c.Name == "" {
-			c.Name = unnamed + strconv.Itoa(k)
+	for k, name := range t.named(all) {
+		if seen[name] {
+			return nil, arrays.ErrTwoColumns(name)
 		}
-		if seen[c.Name] {
-			return nil, arrays.ErrTwoColumns(c.Name)
+		if err := checkUTF8("name", []byte(name)); err != nil {
+			return nil, err
 		}
-		if !utf8.ValidString(c.Name) {
-			return nil, fmt.Errorf("the name %.40q is not UTF-8: convert the file, as with "+
-				"iconv -f LATIN1 -t UTF-8", c.Name)
-		}
-		if c.Kind == table.Nested {
-			t.unread = append(t.unread, columns.LeftOut{Name: c.Name, Why: "its Parquet type is not " +
+		if all[k].Kind == table.Nested {
+			t.unread = append(t.unread, columns.LeftOut{Name: name, Why: "its Parquet type is not " +
 				"read, as of lists, structures and bytes"})
 			continue
 		}
-		t.header = append(t.header, c.Name)
+		t.header = append(t.header, name)
 		order = append(order, k)
-		seen[c.Name] = true
+		seen[name] = true
 	}
 	switch {
 	case t.asked != "":
@@ -124,6 +103,9 @@ func (t *tableFile) choose(all []table.Column) (order []int, err error) {
 	return order, nil
 }
 
+// separators are the separators of a table of text, if it has one of them.
+const separators = ",;\t"
+
 // isNumber reports whether a word is a number, as the fields of a line without names are.
 func isNumber(word string) bool {
 	_, err := number.Parse(word, 64)
@@ -138,8 +120,16 @@ func isIndex(name string) bool {
 	return strings.HasPrefix(name, unnamed) || strings.HasPrefix(name, "__index_level_")
 }
 
+// checkUTF8 refuses a text, which noun names, in another encoding.
+func checkUTF8(noun string, text []byte) error {
+	if utf8.Valid(text) {
+		return nil
+	}
+	return fmt.Errorf("the %s %.40q is not UTF-8: convert the file, as with iconv -f LATIN1 -t UTF-8", noun, text)
+}
+
 // refuse says of an error that it is about the table.
-func (t *tableFile) refuse(err error) error { return refusal.Errorf("%s: %w", t.path, err) }
+func (t *vertexTable) refuse(err error) error { return refusal.Errorf("%s: %w", t.Path, err) }
 
 // described lists the columns of the table, for people.
-func (t *tableFile) described() string { return t.path + " has " + arrays.Listed(t.header) }
+func (t *vertexTable) described() string { return t.Path + " has " + arrays.Listed(t.header) }

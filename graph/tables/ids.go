@@ -2,11 +2,9 @@ package tables
 
 import (
 	"errors"
-	"fmt"
 	"math"
 	"slices"
 	"strings"
-	"unicode/utf8"
 
 	"weft/graph/internal/names"
 )
@@ -19,19 +17,14 @@ type vertexIDs struct {
 	numbered bool  // the graph's ids are numbers, and ids lacks them
 	first    int64 // the first of these numbers
 	fixed    bool  // edges may name no further vertex
-	rows     int   // rows of the table
 }
 
 // checkID refuses an id that names no vertex.
 func checkID(id []byte) error {
-	switch {
-	case len(id) == 0:
+	if len(id) == 0 {
 		return errors.New("the id is empty: give one, or leave the row out")
-	case !utf8.Valid(id):
-		return fmt.Errorf("the id %.40q is not UTF-8: convert the file, as with iconv -f LATIN1 "+
-			"-t UTF-8", id)
 	}
-	return nil
+	return checkUTF8("id", id)
 }
 
 // find returns the vertex of an id.
@@ -63,7 +56,7 @@ func numberOf(id []byte) (n int64, ok bool) {
 
 // alike returns the id of a row that differs from another id only in case, in zeros before it or in a .0
 // behind it; empty: there is none.
-func (t *vertexIDs) alike(id string) string {
+func (t *vertexTable) alike(id string) string {
 	bare := func(id string) string {
 		return strings.ToLower(strings.TrimLeft(strings.TrimSuffix(id, ".0"), "0"))
 	}
@@ -76,7 +69,7 @@ func (t *vertexIDs) alike(id string) string {
 }
 
 // has reports whether a vertex is the graph's, or has a row.
-func (t *vertexIDs) has(v int32) bool { return int(v) < t.before+t.rows }
+func (t *vertexTable) has(v int32) bool { return int(v) < t.before+t.rows }
 
 // all returns how many vertices there are, with the vertices that only edges name.
 func (t *vertexIDs) all() int { return max(t.before, len(t.ids.Names)) }

@@ -141,6 +141,6 @@ func (l *edgeList) warnOfKinds() {
 	ends := l.endColumns()
 	l.warnings = append(l.warnings, fmt.Sprintf("%s: %d ids stand in both %s and %s, and each is one vertex; where "+
 		"these are two kinds of things, make two types of them, whose tables may have ids alone: --vertices-from "+
-		"%[3]s=FILE --vertices-from %[4]s=FILE --source %[3]s:%[3]s --target %[4]s:%[4]s", l.path, common, ends[0],
+		"%[3]s=FILE --vertices-from %[4]s=FILE --source %[3]s:%[3]s --target %[4]s:%[4]s", l.Path, common, ends[0],
 		ends[1]))
 }

@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"math"
 	"slices"
-	"unicode/utf8"
 
 	"weft/graph"
 	"weft/graph/columns"
@@ -33,9 +32,8 @@ func (l *labels) word(field []byte) (word int32, err error) {
 	if columns.IsMissing(field) {
 		return -1, nil
 	}
-	if !utf8.Valid(field) {
-		return -1, fmt.Errorf("the class %.40q is not UTF-8: convert the file, as with "+
-			"iconv -f LATIN1 -t UTF-8", field)
+	if err := checkUTF8("class", field); err != nil {
+		return -1, err
 	}
 	word, err = l.words.Number(field)
 	if err == nil && int(word) == len(l.first) {
@@ -49,7 +47,9 @@ func (l *labels) any() bool { return l.words != nil && len(l.words.Names) > 0 }
 
 // complete returns the labels of words once all rows have been read, and what is to be noted about them. noun
 // names the rows of the table at path that have them.
-func (l *labels) complete(path, column, noun string, values bool) (made graph.Labels, notes []string, err error) {
+func (l *labels) complete(path, column, noun string, values bool) (
+	made graph.Labels, notes []string, err error,
+) {
 	if err = l.checkDates(noun); err == nil {
 		made, err = l.ofWords(values)
 	}

@@ -45,7 +45,10 @@ func (o *Options) openAlone(g *streamed.Graph) error {
 		return err
 	}
 	l := lists[0]
-	l.path, l.alone = o.Edges[0], &alone{Beside: o.Beside, vertexTable: all[0], list: l}
+	l.Path, l.alone = o.Edges[0], &alone{Beside: o.Beside, vertexTable: all[0], list: l}
+	if !o.Strings {
+		l.Separators = ",;" // between numbers a tab is a space
+	}
 	if err := o.takeFeatures(l); err != nil {
 		return err
 	}
@@ -71,14 +74,6 @@ func (a *alone) begin() {
 		a.numbered, a.first = true, int64(a.FirstID)
 		a.before = cmp.Or(a.Count, math.MaxInt32-a.FirstID)
 	}
-}
-
-// separators returns the separators of the list. Where ids are numbers a tab is a space.
-func (a *alone) separators() string {
-	if a.Strings {
-		return ",;\t"
-	}
-	return ",;"
 }
 
 // isHeader reports whether the first line of text names the columns. If vertices may be names, the line must

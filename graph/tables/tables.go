@@ -102,7 +102,7 @@ func Open(o Options) (*streamed.Graph, error) {
 		return nil, err
 	}
 	for _, t := range all {
-		copies, err := table.Copies(t.path)
+		copies, err := table.Copies(t.Path)
 		if err != nil {
 			return nil, err
 		}
@@ -232,7 +232,7 @@ func (o *Options) complete(g *streamed.Graph, all []*vertexTable, lists []*edgeL
 		r := &g.Relations[i]
 		if l.order != nil {
 			r.EndColumns = l.endColumns()
-			r.NumberColumns = l.numbers
+			r.NumberColumns = l.list
 		}
 		if err := l.completeLabels(r, o.Values || l.values, made); err != nil {
 			return err
@@ -245,12 +245,15 @@ func (o *Options) complete(g *streamed.Graph, all []*vertexTable, lists []*edgeL
 		}
 		if l.found {
 			made.Notes = append(made.Notes, fmt.Sprintf("%s: the columns with ids of vertices are %s and "+
-				"%s, taken for source and target; --source and --target name others", l.path,
+				"%s, taken for source and target; --source and --target name others", l.Path,
 				r.EndColumns[0], r.EndColumns[1]))
+		}
+		if o.Like != nil {
+			l.noteOdd()
 		}
 		made.Notes = append(made.Notes, l.notes...)
 		l.warnOfKinds()
-		copies, err := table.Copies(l.path)
+		copies, err := table.Copies(l.Path)
 		if err != nil {
 			return err
 		}
@@ -259,11 +262,8 @@ func (o *Options) complete(g *streamed.Graph, all []*vertexTable, lists []*edgeL
 				"remove it, or begin its name with _, if it is a copy", pair[0], pair[1]))
 		}
 		made.Warnings = append(made.Warnings, l.warnings...)
-		if o.Like != nil {
-			made.Notes = append(made.Notes, l.notesOnOdd()...)
-		}
 		if len(l.leftOut) > 0 {
-			made.Notes = append(made.Notes, l.path+": columns left out: "+strings.Join(l.leftOut, ", ")+way)
+			made.Notes = append(made.Notes, l.Path+": columns left out: "+strings.Join(l.leftOut, ", ")+way)
 		}
 	}
 	return nil
@@ -275,12 +275,12 @@ func (o *Options) completeTables(g *streamed.Graph, all []*vertexTable) error {
 	types := make([]graph.VertexType, len(all))
 	for i, t := range all {
 		t.finish()
-		made.Notes = append(made.Notes, t.firstOf(t.assumed)...)
-		made.Warnings = append(made.Warnings, t.firstOf(t.doubted)...)
+		made.Notes = append(made.Notes, t.firstOf(t.notes)...)
+		made.Warnings = append(made.Warnings, t.firstOf(t.warnings)...)
 		types[i] = graph.VertexType{
 			Type: t.name, Frame: graph.Frame{
 				Count: len(t.ids.Names), Names: t.ids.Names, Table: &columns.Table{
-					Path: filepath.Base(t.path), ID: t.header[t.id], Columns: t.list, LeftOut: t.leftOut,
+					Path: filepath.Base(t.Path), ID: t.header[t.id], Columns: t.list, LeftOut: t.leftOut,
 				},
 			},
 		}
@@ -293,7 +293,7 @@ func (o *Options) completeTables(g *streamed.Graph, all []*vertexTable) error {
 		if more := len(t.ids.Names) - t.rows; more > 0 {
 			first := t.ids.Names[t.rows]
 			note := fmt.Sprintf("%d of %d vertices are ends of edges without a row in %s: all their "+
-				"values are missing, as of %.40q", more, len(t.ids.Names), t.path, first)
+				"values are missing, as of %.40q", more, len(t.ids.Names), t.Path, first)
 			if known := t.alike(first); known != "" {
 				note += fmt.Sprintf(", where the table has %.40q", known)
 			}
@@ -303,12 +303,12 @@ func (o *Options) completeTables(g *streamed.Graph, all []*vertexTable) error {
 			continue
 		}
 		values := o.Values || o.Label == "" && o.Like.values // as in the earlier tables
-		words, notes, err := t.labels.complete(t.path, t.header[t.label], "vertices", values)
+		words, notes, err := t.labels.complete(t.Path, t.header[t.label], "vertices", values)
 		if err != nil {
 			return err
 		}
 		if types[i].Labels, err = ofRows(words, t.words, len(t.ids.Names)); err != nil {
-			return fmt.Errorf("%s: column %s: %w", t.path, t.header[t.label], err)
+			return fmt.Errorf("%s: column %s: %w", t.Path, t.header[t.label], err)
 		}
 		types[i].Table.Label = t.header[t.label]
 		made.Notes = append(made.Notes, notes...)

@@ -332,10 +332,10 @@ func TestRefused(t *testing.T) {
 				`or name the column of the ids with --id; v.csv has "id", "x"`, nil,
 		},
 		{"id,x\n,1\n", "a,a\n", "v.csv:2: the id is empty: give one, or leave the row out", nil},
-		{"id,x\na\n", "a,a\n", "v.csv:2: 1 column, where the header names 2", nil},
+		{"id,x\na\n", "a,a\n", "v.csv:2: 1 column, where the first line has 2", nil},
 		{
 			"id,x\na,1,2\n", "a,a\n",
-			"v.csv:2: 3 columns, where the header names 2: put a field that has a separator in quotes", nil,
+			"v.csv:2: 3 columns, where the first line has 2: put a field that has a separator in quotes", nil,
 		},
 		{
 			"id,x\nb,2\na,\"1\nb,2\n", "a,a\n", "v.csv:3: a field begins with a quote that no other " +
@@ -347,7 +347,7 @@ func TestRefused(t *testing.T) {
 		},
 		{
 			"id,x\na,Z\xfcrich\n", "a,a\n",
-			`v.csv:2: column x: "Z\xfcrich" is not UTF-8: convert the file, ` +
+			`v.csv:2: column x: the text "Z\xfcrich" is not UTF-8: convert the file, ` +
 				"as with iconv -f LATIN1 -t UTF-8", nil,
 		},
 		{

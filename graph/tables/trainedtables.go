@@ -82,11 +82,11 @@ func (l *Like) table(t *vertexTable, typ string, only bool) error {
 	case there:
 	case only && len(types) > 1:
 		return refusal.Errorf("--vertices-from %s: is one table, and its columns are to be like those of %s: give a "+
-			"table of each, --vertices-from %s=TABLE", t.path, strings.Join(types, ", "),
+			"table of each, --vertices-from %s=TABLE", t.Path, strings.Join(types, ", "),
 			strings.Join(types, "=TABLE --vertices-from "))
 	default:
 		return refusal.Errorf("--vertices-from %s: there was no vertex type %s, whose columns these are to "+
-			"be like; give TYPE=%[1]s, where TYPE is one of %[3]s", t.path, typ, strings.Join(types, ", "))
+			"be like; give TYPE=%[1]s, where TYPE is one of %[3]s", t.Path, typ, strings.Join(types, ", "))
 	}
 	t.known = l.ids[typ]
 	if l.labelType == typ {
@@ -104,10 +104,10 @@ func (l *edgeList) readLike(o *Options, relation string) error {
 	case like.EdgesUnknown == "":
 	case (l.label != "" || like.EdgeFeatures) && len(o.EdgeFeatures) == 0:
 		return refusal.Errorf("%s: %s, so that the columns that are features of edges are not known: name them with "+
-			"--edge-features, in the order of then, or give the store of then with --columns-of", l.path, like.EdgesUnknown)
+			"--edge-features, in the order of then, or give the store of then with --columns-of", l.Path, like.EdgesUnknown)
 	case like.EdgeWeights && !l.weighted:
 		return refusal.Errorf("%s: %s, so that the column of the weights of edges is not known: name it with "+
-			"--edge-weights, or give the store of then with --columns-of", l.path, like.EdgesUnknown)
+			"--edge-weights, or give the store of then with --columns-of", l.Path, like.EdgesUnknown)
 	}
 	was := like.edges[relation]
 	l.know(was)
@@ -136,8 +136,7 @@ func (l *edgeList) readLike(o *Options, relation string) error {
 
 // names returns the names of the list's columns.
 func (l *edgeList) names() (names []string, err error) {
-	input := l.table()
-	err = input.Each(func(all []table.Column) ([]int, error) {
+	err = l.Table.Each(func(all []table.Column) ([]int, error) {
 		for _, c := range all {
 			names = append(names, c.Name)
 		}

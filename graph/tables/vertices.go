@@ -4,7 +4,6 @@ import (
 	"fmt"
 	"slices"
 	"strings"
-	"unicode/utf8"
 
 	"weft/graph"
 	"weft/graph/columns"
@@ -18,13 +17,13 @@ import (
 // graph.
 type vertexTable struct {
 	name string
+	frame
 	tableFile
 	vertexIDs
 	features
-	hasTable   bool   // there is a table
-	label      int    // the column of labels; −1: there is none
-	knownLabel string // the column of a table that was read before; empty: that table had none
-	labels     labels
+	hasTable   bool    // there is a table
+	label      int     // the column of labels; −1: there is none
+	knownLabel string  // the column of a table that was read before; empty: that table had none
 	words      []int32 // the word of each row's label, −1 if it has none
 }
 
@@ -32,7 +31,9 @@ type vertexTable struct {
 func (o *Options) newTable(vertexType graph.VertexType) *vertexTable {
 	return &vertexTable{
 		name: vertexType.Name(), label: -1,
-		tableFile: tableFile{progress: o.Progress},
+		frame: frame{Table: table.Table{
+			Progress: o.Progress, Separators: separators, Line: "a table of vertices", Header: true,
+		}},
 		vertexIDs: vertexIDs{ids: names.NewTable(), before: vertexType.Count},
 		features:  features{choices: o.Choices},
 	}
@@ -43,7 +44,7 @@ func (o *Options) vertexTables() (all []*vertexTable, err error) {
 	for i, argument := range o.Vertices {
 		t := o.newTable(graph.VertexType{})
 		t.hasTable = true
-		t.name, t.path = Named(argument)
+		t.name, t.Path = Named(argument)
 		for _, name := range o.LeaveOut {
 			if name != o.Label && t.name+":"+name != o.Label { // the label stays in
 				t.leaveOut = append(t.leaveOut, name)
@@ -61,7 +62,7 @@ func (o *Options) vertexTables() (all []*vertexTable, err error) {
 		}
 		if slices.ContainsFunc(all, func(other *vertexTable) bool { return other.name == t.name }) {
 			return nil, refusal.Errorf("--vertices-from %s: two vertex types are called %s; give one "+
-				"another name, as TYPE=%s", argument, t.name, t.path)
+				"another name, as TYPE=%s", argument, t.name, t.Path)
 		}
 		if err := t.readHeader(); err != nil {
 			return nil, err
@@ -94,7 +95,7 @@ func (o *Options) findLabel(all []*vertexTable) error {
 		}
 		if found >= 0 {
 			return refusal.Errorf("--label %s: %s and %s have this column; give one as TYPE:%s, with %s or "+
-				"%s", o.Label, all[found].path, t.path, column, all[found].name, t.name)
+				"%s", o.Label, all[found].Path, t.Path, column, all[found].name, t.name)
 		}
 		found = i
 	}
@@ -140,14 +141,13 @@ func (t *vertexTable) profile() error {
 		return err
 	}
 	var room []float32
-	err := t.read(t.progress, func(r *table.Row) error {
+	err := t.read(t.Progress, func(r *table.Row) error {
 		for k := range t.header {
 			if r.Kind(k) != table.Any {
 				break // Parquet: its text is UTF-8, or bytes
 			}
-			if field := r.Field(k); !utf8.Valid(field) {
-				return r.Errorf("column %s: %.40q is not UTF-8: convert the file, as with "+
-					"iconv -f LATIN1 -t UTF-8", t.header[k], field)
+			if err := checkUTF8("text", r.Field(k)); err != nil {
+				return r.Errorf("column %s: %w", t.header[k], err)
 			}
 		}
 		id := r.Field(t.id)
@@ -180,7 +180,7 @@ func (t *vertexTable) profile() error {
 			}
 		}
 		if t.like != nil {
-			room = t.row(room[:0], r, true)
+			room = t.row(room[:0], r)
 			return nil
 		}
 		for k, p := range t.profiles {
@@ -191,10 +191,15 @@ func (t *vertexTable) profile() error {
 		}
 		return nil
 	})
-	if err != nil {
-		return err
+	if err == nil {
+		err = t.checkOdd()
 	}
-	return t.checkOdd()
+	t.noteOdd()
+	for i := range t.odd {
+		t.list[i].Missing += t.odd[i].Rows
+	}
+	t.odd = nil // a further pass counts nothing
+	return err
 }
 
 // takes reports whether features may be made of a column.
