@@ -31,7 +31,7 @@ func describeFrame(l *Frame) *frameDescription {
 		return nil
 	}
 	return &frameDescription{
-		l.Labels.Column, describeLabels(&l.Labels), SizesOf(l.Splits), l.SplitBy.described(),
+		l.Labels.Column, describeLabels(&l.Labels), SizesOf(l.Splits), l.SplitBy.With(nil),
 	}
 }
 
@@ -86,7 +86,7 @@ func (f *Frame) storedLabels(d *frameDescription, edges int) []storedArray {
 func (d *frameDescription) described() *Frame {
 	l := &Frame{Labels: Labels{Column: d.Column}}
 	l.Labels.describedBy(d.Labels)
-	l.SplitBy = d.By.described()
+	l.SplitBy = d.By.With(nil)
 	return l
 }
 

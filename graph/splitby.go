@@ -65,12 +65,14 @@ func (k SplitByKind) text(x float64) string {
 	return strings.TrimSuffix(at.Format("2006-01-02T15:04:05.999999999"), "T00:00:00")
 }
 
-// described returns the column without its values.
-func (b *SplitBy) described() *SplitBy {
+// With returns the column with other values; nil: there is none.
+func (b *SplitBy) With(values []float64) *SplitBy {
 	if b == nil {
 		return nil
 	}
-	return &SplitBy{Column: b.Column, Kind: b.Kind, Order: b.Order, Rule: b.Rule}
+	made := *b
+	made.Values = values
+	return &made
 }
 
 // check refuses values that do not fit so many edges.

@@ -345,7 +345,7 @@ func (w *Writer) EdgeSplits(r int, divide func(*Frame) error) error {
 			s.take(l.checkLabels(d.Count, indices))
 		}
 		s.splits(edgePartFiles, l.Splits)
-		d.Frame.Splits, d.Frame.By = SizesOf(l.Splits), l.SplitBy.described()
+		d.Frame.Splits, d.Frame.By = SizesOf(l.Splits), l.SplitBy.With(nil)
 	})
 	return s.failure()
 }

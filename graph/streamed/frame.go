@@ -46,17 +46,7 @@ func (l *Frame) announced() graph.Frame {
 	if l == nil {
 		return graph.Frame{}
 	}
-	return graph.Frame{Labels: l.OfRows(nil), SplitBy: l.splitBy(nil)}
-}
-
-// splitBy is the column that divides edges with these values; nil: there is none.
-func (l *Frame) splitBy(values []float64) *graph.SplitBy {
-	if l.SplitBy == nil {
-		return nil
-	}
-	by := *l.SplitBy
-	by.Values = values
-	return &by
+	return graph.Frame{Labels: l.OfRows(nil), SplitBy: l.SplitBy.With(nil)}
 }
 
 // take gives edges of the relation, whose classes are rows of Frame, their labels.
@@ -70,7 +60,7 @@ func (l *Frame) take(edges *graph.Frame) {
 	}
 	edges.Labels = l.OfRows(rows)
 	if edges.SplitBy != nil {
-		edges.SplitBy = l.splitBy(edges.SplitBy.Values)
+		edges.SplitBy = l.SplitBy.With(edges.SplitBy.Values)
 	}
 }
 

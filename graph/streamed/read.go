@@ -92,7 +92,7 @@ func (g *Graph) read() (*graph.Graph, error) {
 func (t *Type) read(to *graph.VertexType) (err error) {
 	if t.Rows != nil {
 		to.Features.Columns = t.Rows.Columns
-		if to.Features.Dense, err = t.Rows.gather(to.Count); err != nil {
+		if to.Features.Dense, err = t.Rows.Read(to.Count); err != nil {
 			return err
 		}
 	}
@@ -146,8 +146,8 @@ func (e *Edges) Read(tell graph.Progress) (all graph.Edges, err error) {
 	return all, err
 }
 
-// gather reads a row for each of so many vertices into memory.
-func (r *RowSource) gather(vertices int) (all []float32, err error) {
+// Read reads a row for each of so many vertices into memory.
+func (r *RowSource) Read(vertices int) (all []float32, err error) {
 	err = r.Each(func(rows []float32) error {
 		if all, err = memory.AppendTo(all, rows, int64(vertices)*int64(r.Columns)); err != nil {
 			return r.Refuse(err)
@@ -163,7 +163,7 @@ func (a *Array) Read(vertices int) (made graph.Array, err error) {
 	made.Name, made.Columns = a.Name, a.Columns
 	if a.Dtype == graph.Float32 {
 		rows := RowSource{a.Columns, a.Each, refuse}
-		made.Floats, err = rows.gather(vertices)
+		made.Floats, err = rows.Read(vertices)
 		return made, err
 	}
 	err = a.Each(func(rows []float32) error {

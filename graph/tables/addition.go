@@ -9,7 +9,6 @@ import (
 	"weft/graph/appended"
 	"weft/graph/columns"
 	"weft/graph/internal/arrays"
-	"weft/internal/memory"
 	"weft/internal/refusal"
 )
 
@@ -59,15 +58,12 @@ func Add(o Options, g *graph.Graph) (*appended.Addition, error) {
 		if o.Like == nil {
 			rows.Table = t.continued(types[i].Table)
 		}
-		rows.Features.Columns = t.list.Width()
-		if rows.Features.Columns > 0 {
-			values, room := &rows.Features.Dense, int64(rows.Count)*int64(rows.Features.Columns)
-			if err := t.eachFeatures(func(some []float32) (err error) {
-				*values, err = memory.AppendTo(*values, some, room)
-				return err
-			}); err != nil {
+		if source := t.features(); source != nil {
+			var err error
+			if rows.Features.Dense, err = source.Read(rows.Count); err != nil {
 				return nil, err
 			}
+			rows.Features.Columns = source.Columns
 		}
 		made.Types = append(made.Types, rows)
 		made.Notes = append(made.Notes, t.notesOn(types[i].Table)...)

@@ -25,7 +25,7 @@ type edgeList struct {
 	by       splitBy            // column that divides the labelled edges
 	alone    *alone             // the vertices if there is no table; nil: there is a table
 	ofGraph  map[string]bool    // columns of numbers of the graph's edges that no setting named here
-	made     *streamed.Relation // that is told whether there are weights; nil: it is known
+	made     *streamed.Relation // that is told whether there are weights; nil: the list adds to a graph
 
 	order []int // columns to read: source, target, numbers, label; nil: the first line is an edge
 	// labelled are the columns of labels, from label, that the list has.

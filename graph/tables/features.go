@@ -6,17 +6,9 @@ import (
 
 	"weft/graph/columns"
 	"weft/graph/internal/table"
+	"weft/graph/streamed"
 	"weft/internal/refusal"
 )
-
-// features are the columns of a table as features of vertices.
-type features struct {
-	like     columns.List // the wanted columns; nil: the values decide
-	choices  columns.Choices
-	profiles []*columns.Profile // of the table's columns
-	from     []int              // the table's column for each of the list
-	leftOut  []columns.LeftOut
-}
 
 // match finds the columns of a list in a table that is to be read like another.
 func (t *vertexTable) match() error {
@@ -120,6 +112,14 @@ func (t *vertexTable) finish() {
 	for i := range t.list {
 		t.list[i].Missing += more
 	}
+}
+
+// features are the features of all vertices; nil: there are none.
+func (t *vertexTable) features() *streamed.RowSource {
+	if len(t.list) == 0 {
+		return nil
+	}
+	return &streamed.RowSource{Columns: t.list.Width(), Each: t.eachFeatures, Refuse: t.refuse}
 }
 
 // eachFeatures makes the second pass: it calls do with the features of all vertices, some at a time.

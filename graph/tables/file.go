@@ -1,6 +1,7 @@
 package tables
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"slices"
@@ -15,16 +16,6 @@ import (
 	"weft/internal/number"
 	"weft/internal/refusal"
 )
-
-// tableFile says which columns of a table of vertices are read.
-type tableFile struct {
-	asked    string   // the column of ids that a setting names; empty: none
-	ofGraph  bool     // the graph has this column, and the table adds to the graph
-	known    string   // the column of a table that was read before; empty: not known
-	leaveOut []string // columns to leave out
-	unread   []columns.LeftOut
-	id       int // the column of ids among those that are read
-}
 
 // readHeader reads the names of the columns. It refuses a table without a row.
 func (t *vertexTable) readHeader() error {
@@ -55,6 +46,8 @@ func (t *vertexTable) choose(all []table.Column) (order []int, err error) {
 		return nil, errors.New("the first line names no columns: put a line with a name for each before it")
 	}
 	seen := make(map[string]bool, len(all))
+	var names []string
+	var places []int
 	for k, name := range t.named(all) {
 		if seen[name] {
 			return nil, arrays.ErrTwoColumns(name)
@@ -67,38 +60,29 @@ func (t *vertexTable) choose(all []table.Column) (order []int, err error) {
 				"read, as of lists, structures and bytes"})
 			continue
 		}
-		t.header = append(t.header, name)
-		order = append(order, k)
-		seen[name] = true
+		names, places, seen[name] = append(names, name), append(places, k), true
 	}
+	id := slices.Index(names, cmp.Or(t.asked, t.known))
 	switch {
-	case t.asked != "":
-		t.id = slices.Index(t.header, t.asked)
-		if t.id < 0 {
-			there := arrays.Listed(t.header)
-			if t.ofGraph {
-				return nil, fmt.Errorf("there is no column %s, which has the ids of the graph's vertices: "+
-					"there are %s", t.asked, there)
-			}
-			return nil, refusal.Columns.Errorf("there is no column %s, which --id asks for: there are %s",
-				t.asked, there)
-		}
-	case t.known != "" && slices.Contains(t.header, t.known):
-		t.id = slices.Index(t.header, t.known)
+	case id >= 0:
+	case t.asked == "":
+		id = max(0, slices.IndexFunc(names, arrays.IsIDColumn))
+	case t.ofGraph:
+		return nil, fmt.Errorf("there is no column %s, which has the ids of the graph's vertices: there are %s",
+			t.asked, arrays.Listed(names))
 	default:
-		t.id = max(0, slices.IndexFunc(t.header, arrays.IsIDColumn))
+		return nil, refusal.Columns.Errorf("there is no column %s, which --id asks for: there are %s", t.asked,
+			arrays.Listed(names))
 	}
-	for k := 0; k < len(t.header); {
-		name := t.header[k]
-		if k == t.id || !slices.Contains(t.leaveOut, name) {
-			k++
+	for i, name := range names {
+		if i != id && slices.Contains(t.leaveOut, name) {
+			t.unread = append(t.unread, columns.LeftOut{Name: name, Why: "as asked"})
 			continue
 		}
-		t.unread = append(t.unread, columns.LeftOut{Name: name, Why: "as asked"})
-		t.header, order = slices.Delete(t.header, k, k+1), slices.Delete(order, k, k+1)
-		if k < t.id {
-			t.id--
+		if i == id {
+			t.id = len(order)
 		}
+		t.header, order = append(t.header, name), append(order, places[i])
 	}
 	return order, nil
 }

@@ -12,7 +12,6 @@ import (
 	"weft/graph/internal/arrays"
 	"weft/graph/internal/names"
 	"weft/graph/internal/table"
-	"weft/graph/streamed"
 	"weft/internal/memory"
 	"weft/internal/refusal"
 )
@@ -31,31 +30,20 @@ type alone struct {
 	again             bool // an end of the first edge came again
 }
 
-// openAlone makes the graph of a list without a table. No file is open before its edges are read.
-func (o *Options) openAlone(g *streamed.Graph) error {
+// noTable are the vertices of a list without a table.
+func (o *Options) noTable() ([]*vertexTable, error) {
 	if len(o.Edges) > 1 {
-		return SeveralAlone(o.Edges[1])
+		return nil, SeveralAlone(o.Edges[1])
 	}
-	if err := o.check(o.Values && o.EdgeLabel == ""); err != nil {
-		return err
-	}
-	all := []*vertexTable{o.newTable(graph.VertexType{})}
-	lists, err := o.edgeLists(all)
-	if err != nil {
-		return err
-	}
-	l := lists[0]
-	l.Path, l.alone = o.Edges[0], &alone{Beside: o.Beside, vertexTable: all[0], list: l}
+	return []*vertexTable{o.newTable(graph.VertexType{})}, o.check(o.Values && o.EdgeLabel == "")
+}
+
+// standsAlone says that a list has these vertices and no table.
+func (o *Options) standsAlone(l *edgeList, vertices *vertexTable) {
+	l.Path, l.alone = o.Edges[0], &alone{Beside: o.Beside, vertexTable: vertices, list: l}
 	if !o.Strings {
 		l.Separators = ",;" // between numbers a tab is a space
 	}
-	if err := o.takeFeatures(l); err != nil {
-		return err
-	}
-	g.Types, g.Relations = make([]streamed.Type, 1), []streamed.Relation{l.relation(o.EdgeSplits)}
-	l.made = &g.Relations[0]
-	g.Complete = func() error { return o.complete(g, all, lists) }
-	return nil
 }
 
 // SeveralAlone refuses a second list of edges where there is no table of vertices.

@@ -102,7 +102,5 @@ func (b *splitBy) column(values []float64) *graph.SplitBy {
 	if b.Column == "" {
 		return nil
 	}
-	made := b.SplitBy
-	made.Values = values
-	return &made
+	return b.With(values)
 }

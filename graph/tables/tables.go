@@ -91,9 +91,44 @@ func Open(o Options) (*streamed.Graph, error) {
 		},
 		Source: o.Edges[0], Progress: o.Progress,
 	}
-	if len(o.Vertices) == 0 {
-		return g, o.openAlone(g)
+	alone, tables := len(o.Vertices) == 0, o.profiled
+	if alone {
+		tables = o.noTable
 	}
+	all, err := tables()
+	if err != nil {
+		return nil, err
+	}
+	lists, err := o.edgeLists(all)
+	if err != nil {
+		return nil, err
+	}
+	if alone {
+		o.standsAlone(lists[0], all[0])
+	}
+	g.Types, g.Relations = make([]streamed.Type, len(all)), make([]streamed.Relation, len(lists))
+	for i, l := range lists {
+		if o.Like != nil {
+			name := l.name
+			if o.untyped() {
+				name = graph.RelationName
+			}
+			if err := l.readLike(&o, name); err != nil {
+				return nil, err
+			}
+		}
+		if err := o.takeFeatures(l); err != nil {
+			return nil, err
+		}
+		g.Relations[i] = l.relation(o.EdgeSplits)
+		l.made = &g.Relations[i]
+	}
+	g.Complete = func() error { return o.complete(g, all, lists) }
+	return g, nil
+}
+
+// profiled are the tables of vertices, read once.
+func (o *Options) profiled() ([]*vertexTable, error) {
 	if err := o.checkParts(); err != nil {
 		return nil, err
 	}
@@ -113,7 +148,6 @@ func Open(o Options) (*streamed.Graph, error) {
 		if err := t.profile(); err != nil {
 			return nil, err
 		}
-		g.Types = append(g.Types, streamed.Type{})
 	}
 	for _, name := range o.LeaveOut {
 		if !slices.ContainsFunc(all, func(t *vertexTable) bool {
@@ -128,27 +162,7 @@ func Open(o Options) (*streamed.Graph, error) {
 				all[0].described(), way)
 		}
 	}
-	lists, err := o.edgeLists(all)
-	if err != nil {
-		return nil, err
-	}
-	for _, l := range lists {
-		if o.Like != nil {
-			name := l.name
-			if o.untyped() {
-				name = graph.RelationName
-			}
-			if err := l.readLike(&o, name); err != nil {
-				return nil, err
-			}
-		}
-		if err := o.takeFeatures(l); err != nil {
-			return nil, err
-		}
-		g.Relations = append(g.Relations, l.relation(o.EdgeSplits))
-	}
-	g.Complete = func() error { return o.complete(g, all, lists) }
-	return g, nil
+	return all, nil
 }
 
 // checkParts refuses lists of edges in folders NAME=VALUE of one table, as a shell names them by a pattern,
@@ -284,11 +298,8 @@ func (o *Options) completeTables(g *streamed.Graph, all []*vertexTable) error {
 				},
 			},
 		}
-		if len(t.list) > 0 {
+		if g.Types[i].Rows = t.features(); g.Types[i].Rows != nil {
 			types[i].Features.Columns = t.list.Width()
-			g.Types[i].Rows = &streamed.RowSource{
-				Columns: t.list.Width(), Each: t.eachFeatures, Refuse: t.refuse,
-			}
 		}
 		if more := len(t.ids.Names) - t.rows; more > 0 {
 			first := t.ids.Names[t.rows]

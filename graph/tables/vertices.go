@@ -18,24 +18,36 @@ import (
 type vertexTable struct {
 	name string
 	frame
-	tableFile
 	vertexIDs
-	features
-	hasTable   bool    // there is a table
+	hasTable bool // there is a table
+
+	// Columns of the table, among those that are read:
+	asked      string  // the column of ids that a setting names; empty: none
+	ofGraph    bool    // the graph has this column, and the table adds to the graph
+	known      string  // the column of a table that was read before; empty: not known
+	id         int     // the column of ids
 	label      int     // the column of labels; −1: there is none
 	knownLabel string  // the column of a table that was read before; empty: that table had none
 	words      []int32 // the word of each row's label, −1 if it has none
+
+	// Columns that become features, and others:
+	like     columns.List // the wanted columns; nil: the values decide
+	choices  columns.Choices
+	profiles []*columns.Profile // of the columns that are read
+	from     []int              // the column for each of the list
+	leaveOut []string           // columns to leave out
+	unread   []columns.LeftOut
+	leftOut  []columns.LeftOut
 }
 
 // newTable returns the vertices of a type that has some, without a table.
 func (o *Options) newTable(vertexType graph.VertexType) *vertexTable {
 	return &vertexTable{
-		name: vertexType.Name(), label: -1,
+		name: vertexType.Name(), label: -1, choices: o.Choices,
 		frame: frame{Table: table.Table{
 			Progress: o.Progress, Separators: separators, Line: "a table of vertices", Header: true,
 		}},
 		vertexIDs: vertexIDs{ids: names.NewTable(), before: vertexType.Count},
-		features:  features{choices: o.Choices},
 	}
 }
 

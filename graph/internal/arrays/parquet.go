@@ -69,7 +69,7 @@ func (f *File) columnOfLabels(most int64, key *Key, as Meaning) (*LabelRows, err
 		if t.ids == nil {
 			return nil
 		}
-		if err := t.ids.Add(r.Text(1), r.At); err != nil {
+		if err := t.ids.Add(r.Field(1), r.At); err != nil {
 			return r.ColumnErrorf(1, "%w", err)
 		}
 		return nil
@@ -91,10 +91,10 @@ func (f *File) columnOfLabels(most int64, key *Key, as Meaning) (*LabelRows, err
 // value is the label of a row of Parquet: a number, or the number of a name. NaN is no label.
 func (n *classNames) value(r *table.Row) (float64, error) {
 	switch {
-	case r.Missing(0) || n.text && len(r.Text(0)) == 0:
+	case r.Missing(0) || n.text && len(r.Field(0)) == 0:
 		return math.NaN(), nil
 	case n.text:
-		id, err := n.add(r.Text(0))
+		id, err := n.add(r.Field(0))
 		return float64(id), err
 	}
 	return r.Number(0)

@@ -144,33 +144,14 @@ func (r *Row) Kind(column int) Kind {
 	return r.columns[column].Kind
 }
 
-// Text is the value of a column as text; nil: it is missing in Parquet. It is valid until the next call for a
-// column.
-func (r *Row) Text(column int) []byte {
+// Field is the value of a column as a table of text would have it: integers, numbers, true and false, dates
+// of ISO 8601. nil: it is missing in Parquet. It is valid until the next call for a column.
+func (r *Row) Field(column int) []byte {
 	switch {
 	case !r.parquet && r.order == nil:
 		return r.fields[column]
 	case !r.parquet:
 		return r.fields[r.order[column]]
-	}
-	switch v := r.value(column); {
-	case v.IsNull():
-		return nil
-	case v.Kind() == parquet.Int96:
-		return r.Field(column)
-	case r.columns[column].Kind == Words:
-		return Trim(v.ByteArray())
-	default:
-		r.digits = strconv.AppendInt(r.digits[:0], integer(v), 10)
-		return r.digits
-	}
-}
-
-// Field is the value of a column as a table of text would have it: integers, numbers, true and false, dates
-// of ISO 8601. nil: it is missing in Parquet. It is valid until the next call for a column.
-func (r *Row) Field(column int) []byte {
-	if !r.parquet {
-		return r.Text(column)
 	}
 	v := r.value(column)
 	if v.IsNull() {
@@ -198,7 +179,7 @@ func (r *Row) Field(column int) []byte {
 		}
 		r.digits = appendDecimal(r.digits, n.Append(nil, 10), scaleOf(r.logical[column]))
 	default:
-		return r.Text(column)
+		return Trim(v.ByteArray())
 	}
 	return r.digits
 }
@@ -303,7 +284,7 @@ func appendDecimal(to, digits []byte, scale int) []byte {
 // Number is the number in a column. For text it is the nearest float32.
 func (r *Row) Number(column int) (float64, error) {
 	if !r.parquet {
-		return single(r.Decimal(r.Text(column)))
+		return single(r.Decimal(r.Field(column)))
 	}
 	switch v := r.value(column); v.Kind() {
 	case parquet.Float:

@@ -68,9 +68,9 @@ func testAhead(t *testing.T, name string) {
 		}
 		err := table.Each(func([]Column) ([]int, error) { return []int{2, 1, 0}, nil }, func(r *Row) error {
 			assert.Equal(t, lines[seen], r.At)
-			assert.Equal(t, fmt.Sprint(seen), string(r.Text(2)))
-			assert.Equal(t, want(seen), string(r.Text(1)))
-			assert.Equal(t, fmt.Sprint(seen*seen), string(r.Text(0)))
+			assert.Equal(t, fmt.Sprint(seen), string(r.Field(2)))
+			assert.Equal(t, want(seen), string(r.Field(1)))
+			assert.Equal(t, fmt.Sprint(seen*seen), string(r.Field(0)))
 			seen++
 			return nil
 		})
