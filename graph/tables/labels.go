@@ -78,16 +78,19 @@ func ofRows(words graph.Labels, rows []int32, count int) (graph.Labels, error) {
 
 // ofWords returns labels, a row for each word. They are values if all words are numbers and one is not whole,
 // or if values is set. Else they are classes by name, in the order of their numbers if all are whole numbers,
-// else of their words.
+// else of their words. It refuses words if labels are to be values, and a few among numbers with fractions.
 func (l *labels) ofWords(values bool) (made graph.Labels, err error) {
 	if !l.any() {
 		return made, errNoLabel
 	}
-	numbers, whole := l.numbers()
-	if numbers == nil {
-		if err := l.checkOdd(values); err != nil {
-			return made, err
+	numbers, odd, few, whole := l.numbers()
+	if numbers == nil && (values || few && !whole) { // a single word would make a class of each number
+		asked := "--values asks for numbers"
+		if !values {
+			asked = "nearly all labels are numbers"
 		}
+		return made, refusal.Errorf("%s, and %.40q in row %d is none: correct it, or leave the field empty", asked,
+			l.words.Names[odd], l.first[odd])
 	}
 	if numbers != nil && (values || !whole) {
 		return valuesOf(numbers), nil
@@ -142,7 +145,7 @@ func (l *labels) isNone(numbers []float64, word int) bool {
 // like returns labels like a graph's, a row for each word: values, or classes by the graph's names, or by its
 // numbers in any spelling. It refuses a class that the graph does not have.
 func (l *labels) like(prior *graph.Labels) (made graph.Labels, err error) {
-	numbers, _ := l.numbers()
+	numbers, _, _, _ := l.numbers()
 	if prior.Continuous() {
 		if numbers == nil {
 			return made, refusal.Errorf("the labels of the graph are values, and not all here are numbers")
@@ -181,68 +184,29 @@ func valuesOf(numbers []float64) graph.Labels {
 	return made
 }
 
-// numbers returns the number of each word, nil if a word is no number that float32 holds. whole says that all
-// are whole.
-func (l *labels) numbers() (numbers []float64, whole bool) {
-	numbers, whole = []float64{}, true
-	for _, word := range l.words.Names {
-		x, ok := numberIn(word)
-		if !ok {
-			return nil, false
-		}
-		numbers = append(numbers, x)
-		whole = whole && x == math.Trunc(x)
-	}
-	return numbers, whole
-}
-
-// numberIn is the number that a word is, if float32 holds it.
-func numberIn(word string) (x float64, ok bool) {
-	x, err := number.Parse(word, 64)
-	return x, err == nil && !math.IsInf(float64(float32(x)), 0)
-}
-
-// oddWords finds words that are no numbers, if labels are to be values or such words are few among numbers.
-// It returns the first, −1 if there is none. whole says that all of the numbers are whole.
-func (l *labels) oddWords(values bool) (first int, whole bool) {
+// numbers returns the number of each word; nil: a word is no number that float32 holds. Then odd is the first
+// such word, and few says that there are few among numbers. whole says that all numbers are whole.
+func (l *labels) numbers() (numbers []float64, odd int, few, whole bool) {
 	const numbersOfAWord = 7
-	first, whole = -1, true
-	numbers := 0
+	numbers, whole = []float64{}, true
 	for word, name := range l.words.Names {
-		x, ok := numberIn(name)
-		switch {
-		case ok:
-			numbers++
-			whole = whole && x == math.Trunc(x)
-		case first < 0:
-			first = word
+		x, err := number.Parse(name, 64)
+		if err == nil && !math.IsInf(float64(float32(x)), 0) {
+			numbers, whole = append(numbers, x), whole && x == math.Trunc(x)
+		} else if len(numbers) == word { // all before are numbers
+			odd = word
 		}
 	}
-	if words := len(l.words.Names) - numbers; !values && numbersOfAWord*words > numbers {
-		return -1, whole
+	if words := len(l.words.Names) - len(numbers); words > 0 {
+		return nil, odd, numbersOfAWord*words <= len(numbers), whole
 	}
-	return first, whole
-}
-
-// checkOdd refuses odd words if labels are to be values, and among numbers that are not all whole: a single
-// word would make a class of each number.
-func (l *labels) checkOdd(values bool) error {
-	odd, whole := l.oddWords(values)
-	asked := "--values asks for numbers"
-	switch {
-	case odd < 0 || whole && !values:
-		return nil
-	case !values:
-		asked = "nearly all labels are numbers"
-	}
-	return refusal.Errorf("%s, and %.40q in row %d is none: correct it, or leave the field empty", asked,
-		l.words.Names[odd], l.first[odd])
+	return numbers, 0, false, whole
 }
 
 // notes say that the rows have nearly as many classes, as names would; that numbers became classes and may be
 // values; and that −1 means no label. noun names what has the labels.
 func (l *labels) notes(made *graph.Labels, noun, path, column string) (notes []string) {
-	numbers, _ := l.numbers()
+	numbers, odd, few, _ := l.numbers()
 	switch {
 	case made.Class == nil:
 		return nil
@@ -250,7 +214,7 @@ func (l *labels) notes(made *graph.Labels, noun, path, column string) (notes []s
 		return []string{fmt.Sprintf("column %s of %s taken for %d classes of %d %s: most are of one of these, "+
 			"and hardly learned", column, path, made.Classes, l.read, noun)}
 	case numbers == nil:
-		if odd, _ := l.oddWords(false); odd >= 0 && arrays.ManyClasses(made.Classes, l.read) {
+		if few && arrays.ManyClasses(made.Classes, l.read) {
 			notes = append(notes, fmt.Sprintf("column %s of %s taken for %d classes of %d %s, as %.40q in row %d is no "+
 				"number: correct it, or leave the field empty, if the others are values", column, path, made.Classes,
 				l.read, noun, l.words.Names[odd], l.first[odd]))

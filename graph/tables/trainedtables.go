@@ -114,36 +114,20 @@ func (l *edgeList) readLike(o *Options, relation string) error {
 	if was.label == "" || o.EdgeLabel != "" && was.label != l.label {
 		return nil
 	}
-	has, err := l.names()
-	if err != nil {
+	if err := l.Table.Each(func(all []table.Column) ([]int, error) {
+		l.header = l.named(all)
+		return nil, errEnough
+	}, nil); !errors.Is(err, errEnough) {
 		return err
 	}
-	names, err := labelNames(was.label, has)
-	if err != nil {
+	lacks := func(name string) bool { return !slices.Contains(l.header, name) }
+	names, err := labelNames(was.label, l.header)
+	if err != nil || slices.ContainsFunc(names, lacks) {
 		return err
-	}
-	for _, name := range names {
-		if !slices.Contains(has, name) {
-			return nil
-		}
 	}
 	l.label, l.values = was.label, was.values
-	if l.by.Column == "" && slices.Contains(has, was.by.Column) {
+	if l.by.Column == "" && !lacks(was.by.Column) {
 		l.by = was.by
 	}
 	return nil
-}
-
-// names returns the names of the list's columns.
-func (l *edgeList) names() (names []string, err error) {
-	err = l.Table.Each(func(all []table.Column) ([]int, error) {
-		for _, c := range all {
-			names = append(names, c.Name)
-		}
-		return nil, errEnough
-	}, nil)
-	if errors.Is(err, errEnough) {
-		err = nil
-	}
-	return names, err
 }
