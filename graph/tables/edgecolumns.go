@@ -39,7 +39,7 @@ func (l *edgeList) wayTo(name, setting string) string {
 // choose finds the columns of source, target and numbers. It returns none if the file is text whose first
 // line is an edge.
 func (l *edgeList) choose(all []table.Column) (order []int, err error) {
-	l.header, l.order, l.leftOut, l.labelled = l.named(all), nil, nil, nil
+	l.header, l.order, l.leftOut, l.labelled = namesOf(all), nil, nil, nil
 	if l.implied { // an earlier pass implied the weight
 		l.list, l.weighted, l.implied = l.list[1:], false, false
 	}
@@ -216,7 +216,7 @@ func (l *edgeList) know(was edgeColumns) {
 
 // pass reads columns of the list, which some chooses by their numbers in its header.
 func (l *edgeList) pass(some func(all []table.Column) []int, do func(*table.Row) error) error {
-	return l.frame.each(l.Table, func(all []table.Column) ([]int, error) {
+	return eachRow(l.Table, func(all []table.Column) ([]int, error) {
 		if _, err := l.choose(all); err != nil {
 			return nil, err
 		}

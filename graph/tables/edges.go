@@ -85,7 +85,7 @@ func (l *edgeList) each(do func(graph.Edges) error) error {
 	}
 	input := l.Table
 	input.Pipe = l.alone != nil // a list alone is read once, unless something is found out before
-	err := l.frame.each(input, l.choose, func(r *table.Row) error {
+	err := eachRow(input, l.choose, func(r *table.Row) error {
 		if err := l.add(r); err != nil {
 			return err
 		}

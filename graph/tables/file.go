@@ -7,7 +7,6 @@ import (
 	"slices"
 	"strconv"
 	"strings"
-	"unicode/utf8"
 
 	"weft/graph"
 	"weft/graph/columns"
@@ -36,7 +35,7 @@ var errEnough = errors.New("enough is read")
 func (t *vertexTable) read(progress graph.Progress, do func(*table.Row) error) error {
 	input := t.Table
 	input.Progress = progress
-	return t.each(input, t.choose, do)
+	return eachRow(input, t.choose, do)
 }
 
 // choose takes all columns but those that are left out, by the names in the header.
@@ -48,11 +47,11 @@ func (t *vertexTable) choose(all []table.Column) (order []int, err error) {
 	seen := make(map[string]bool, len(all))
 	var names []string
 	var places []int
-	for k, name := range t.named(all) {
+	for k, name := range namesOf(all) {
 		if seen[name] {
 			return nil, arrays.ErrTwoColumns(name)
 		}
-		if err := checkUTF8("name", []byte(name)); err != nil {
+		if err := arrays.CheckUTF8("name", []byte(name)); err != nil {
 			return nil, err
 		}
 		if all[k].Kind == table.Nested {
@@ -102,14 +101,6 @@ const unnamed = "Unnamed: "
 // isIndex reports whether a column is the index of a pandas table, which numbers the rows.
 func isIndex(name string) bool {
 	return strings.HasPrefix(name, unnamed) || strings.HasPrefix(name, "__index_level_")
-}
-
-// checkUTF8 refuses a text, which noun names, in another encoding.
-func checkUTF8(noun string, text []byte) error {
-	if utf8.Valid(text) {
-		return nil
-	}
-	return fmt.Errorf("the %s %.40q is not UTF-8: convert the file, as with iconv -f LATIN1 -t UTF-8", noun, text)
 }
 
 // refuse says of an error that it is about the table.

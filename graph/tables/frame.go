@@ -15,7 +15,6 @@ import (
 type frame struct {
 	table.Table
 	header   []string     // names of columns
-	width    int          // columns of the table
 	list     columns.List // of the features; of edges the weight, if there is one, comes first
 	odd      []oddValues  // for each of list; nil: odd values are not counted
 	rows     int          // that were read
@@ -30,9 +29,8 @@ type oddValues struct {
 	err error // the refusal of the first of them
 }
 
-// named returns the names of all columns.
-func (f *frame) named(all []table.Column) []string {
-	f.width = len(all)
+// namesOf returns the names of all columns.
+func namesOf(all []table.Column) []string {
 	names := make([]string, len(all))
 	for k, c := range all {
 		names[k] = cmp.Or(c.Name, unnamed+strconv.Itoa(k))
@@ -40,18 +38,22 @@ func (f *frame) named(all []table.Column) []string {
 	return names
 }
 
-// each reads the table from input, and calls do with its rows.
-func (f *frame) each(input table.Table, choose table.Choose, do func(*table.Row) error) error {
-	return input.Each(choose, func(r *table.Row) error {
+// eachRow reads the table from input, and calls do with its rows.
+func eachRow(input table.Table, choose table.Choose, do func(*table.Row) error) error {
+	width := 0
+	return input.Each(func(all []table.Column) ([]int, error) {
+		width = len(all)
+		return choose(all)
+	}, func(r *table.Row) error {
 		n := r.Len()
-		if n == f.width || r.Kind(0) != table.Any { // a row of Parquet has all columns
+		if n == width || r.Kind(0) != table.Any { // a row of Parquet has all columns
 			return do(r)
 		}
 		way := ""
-		if n > f.width {
+		if n > width {
 			way = ": put a field that has a separator in quotes"
 		}
-		return r.Errorf("%s, where the first line has %d%s", arrays.Counted(n, "column"), f.width, way)
+		return r.Errorf("%s, where the first line has %d%s", arrays.Counted(n, "column"), width, way)
 	})
 }
 

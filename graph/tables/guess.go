@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"errors"
 	"slices"
-	"strconv"
 	"strings"
 
 	"weft/graph/columns"
@@ -51,15 +50,12 @@ func NewLook(path string) (*Look, error) {
 	var profiles []*columns.Profile
 	input := table.Table{Path: path, Separators: ",;\t", Line: "a table"}
 	choose := func(all []table.Column) (order []int, err error) {
-		for k, c := range all {
-			if c.Name == "" {
-				c.Name = unnamed + strconv.Itoa(k)
-			}
-			if c.Kind != table.Nested {
+		for k, name := range namesOf(all) {
+			if all[k].Kind != table.Nested {
 				order = append(order, k)
-				l.names[c.Name] = true
-				l.Columns = append(l.Columns, Seen{Name: c.Name, values: map[string]int{}})
-				profiles = append(profiles, columns.NewProfile(c.Name, columns.Choices{Most: few}))
+				l.names[name] = true
+				l.Columns = append(l.Columns, Seen{Name: name, values: map[string]int{}})
+				profiles = append(profiles, columns.NewProfile(name, columns.Choices{Most: few}))
 			}
 		}
 		if order == nil {

@@ -6,6 +6,7 @@ import (
 	"slices"
 	"strings"
 
+	"weft/graph/internal/arrays"
 	"weft/graph/internal/names"
 )
 
@@ -24,7 +25,7 @@ func checkID(id []byte) error {
 	if len(id) == 0 {
 		return errors.New("the id is empty: give one, or leave the row out")
 	}
-	return checkUTF8("id", id)
+	return arrays.CheckUTF8("id", id)
 }
 
 // find returns the vertex of an id.

@@ -32,7 +32,7 @@ func (l *labels) word(field []byte) (word int32, err error) {
 	if columns.IsMissing(field) {
 		return -1, nil
 	}
-	if err := checkUTF8("class", field); err != nil {
+	if err := arrays.CheckUTF8("class", field); err != nil {
 		return -1, err
 	}
 	word, err = l.words.Number(field)

@@ -115,7 +115,7 @@ func (l *edgeList) readLike(o *Options, relation string) error {
 		return nil
 	}
 	if err := l.Table.Each(func(all []table.Column) ([]int, error) {
-		l.header = l.named(all)
+		l.header = namesOf(all)
 		return nil, errEnough
 	}, nil); !errors.Is(err, errEnough) {
 		return err

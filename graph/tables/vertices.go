@@ -7,6 +7,7 @@ import (
 
 	"weft/graph"
 	"weft/graph/columns"
+	"weft/graph/internal/arrays"
 	"weft/graph/internal/names"
 	"weft/graph/internal/table"
 	"weft/internal/memory"
@@ -158,7 +159,7 @@ func (t *vertexTable) profile() error {
 			if r.Kind(k) != table.Any {
 				break // Parquet: its text is UTF-8, or bytes
 			}
-			if err := checkUTF8("text", r.Field(k)); err != nil {
+			if err := arrays.CheckUTF8("text", r.Field(k)); err != nil {
 				return r.Errorf("column %s: %w", t.header[k], err)
 			}
 		}

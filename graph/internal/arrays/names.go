@@ -168,11 +168,18 @@ func (t *numbers) name(line []byte) []byte {
 }
 
 func (n *classNames) add(name []byte) (int32, error) {
-	if !utf8.Valid(name) {
-		return 0, refusal.Errorf("the class %.40q is not UTF-8: convert the file, as with iconv "+
-			"-f LATIN1 -t UTF-8", name)
+	if err := CheckUTF8("class", name); err != nil {
+		return 0, err
 	}
 	return n.table.Number(name)
+}
+
+// CheckUTF8 refuses a text, which noun names, in another encoding.
+func CheckUTF8(noun string, text []byte) error {
+	if utf8.Valid(text) {
+		return nil
+	}
+	return refusal.Errorf("the %s %.40q is not UTF-8: convert the file, as with iconv -f LATIN1 -t UTF-8", noun, text)
 }
 
 // withHeader puts the class of the header first, if it is one.
