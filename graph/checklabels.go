@@ -136,6 +136,7 @@ func common(a, b []int64) (id int64, found bool) {
 	return 0, false
 }
 
+// checkMetric knows the metrics that published graphs name. Package metric has more, which are asked for.
 func checkMetric(metric string) error {
 	switch metric {
 	case "", "accuracy", "roc-auc", "micro-f1", "macro-f1":

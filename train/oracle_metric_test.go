@@ -19,11 +19,13 @@ import (
 )
 
 // TestMetricsOfScikitLearn compares the metrics with scikit-learn's, with equal logits and missing labels, on
-// one worker and on three.
+// one worker and on three. Each metric of classes is among them.
 func TestMetricsOfScikitLearn(t *testing.T) {
+	measured := map[string]bool{}
 	for who, c := range readOracle(t).Measures {
 		logits, labels := slices.Concat(c.Logits...), c.Labels.graphLabels(c.Classes)
 		for name, want := range c.Metrics {
+			measured[name] = true
 			for _, workers := range []int{1, 3} {
 				var mu sync.Mutex
 				err := launch.Workers(workers, time.Minute, func(k *comm.Comm) error {
@@ -33,7 +35,7 @@ func TestMetricsOfScikitLearn(t *testing.T) {
 							local = append(local, v)
 						}
 					}
-					got, err := metric.Vertices(name, &labels)(logits, &labels, local, k)
+					got, err := metric.Named(name, &labels)(logits, &labels, local, k)
 					mu.Lock()
 					defer mu.Unlock()
 					closeTo(t, fmt.Sprintf("%s: %s on %d workers", who, name, workers), got, want, 1e-12)
@@ -42,6 +44,9 @@ func TestMetricsOfScikitLearn(t *testing.T) {
 				require.NoError(t, err)
 			}
 		}
+	}
+	for _, name := range metric.ClassNames {
+		assert.Equal(t, true, measured[name], "testdata/oracle.json has numbers of %s", name)
 	}
 }
 
@@ -64,7 +69,7 @@ func TestMissingLabelsByHand(t *testing.T) {
 		"micro-f1": 2. * 2 / (2*2 + 2 + 1), // of 2 hits, 2 wrong positives, 1 missed
 		"macro-f1": (2.*2/(2*2+1) + 0) / 2,
 	} {
-		got, err := metric.Vertices(name, labels)(logits, labels, []int64{0, 1, 2, 3, 4}, comm.Alone())
+		got, err := metric.Named(name, labels)(logits, labels, []int64{0, 1, 2, 3, 4}, comm.Alone())
 		require.NoError(t, err)
 		closeTo(t, name, got, want, 1e-12)
 	}

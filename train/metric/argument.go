@@ -12,33 +12,37 @@ import (
 	"weft/internal/refusal"
 )
 
-// form is a kind of vertex metric whose name has an argument behind a prefix.
+// form is a kind of metric of classes whose name has an argument behind a prefix.
 type form struct {
 	prefix, argument string
-	ofTwo            bool // the metric tells two classes apart by their scores
+	scope
 	// build returns the metric for such labels. If the argument does not fit them, asked is what it must be.
-	build func(argument string, l *graph.Labels) (metric OfVertices, asked string)
+	build func(argument string, l *graph.Labels) (measure OfClasses, asked string)
 }
 
-// top is the prefix of precision@K, and found that of recall@fpr=RATE.
+// The prefixes of precision@K and of recall@fpr=RATE.
 const (
-	top   = "precision@"
-	found = "recall@fpr="
+	precisionAt = "precision@"
+	recallAt    = "recall@fpr="
 )
+
+// secondOfTwo is the scope of a metric of the second of two classes.
+var secondOfTwo = scope{twoClasses: true, second: true}
 
 var forms = []form{
 	// The F1 of one class or label, by its name or number.
-	{"f1:", "CLASS", false, func(class string, l *graph.Labels) (OfVertices, string) {
+	{"f1:", "CLASS", scope{}, func(class string, l *graph.Labels) (OfClasses, string) {
 		k, asked := classOf(class, l)
-		f1 := func(hit, guesses, is []float64) float64 { return f1Of(hit[k], guesses[k], is[k]) }
-		return ofCounts(f1), asked
+		return ofCounts(func(hits, predicted, actual []float64) float64 {
+			return f1Of(hits[k], predicted[k], actual[k])
+		}), asked
 	}},
 	// Average precision and area under the curve of one class or label.
-	{AveragePrecision + ":", "CLASS", true, rankingOf(averagePrecision)},
-	{ROCAUC + ":", "CLASS", true, rankingOf(AreaUnder)},
-	// The share of a class, or of class 1, among the K vertices that score highest, or among all if they are
-	// fewer. Vertices that tie for the last places count by their mean.
-	{top, "K[:CLASS]", true, func(argument string, l *graph.Labels) (OfVertices, string) {
+	{AveragePrecision + ":", "CLASS", scope{twoClasses: true}, rankingOf(averagePrecision)},
+	{ROCAUC + ":", "CLASS", scope{twoClasses: true}, rankingOf(AreaUnder)},
+	// The share of a class, or of class 1, among the K rows that score highest, or among all if they are
+	// fewer. Rows that tie for the last places count by their mean.
+	{precisionAt, "K[:CLASS]", secondOfTwo, func(argument string, l *graph.Labels) (OfClasses, string) {
 		text, class, named := strings.Cut(argument, ":")
 		k, err := strconv.Atoi(text)
 		if err != nil || k < 1 {
@@ -46,9 +50,9 @@ var forms = []form{
 		}
 		return ranking(precisionOfTop(k), named, class, l)
 	}},
-	// The share of a class, or of class 1, that is found while at most the share RATE of the other vertices
+	// The share of a class, or of class 1, that is found while at most the share RATE of the other rows
 	// is taken for it: the largest tpr of scikit-learn's roc_curve with fpr ≤ RATE.
-	{found, "RATE[:CLASS]", true, func(argument string, l *graph.Labels) (OfVertices, string) {
+	{recallAt, "RATE[:CLASS]", secondOfTwo, func(argument string, l *graph.Labels) (OfClasses, string) {
 		text, class, named := strings.Cut(argument, ":")
 		rate, err := strconv.ParseFloat(text, 64)
 		if err != nil || !(rate >= 0 && rate <= 1) {
@@ -70,17 +74,17 @@ func classOf(class string, l *graph.Labels) (k int, asked string) {
 }
 
 // ranking is a measure of the named class. If no class is named, it is ofScores.
-func ranking(m measure, named bool, class string, l *graph.Labels) (OfVertices, string) {
+func ranking(m measure, named bool, class string, l *graph.Labels) (OfClasses, string) {
 	if !named {
-		return ofScores(m, unnamed), ""
+		return ofScores(m, noClass), ""
 	}
 	k, asked := classOf(class, l)
 	return ofScores(m, k), asked
 }
 
 // rankingOf is a measure of the class that the argument names.
-func rankingOf(m measure) func(class string, l *graph.Labels) (OfVertices, string) {
-	return func(class string, l *graph.Labels) (OfVertices, string) { return ranking(m, true, class, l) }
+func rankingOf(m measure) func(class string, l *graph.Labels) (OfClasses, string) {
+	return func(class string, l *graph.Labels) (OfClasses, string) { return ranking(m, true, class, l) }
 }
 
 // Forms are the names of these metrics, as help shows them.
@@ -108,21 +112,21 @@ func HasArgument(name string) bool {
 }
 
 // withArgument returns the metric whose name has an argument, for such labels; nil if the name has none.
-func withArgument(name string, l *graph.Labels) (OfVertices, error) {
+func withArgument(name string, l *graph.Labels) (OfClasses, error) {
 	f, argument := formOf(name)
 	if f == nil {
 		return nil, nil
 	}
-	metric, asked := f.build(argument, l)
+	measure, asked := f.build(argument, l)
 	if asked != "" {
 		return nil, refusal.Errorf("--metric %s: %s", name, asked)
 	}
-	return metric, nil
+	return measure, nil
 }
 
 // Top returns K of precision@K; is is false for any other metric.
 func Top(name string) (k int, is bool) {
-	text, is := strings.CutPrefix(name, top)
+	text, is := strings.CutPrefix(name, precisionAt)
 	text, _, _ = strings.Cut(text, ":")
 	k, err := strconv.Atoi(text)
 	return k, is && err == nil

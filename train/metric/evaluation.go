@@ -11,17 +11,17 @@ import (
 	"weft/internal/refusal"
 )
 
-// Evaluation is how good predictions are for some vertices.
+// Evaluation is how good predictions are for some rows.
 type Evaluation struct {
 	// Scores are all metrics that the labels allow, by name.
 	Scores map[string]float64
 	// MostFrequent is the accuracy of a prediction that always says the most frequent class of these
-	// vertices, if each has one class; NaN without vertices.
+	// rows, if each has one class; NaN without rows.
 	MostFrequent float64
 	// Classes are the scores of each class, nil for values.
 	Classes []ClassScores
-	// Confusion counts the vertices of each true class (row) by the predicted class (column), nil where a
-	// vertex may have several labels, and for values.
+	// Confusion counts the rows of each true class (line) by the predicted class (column), nil where a
+	// row may have several labels, and for values.
 	Confusion [][]int
 }
 
@@ -29,7 +29,7 @@ type Evaluation struct {
 type Point struct{ X, Y float64 }
 
 // ClassScores are the scores of a class: precision TP/(TP+FP), recall TP/(TP+FN) and F1 2·TP/(2·TP+FP+FN),
-// each 0 where its divisor is 0. TP vertices have the class and are predicted to have it, FP are predicted to
+// each 0 where its divisor is 0. TP rows have the class and are predicted to have it, FP are predicted to
 // have it and do not, and FN have it and are not predicted to.
 type ClassScores struct {
 	Name      string  `json:"name"`
@@ -55,18 +55,18 @@ func (e Evaluation) MarshalJSON() ([]byte, error) {
 	return json.Marshal(object)
 }
 
-// Evaluate measures predictions of all vertices (rows × columns) on some of them, by all metrics that the
-// labels allow, and by the named metrics with an argument. It refuses logits of these vertices that are not
+// Evaluate measures predictions (rows × columns) on some of the rows, by all metrics that the
+// labels allow, and by the named metrics with an argument. It refuses logits of these rows that are not
 // finite.
-func Evaluate(predictions []float32, l *graph.Labels, vertices []int64, named ...string) (
+func Evaluate(predictions []float32, l *graph.Labels, rows []int64, named ...string) (
 	e Evaluation, err error,
 ) {
 	alone := comm.Alone()
 	if l.Continuous() {
-		e.Scores, err = OfValues(predictions, l, vertices, alone)
+		e.Scores, err = OfValues(predictions, l, rows, alone)
 		return e, err
 	}
-	for _, v := range vertices {
+	for _, v := range rows {
 		for _, z := range predictions[int(v)*l.Classes : (int(v)+1)*l.Classes] {
 			if x := float64(z); math.IsNaN(x) || math.IsInf(x, 0) {
 				return e, refusal.Damaged("the logits of %s %d are no finite numbers; train again, or "+
@@ -75,56 +75,57 @@ func Evaluate(predictions []float32, l *graph.Labels, vertices []int64, named ..
 		}
 	}
 	e.Scores = map[string]float64{}
-	for _, asked := range slices.Concat(VertexNames, named) {
+	for _, asked := range slices.Concat(ClassNames, named) {
 		name, not := Choose(asked, "", l)
 		if not != nil { // the metric is not defined on these labels
 			continue
 		}
-		if e.Scores[name], err = Vertices(name, l)(predictions, l, vertices, alone); err != nil {
+		if e.Scores[name], err = Named(name, l)(predictions, l, rows, alone); err != nil {
 			return e, err
 		}
 	}
-	hit, guesses, is, err := countClasses(predictions, l, vertices, alone)
+	hits, predicted, actual, err := countClasses(predictions, l, rows, alone)
 	if err != nil {
 		return e, err
 	}
-	if hit == nil { // no vertices
-		hit, guesses, is = make([]float64, l.Classes), make([]float64, l.Classes), make([]float64, l.Classes)
+	if hits == nil { // no rows
+		none := make([]float64, l.Classes)
+		hits, predicted, actual = none, none, none
 	}
 	e.Classes = make([]ClassScores, l.Classes)
 	for k := range e.Classes {
 		e.Classes[k] = ClassScores{
-			Name: l.ClassName(k), Precision: hit[k] / max(1, guesses[k]), Recall: hit[k] / max(1, is[k]),
-			F1: f1Of(hit[k], guesses[k], is[k]), Support: int(is[k]),
+			Name: l.ClassName(k), Support: int(actual[k]), F1: f1Of(hits[k], predicted[k], actual[k]),
+			Precision: hits[k] / max(1, predicted[k]), Recall: hits[k] / max(1, actual[k]),
 		}
 	}
-	e.Scores[CalibrationError] = ReliabilityOf(predictions, l, vertices).Error()
+	e.Scores[CalibrationError] = ReliabilityOf(predictions, l, rows).Error()
 	if l.MultiLabel() {
 		return e, nil
 	}
-	e.MostFrequent = slices.Max(is) / float64(len(vertices))
+	e.MostFrequent = slices.Max(actual) / float64(len(rows))
 	e.Confusion = make([][]int, l.Classes)
 	for k := range e.Confusion {
 		e.Confusion[k] = make([]int, l.Classes)
 	}
-	for _, v := range vertices {
+	for _, v := range rows {
 		e.Confusion[l.Class[v]][argmax(predictions[int(v)*l.Classes:(int(v)+1)*l.Classes])]++
 	}
 	return e, nil
 }
 
-// Curves are the curves over all thresholds, if vertices have one of two classes. roc has the share of class
+// Curves are the curves over all thresholds, if rows have one of two classes. roc has the share of class
 // 1 that is found (Y) by the share of class 0 that is taken for it (X). precisionRecall has precision (Y) by
 // recall (X). They have a point for each score, the largest score first. Of points with the same X, the
 // highest counts. Curves are nil for other labels, and if a class has no vertex.
-func Curves(logits []float32, l *graph.Labels, vertices []int64) (roc, precisionRecall []Point) {
+func Curves(logits []float32, l *graph.Labels, rows []int64) (roc, precisionRecall []Point) {
 	if l.Continuous() || l.MultiLabel() || l.Classes != 2 {
 		return nil, nil
 	}
 	score := func(v int64) float64 { return float64(logits[2*v+1]) - float64(logits[2*v]) }
-	sorted := slices.Clone(vertices)
+	sorted := slices.Clone(rows)
 	slices.SortFunc(sorted, func(a, b int64) int { return cmp.Compare(score(b), score(a)) })
-	var all, found [2]float64 // vertices of each class: all, and those with at least this score
+	var all, found [2]float64 // rows of each class: all, and those with at least this score
 	for _, v := range sorted {
 		all[l.Class[v]]++
 	}
@@ -153,7 +154,7 @@ func Curves(logits []float32, l *graph.Labels, vertices []int64) (roc, precision
 
 // CalibrationError is the expected calibration error with 15 bins (Guo et al. 2017, equation 3): the mean
 // difference between how sure the predictions of a bin are, by softmax, and how many of them are right. If
-// vertices have several labels, each label that is known is a prediction: the vertex has it or not.
+// rows have several labels, each label that is known is a prediction: the row has it or not.
 const CalibrationError = "calibration-error"
 
 // calibrationBins is the number of bins.
@@ -166,10 +167,10 @@ type Reliability [calibrationBins]struct {
 	Count       int
 }
 
-// ReliabilityOf is the Reliability of the logits of some vertices.
-func ReliabilityOf(logits []float32, l *graph.Labels, vertices []int64) *Reliability {
+// ReliabilityOf is the Reliability of the logits of some rows.
+func ReliabilityOf(logits []float32, l *graph.Labels, rows []int64) *Reliability {
 	r, p := &Reliability{}, make([]float64, l.Classes)
-	for _, v := range vertices {
+	for _, v := range rows {
 		row := logits[int(v)*l.Classes : (int(v)+1)*l.Classes]
 		if l.MultiLabel() {
 			for k, z := range row {

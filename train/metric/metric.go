@@ -15,13 +15,14 @@ import (
 	"weft/internal/suggest"
 )
 
-// OfVertices measures logits (rows × classes) on some of a worker's rows. The result is NaN without vertices.
-type OfVertices func(logits []float32, l *graph.Labels, vertices []int64, c *comm.Comm) (float64, error)
+// OfClasses measures logits (rows × classes) on some of a worker's rows, of vertices or of edges. The result
+// is NaN without rows.
+type OfClasses func(logits []float32, l *graph.Labels, rows []int64, c *comm.Comm) (float64, error)
 
 // Auto asks for the metric of the graph or of the task.
 const Auto = "auto"
 
-// Accuracy is the share of vertices whose highest logit is that of their class.
+// Accuracy is the share of rows whose highest logit is that of their class.
 const Accuracy = "accuracy"
 
 // ROCAUC is the area under the receiver operating characteristic, of vertices and of edges.
@@ -30,24 +31,60 @@ const ROCAUC = "roc-auc"
 // AveragePrecision is scikit-learn's average_precision_score.
 const AveragePrecision = "average-precision"
 
-var ofVertices = map[string]OfVertices{
-	Accuracy:         accuracy,
-	AveragePrecision: ofScores(averagePrecision, unnamed),
-	ROCAUC:           ofScores(AreaUnder, unnamed),
-	"micro-f1":       ofCounts(micro),
-	"macro-f1":       macroF1,
+// scope says of which labels a metric of classes is.
+type scope struct {
+	oneClass   bool // of one class per row, and not of several labels
+	twoClasses bool // of two classes where each row has one: it tells them apart by their scores
+	second     bool // of the second of two classes, unless its name has a class
 }
 
-// VertexNames are the names of the vertex metrics.
-var VertexNames = slices.Sorted(maps.Keys(ofVertices))
-
-// Vertices returns the vertex metric that Choose has returned by name, for such labels.
-func Vertices(name string, l *graph.Labels) OfVertices {
-	if metric, known := ofVertices[name]; known {
-		return metric
+// has reports whether a metric is defined on labels.
+func (s scope) has(l *graph.Labels) bool {
+	if l.MultiLabel() {
+		return !s.oneClass
 	}
-	metric, _ := withArgument(name, l)
-	return metric
+	return !s.twoClasses || l.Classes == 2
+}
+
+// ofClasses are the metrics of classes whose names have no argument. The area under the receiver operating
+// characteristic is the same for both of two classes.
+var ofClasses = map[string]struct {
+	measure OfClasses
+	scope
+}{
+	Accuracy:         {accuracy, scope{oneClass: true}},
+	AveragePrecision: {ofScores(averagePrecision, noClass), secondOfTwo},
+	ROCAUC:           {ofScores(AreaUnder, noClass), scope{twoClasses: true}},
+	"micro-f1":       {ofCounts(micro), scope{}},
+	"macro-f1":       {macroF1, scope{}},
+}
+
+// ClassNames are the names of these metrics, which measure classes of vertices and of edges.
+var ClassNames = slices.Sorted(maps.Keys(ofClasses))
+
+// Named returns the metric of classes that Choose has returned by name, for such labels.
+func Named(name string, l *graph.Labels) OfClasses {
+	if metric, known := ofClasses[name]; known {
+		return metric.measure
+	}
+	measure, _ := withArgument(name, l)
+	return measure
+}
+
+// scopeOf is the scope of a metric of classes.
+func scopeOf(name string) (s scope, known bool) {
+	if f, _ := formOf(name); f != nil {
+		return f.scope, true
+	}
+	metric, known := ofClasses[name]
+	return metric.scope, known
+}
+
+// namesOn are the names of the metrics without an argument that are defined on labels.
+func namesOn(l *graph.Labels) string {
+	return strings.Join(slices.DeleteFunc(slices.Clone(ClassNames), func(name string) bool {
+		return !ofClasses[name].has(l)
+	}), ", ")
 }
 
 // Choose returns the name of the metric asked for. For Auto it is the one that the graph names; "": none.
@@ -63,57 +100,49 @@ func Choose(asked, named string, l *graph.Labels) (string, error) {
 			name = Accuracy
 		}
 	}
-	metric, err := withArgument(name, l)
-	if err != nil {
+	if _, err := withArgument(name, l); err != nil {
 		return "", err
 	}
-	switch _, known := ofVertices[name]; {
+	switch s, known := scopeOf(name); {
 	case slices.Contains(ValueNames, name):
 		return "", refusal.Errorf("--metric %s: of values, and the graph's labels are classes; take one of "+
-			"%s", name, strings.Join(VertexNames, ", "))
-	case !known && metric == nil:
-		return "", refusal.Errorf("--metric %s: unknown metric; %s", name, suggest.OneOf(name, VertexNames))
-	case name == Accuracy && l.MultiLabel():
-		return "", refusal.Errorf("--metric accuracy: the graph's %s carry several labels each; take "+
-			"micro-f1, macro-f1 or roc-auc", l.Noun().Many)
-	case ofTwo(name) && !l.MultiLabel() && l.Classes != 2:
-		return "", refusal.Errorf("--metric %s: the graph has %d classes, not 2; take accuracy", name,
-			l.Classes)
+			"%s", name, strings.Join(ClassNames, ", "))
+	case !known:
+		return "", refusal.Errorf("--metric %s: unknown metric; %s", name, suggest.OneOf(name, ClassNames))
+	case !s.has(l) && l.MultiLabel():
+		return "", refusal.Errorf("--metric %s: it is of one class per %s, and %s of this graph may have "+
+			"several labels; take one of %s", name, l.Noun().One, l.Noun().A(), namesOn(l))
+	case !s.has(l):
+		return "", refusal.Errorf("--metric %s: the graph has %d classes, not 2; take one of %s", name,
+			l.Classes, namesOn(l))
 	}
 	return name, nil
 }
 
-// ofTwo reports whether a metric tells two classes apart by their scores.
-func ofTwo(name string) bool {
-	f, _ := formOf(name)
-	return name == ROCAUC || name == AveragePrecision || f != nil && f.ofTwo
-}
-
-// OfSecond reports whether a metric measures the second of two classes because its name has no class. The
-// area under the receiver operating characteristic is the same for both.
-func OfSecond(name string) bool {
-	argued := strings.HasPrefix(name, top) || strings.HasPrefix(name, found)
-	return name == AveragePrecision || argued && !strings.Contains(name, ":")
+// MeasuresSecond reports whether a metric measures the second of two classes because its name has no class.
+func MeasuresSecond(name string) bool {
+	s, _ := scopeOf(name)
+	return s.second && !strings.Contains(name, ":")
 }
 
 // sum replaces counts by their sums over all workers.
 func sum(c *comm.Comm, counts []float64) error { return c.SumDoubles(comm.Statistics, counts) }
 
-// accuracy is the share of vertices whose largest logit is their class's. If several logits are equal, the
+// accuracy is the share of rows whose largest logit is their class's. If several logits are equal, the
 // first counts.
-func accuracy(logits []float32, l *graph.Labels, vertices []int64, c *comm.Comm) (float64, error) {
+func accuracy(logits []float32, l *graph.Labels, rows []int64, c *comm.Comm) (float64, error) {
 	right := 0
-	for _, v := range vertices {
+	for _, v := range rows {
 		if int64(argmax(logits[int(v)*l.Classes:(int(v)+1)*l.Classes])) == l.Class[v] {
 			right++
 		}
 	}
-	return AccuracyOf(right, len(vertices), c)
+	return AccuracyOf(right, len(rows), c)
 }
 
-// AccuracyOf is the accuracy over all workers, if right of this worker's vertices are predicted right.
-func AccuracyOf(right, vertices int, c *comm.Comm) (float64, error) {
-	counts := []float64{float64(right), float64(vertices)}
+// AccuracyOf is the accuracy over all workers, if right of this worker's rows are predicted right.
+func AccuracyOf(right, rows int, c *comm.Comm) (float64, error) {
+	counts := []float64{float64(right), float64(rows)}
 	err := sum(c, counts)
 	return counts[0] / counts[1], err
 }
@@ -130,32 +159,32 @@ func argmax(x []float32) (at int) {
 // measure measures n scored rows of each worker.
 type measure func(c *comm.Comm, n int, at func(i int) (score float64, positive bool)) (float64, error)
 
-// unnamed stands for a class that a metric does not name.
-const unnamed = -1
+// noClass stands for the class of a metric whose name has none.
+const noClass = -1
 
 // ofScores is a metric of how high the scores of one class are where it is right: of class 1 if none is
-// named. If vertices have several labels, it is the metric of one label, or the mean over all labels that
-// some vertices have and others lack.
-func ofScores(measure measure, class int) OfVertices {
-	return func(logits []float32, l *graph.Labels, vertices []int64, c *comm.Comm) (float64, error) {
+// named. If rows have several labels, it is the metric of one label, or the mean over all labels that some
+// rows have and others lack.
+func ofScores(measure measure, class int) OfClasses {
+	return func(logits []float32, l *graph.Labels, rows []int64, c *comm.Comm) (float64, error) {
 		if !l.MultiLabel() {
 			positive := 1
-			if class != unnamed {
+			if class != noClass {
 				positive = class
 			}
-			return measure(c, len(vertices), func(i int) (float64, bool) {
-				v := int(vertices[i])
+			return measure(c, len(rows), func(i int) (float64, bool) {
+				v := int(rows[i])
 				score := float64(logits[2*v+positive]) - float64(logits[2*v+1-positive])
 				return score, l.Class[v] == int64(positive)
 			})
 		}
 		sum, n := 0.0, 0
 		for label := range l.Classes {
-			if class != unnamed && class != label {
+			if class != noClass && class != label {
 				continue
 			}
-			var at []int // vertices whose label is present
-			for _, v := range vertices {
+			var at []int // labels that are present
+			for _, v := range rows {
 				if k := int(v)*l.Classes + label; l.Multi[k] == l.Multi[k] {
 					at = append(at, k)
 				}
@@ -276,89 +305,90 @@ func eachBlock(c *comm.Comm, local []float64, f func(block []float64)) error {
 	return nil
 }
 
-// ofCounts is a metric that is computed from what countClasses counts.
-func ofCounts(compute func(hit, guesses, is []float64) float64) OfVertices {
-	return func(logits []float32, l *graph.Labels, vertices []int64, c *comm.Comm) (float64, error) {
-		hit, guesses, is, err := countClasses(logits, l, vertices, c)
-		if hit == nil {
+// ofCounts is a metric that compute computes from what countClasses counts, a number for each class. Without
+// rows it is NaN, and compute is not called.
+func ofCounts(compute func(hits, predicted, actual []float64) float64) OfClasses {
+	return func(logits []float32, l *graph.Labels, rows []int64, c *comm.Comm) (float64, error) {
+		hits, predicted, actual, err := countClasses(logits, l, rows, c)
+		if hits == nil {
 			return math.NaN(), err
 		}
-		return compute(hit, guesses, is), nil
+		return compute(hits, predicted, actual), nil
 	}
 }
 
 // macroF1 is the mean of the classes' F1, over the same classes as scikit-learn's f1_score: the ones that
-// some of the vertices have or are predicted to have. If a vertex may have several labels, all labels count,
+// some of the rows have or are predicted to have. If a row may have several labels, all labels count,
 // and a label without positives and predictions counts as 0.
-func macroF1(logits []float32, l *graph.Labels, vertices []int64, c *comm.Comm) (float64, error) {
-	return ofCounts(func(hit, guesses, is []float64) (mean float64) {
+func macroF1(logits []float32, l *graph.Labels, rows []int64, c *comm.Comm) (float64, error) {
+	return ofCounts(func(hits, predicted, actual []float64) (mean float64) {
 		var f1s []float64
-		for k := range hit {
-			if l.MultiLabel() || guesses[k]+is[k] > 0 {
-				f1s = append(f1s, f1Of(hit[k], guesses[k], is[k]))
+		for k := range hits {
+			if l.MultiLabel() || predicted[k]+actual[k] > 0 {
+				f1s = append(f1s, f1Of(hits[k], predicted[k], actual[k]))
 			}
 		}
 		for _, f1 := range f1s {
 			mean += f1 / float64(len(f1s))
 		}
 		return mean
-	})(logits, l, vertices, c)
+	})(logits, l, rows, c)
 }
 
-// countClasses counts vertices for each class, over all workers: is counts those that have it, guesses those
-// predicted to have it, and hit those that are both. The counts are nil without vertices. A single-label
-// vertex is predicted to have the class with the largest logit, a multi-label vertex each label with a
+// countClasses counts rows for each class, over all workers: actual counts those that have it, predicted
+// those predicted to have it, and hits those that are both. The counts are nil without rows. A row with one
+// class is predicted to have the class with the largest logit, one with several labels each label with a
 // positive logit.
-func countClasses(logits []float32, l *graph.Labels, vertices []int64,
+func countClasses(logits []float32, l *graph.Labels, rows []int64,
 	c *comm.Comm,
-) (hit, guesses, is []float64, err error) {
-	counts := make([]float64, 3*l.Classes+1)
-	hit, guesses, is = counts[:l.Classes], counts[l.Classes:2*l.Classes], counts[2*l.Classes:3*l.Classes]
-	counts[3*l.Classes] = float64(len(vertices))
-	for _, v := range vertices {
-		row := logits[int(v)*l.Classes : (int(v)+1)*l.Classes]
+) (hits, predicted, actual []float64, err error) {
+	n := l.Classes
+	counts := make([]float64, 3*n+1)
+	hits, predicted, actual = counts[:n], counts[n:2*n], counts[2*n:3*n]
+	counts[3*n] = float64(len(rows))
+	for _, v := range rows {
+		row := logits[int(v)*n : (int(v)+1)*n]
 		top := argmax(row)
-		for c := range row {
-			var predicted, actual bool
+		for k := range row {
+			var isPredicted, isActual bool
 			if l.MultiLabel() {
-				label := l.Multi[int(v)*l.Classes+c]
-				predicted, actual = row[c] > 0 && label == label, label == 1 // a NaN label is missing
+				label := l.Multi[int(v)*n+k]
+				isPredicted, isActual = row[k] > 0 && label == label, label == 1 // a NaN label is missing
 			} else {
-				predicted, actual = c == top, l.Class[v] == int64(c)
+				isPredicted, isActual = k == top, l.Class[v] == int64(k)
 			}
-			if predicted {
-				guesses[c]++
+			if isPredicted {
+				predicted[k]++
 			}
-			if actual {
-				is[c]++
+			if isActual {
+				actual[k]++
 			}
-			if predicted && actual {
-				hit[c]++
+			if isPredicted && isActual {
+				hits[k]++
 			}
 		}
 	}
-	if err := sum(c, counts); err != nil || counts[3*l.Classes] == 0 {
+	if err := sum(c, counts); err != nil || counts[3*n] == 0 {
 		return nil, nil, nil, err
 	}
-	return hit, guesses, is, nil
+	return hits, predicted, actual, nil
 }
 
-// f1Of is the F1 of a number of hits, the true positives, among so many guesses, the predicted positives, and
-// is, the actual positives.
-func f1Of(hit, guesses, is float64) float64 {
-	if guesses+is == 0 {
+// f1Of is the F1 of a number of hits, the true positives, among the predicted positives and the actual ones.
+func f1Of(hits, predicted, actual float64) float64 {
+	if predicted+actual == 0 {
 		return 0
 	}
-	return 2 * hit / (guesses + is)
+	return 2 * hits / (predicted + actual)
 }
 
 // micro is the F1 of all classes together.
-func micro(hit, guesses, is []float64) float64 {
+func micro(hits, predicted, actual []float64) float64 {
 	total := func(x []float64) (s float64) {
 		for _, v := range x {
 			s += v
 		}
 		return s
 	}
-	return f1Of(total(hit), total(guesses), total(is))
+	return f1Of(total(hits), total(predicted), total(actual))
 }

@@ -22,7 +22,7 @@ func everyVertex(n int) []int64 {
 }
 
 // alone is a metric on one worker.
-func alone(m OfVertices) func(logits []float32, l *graph.Labels, vertices []int64) float64 {
+func alone(m OfClasses) func(logits []float32, l *graph.Labels, vertices []int64) float64 {
 	return func(logits []float32, l *graph.Labels, vertices []int64) float64 {
 		x, err := m(logits, l, vertices, comm.Alone())
 		if err != nil {
@@ -76,7 +76,7 @@ func TestMetricsByHand(t *testing.T) {
 		// Label 2 has no positives and does not count
 		{"roc-auc", multi, scores, everyVertex(3), (0. + 1) / 2},
 	} {
-		assert.Near(t, c.want, alone(ofVertices[c.metric])(c.logits, c.labels, c.vertices), 1e-12,
+		assert.Near(t, c.want, alone(ofClasses[c.metric].measure)(c.logits, c.labels, c.vertices), 1e-12,
 			"%s of vertices %v", c.metric, c.vertices)
 	}
 }
@@ -86,22 +86,22 @@ func TestNothingToMeasure(t *testing.T) {
 	classes := &graph.Labels{Classes: 2, Class: []int64{1, 1, 0}}
 	multi := &graph.Labels{Classes: 2, Multi: []float32{1, 0, 1, 0, 0, 0}}
 	logits := []float32{1, 2, 3, 4, 5, 6}
-	for name, metric := range ofVertices {
+	for name, metric := range ofClasses {
 		for _, labels := range []*graph.Labels{classes, multi} {
-			if labels == multi && name == "accuracy" {
+			if _, err := Choose(name, "", labels); err != nil {
 				continue
 			}
-			if got := alone(metric)(logits, labels, nil); !math.IsNaN(got) {
+			if got := alone(metric.measure)(logits, labels, nil); !math.IsNaN(got) {
 				t.Errorf("%s of no vertices: %v", name, got)
 			}
 		}
 	}
 	for _, vertices := range [][]int64{{0}, {0, 1}, {2}} {
-		if got := alone(ofVertices[ROCAUC])(logits, classes, vertices); !math.IsNaN(got) {
+		if got := alone(ofClasses[ROCAUC].measure)(logits, classes, vertices); !math.IsNaN(got) {
 			t.Errorf("the area for vertices %v, of one class: %v", vertices, got)
 		}
 	}
-	if got := alone(ofVertices[ROCAUC])(logits, multi, []int64{0, 1}); !math.IsNaN(got) {
+	if got := alone(ofClasses[ROCAUC].measure)(logits, multi, []int64{0, 1}); !math.IsNaN(got) {
 		t.Errorf("the area of labels that all or none have: %v", got)
 	}
 }
@@ -172,22 +172,21 @@ func TestMetricProperties(t *testing.T) {
 					right[i] = 1
 				}
 			}
-			for name, metric := range ofVertices {
-				if labels.MultiLabel() && name == "accuracy" || !labels.MultiLabel() && labels.Classes != 2 &&
-					(name == ROCAUC || name == AveragePrecision) {
+			for name, metric := range ofClasses {
+				if _, err := Choose(name, "", labels); err != nil {
 					continue
 				}
 				all := everyVertex(n)
-				got := alone(metric)(random, labels, all)
+				got := alone(metric.measure)(random, labels, all)
 				if !(got >= 0 && got <= 1) {
 					t.Fatalf("%s is %v", name, got)
 				}
 				r.Shuffle(n, func(i, j int) { all[i], all[j] = all[j], all[i] })
-				require.Equal(t, got, alone(metric)(random, labels, all), name)
-				require.Equal(t, 1, alone(metric)(right, labels, all), "%s of perfect logits", name)
+				require.Equal(t, got, alone(metric.measure)(random, labels, all), name)
+				require.Equal(t, 1, alone(metric.measure)(right, labels, all), "%s of perfect logits", name)
 			}
 			if !labels.MultiLabel() {
-				assert.Near(t, alone(ofVertices["micro-f1"])(random, labels, everyVertex(n)),
+				assert.Near(t, alone(ofClasses["micro-f1"].measure)(random, labels, everyVertex(n)),
 					alone(accuracy)(random, labels, everyVertex(n)), 1e-12, "accuracy")
 			}
 		}
@@ -210,9 +209,15 @@ func TestChooseMetric(t *testing.T) {
 		{"accuracy", "roc-auc", two, "accuracy"},
 		{"roc-auc", "", two, "roc-auc"},
 		{"precision", "", single, "--metric precision: unknown"},
-		{"accuracy", "", several, "--metric accuracy: "},
-		{"auto", "accuracy", several, "--metric accuracy: "},
-		{"roc-auc", "", single, "--metric roc-auc: the graph has 3 classes"},
+		{
+			"accuracy", "", several, "--metric accuracy: it is of one class per vertex, and a vertex of this graph " +
+				"may have several labels; take one of average-precision, macro-f1, micro-f1, roc-auc",
+		},
+		{"auto", "accuracy", several, "--metric accuracy: it is of one class per vertex"},
+		{
+			"roc-auc", "", single, "--metric roc-auc: the graph has 3 classes, not 2; take one of accuracy, " +
+				"macro-f1, micro-f1",
+		},
 		{"f1:2", "", single, "f1:2"},
 		{"f1:3", "", several, `--metric f1:3: no class of the graph is called "3"`},
 		{"precision@7", "", several, "precision@7"},
@@ -239,6 +244,18 @@ func TestChooseMetric(t *testing.T) {
 		if got != c.want && !refused {
 			t.Errorf("asked for %s of a graph that names %q: %q, want %q", c.asked, c.named, got, c.want)
 		}
+	}
+	for _, c := range []struct {
+		scope                scope
+		single, two, several bool // whether it has them
+	}{
+		{scope{}, true, true, true},
+		{scope{oneClass: true}, true, true, false},
+		{scope{twoClasses: true}, false, true, true},
+		{scope{oneClass: true, twoClasses: true}, false, true, false},
+	} {
+		got := [3]bool{c.scope.has(&single), c.scope.has(&two), c.scope.has(&several)}
+		assert.Equal(t, [3]bool{c.single, c.two, c.several}, got, "%+v", c.scope)
 	}
 }
 

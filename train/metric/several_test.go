@@ -88,7 +88,7 @@ func TestAveragePrecision(t *testing.T) {
 	}
 	labels := &graph.Labels{Classes: 3, Multi: []float32{1, 0, 1, 0, 1, 1, 1, 0, 1, 0, 1, 1}}
 	logits := []float32{1, -5, 0, -2, 9, 1, 4, 3, 2, 5, 4, 3}
-	got, err := Vertices(AveragePrecision, labels)(logits, labels, everyVertex(4), comm.Alone())
+	got, err := Named(AveragePrecision, labels)(logits, labels, everyVertex(4), comm.Alone())
 	require.NoError(t, err)
 	assert.Near(t, (.5833333333333333+1)/2, got, 1e-12)
 }
@@ -107,14 +107,14 @@ func TestRankingOfANamedClass(t *testing.T) {
 		"roc-auc:a:b": .5666666666666667, "precision@4:a:b": .5, "precision@4": .75,
 		"recall@fpr=.5:a:b": 2. / 3, "recall@fpr=.5": .6,
 	} {
-		got, err := Vertices(name, two)(scores, two, everyVertex(8), comm.Alone())
+		got, err := Named(name, two)(scores, two, everyVertex(8), comm.Alone())
 		require.NoError(t, err)
 		assert.Near(t, want, got, 1e-12, "%s", name)
 	}
 	for name, want := range map[string]float64{
 		"average-precision:0": .5833333333333333, "average-precision:1": 1, "roc-auc:0": .5,
 	} {
-		got, err := Vertices(name, several)(each, several, everyVertex(4), comm.Alone())
+		got, err := Named(name, several)(each, several, everyVertex(4), comm.Alone())
 		require.NoError(t, err)
 		assert.Near(t, want, got, 1e-12, "%s of several", name)
 	}
@@ -127,7 +127,7 @@ func TestWhoseMetric(t *testing.T) {
 		"average-precision": true, "precision@5": true, "recall@fpr=.1": true, "average-precision:c": false,
 		"precision@5:c": false, "recall@fpr=.1:c": false, "roc-auc": false, "f1:c": false, "accuracy": false,
 	} {
-		assert.Equal(t, want, OfSecond(name), "%s", name)
+		assert.Equal(t, want, MeasuresSecond(name), "%s", name)
 	}
 	k, is := Top("precision@50:c")
 	assert.Equal(t, 50, k)
@@ -139,7 +139,7 @@ func TestWhoseMetric(t *testing.T) {
 func TestAreaOfEachLabel(t *testing.T) {
 	labels := &graph.Labels{Classes: 2, Multi: []float32{1, 0, 0, 1, 1, 0, 0, 1}}
 	logits := []float32{1, -5, -2, 9, 4, 3, 5, 4}
-	got, err := Vertices(ROCAUC, labels)(logits, labels, everyVertex(4), comm.Alone())
+	got, err := Named(ROCAUC, labels)(logits, labels, everyVertex(4), comm.Alone())
 	if want := (.5 + 1) / 2; err != nil || got != want {
 		t.Errorf("%v, %v, want %v", got, err, want)
 	}
@@ -150,12 +150,12 @@ func TestF1OfFewClasses(t *testing.T) {
 	for classes := 1; classes <= 4; classes++ {
 		l, logits := &graph.Labels{Classes: classes, Class: []int64{0}}, make([]float32, classes)
 		for _, name := range []string{"micro-f1", "macro-f1"} {
-			none, err := Vertices(name, l)(logits, l, nil, comm.Alone())
+			none, err := Named(name, l)(logits, l, nil, comm.Alone())
 			if err != nil || !math.IsNaN(none) {
 				t.Errorf("%s of no vertices of %d classes: %v, %v", name, classes, none, err)
 			}
 		}
-		if got, err := Vertices("micro-f1", l)(logits, l, []int64{0}, comm.Alone()); err != nil || got != 1 {
+		if got, err := Named("micro-f1", l)(logits, l, []int64{0}, comm.Alone()); err != nil || got != 1 {
 			t.Errorf("micro-f1 of %d classes: %v, %v", classes, got, err)
 		}
 	}
@@ -169,7 +169,7 @@ func TestMacroF1OfWorkers(t *testing.T) {
 	logits := [][]float32{{1, 0, 0, 0, 0, 1, 0, 0}, {0, 1, 0, 0, 0, 1, 0, 0}, {}}
 	onWorkers(3, func(c *comm.Comm) {
 		l := &graph.Labels{Classes: 4, Class: class[c.Rank()]}
-		got, err := Vertices("macro-f1", l)(logits[c.Rank()], l, everyVertex(len(l.Class)), c)
+		got, err := Named("macro-f1", l)(logits[c.Rank()], l, everyVertex(len(l.Class)), c)
 		if want := (2./3 + 1./2 + 0) / 3; err != nil || math.Abs(got-want) > 1e-15 {
 			t.Errorf("worker %d: %v, %v, want %v", c.Rank(), got, err, want)
 		}
@@ -257,7 +257,7 @@ func TestRecallOfRoundedRate(t *testing.T) {
 		l.Class, logits = append(l.Class, class), append(logits, 0, score)
 	}
 	for name, want := range map[string]float64{"recall@fpr=0.29": 1, "recall@fpr=0.28": 0} {
-		got, err := Vertices(name, l)(logits, l, everyVertex(101), comm.Alone())
+		got, err := Named(name, l)(logits, l, everyVertex(101), comm.Alone())
 		if err != nil || got != want {
 			t.Errorf("%s: %v, %v, want %v", name, got, err, want)
 		}

@@ -86,7 +86,7 @@ func TestSumsOfAnyWorkers(t *testing.T) {
 			if err != nil {
 				return err
 			}
-			precision, err := ofVertices[AveragePrecision](predictions, classes, owned[c.Rank()], c)
+			precision, err := ofClasses[AveragePrecision].measure(predictions, classes, owned[c.Rank()], c)
 			if c.Rank() == 0 {
 				measured[fmt.Sprint(values, means, precision)] = true
 			}

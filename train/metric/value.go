@@ -47,10 +47,10 @@ type column struct {
 // OfValues measures predictions (rows × columns) of values on some of a worker's rows. It returns all metrics
 // by name, NaN if there is no value. If all values of a column are equal, R2 is 1 without an error and else
 // 0, as in scikit-learn.
-func OfValues(predictions []float32, l *graph.Labels, vertices []int64,
+func OfValues(predictions []float32, l *graph.Labels, rows []int64,
 	c *comm.Comm,
 ) (map[string]float64, error) {
-	columns, err := sumsOf(predictions, l, vertices, c)
+	columns, err := sumsOf(predictions, l, rows, c)
 	if err != nil {
 		return nil, err
 	}
@@ -76,10 +76,10 @@ func OfValues(predictions []float32, l *graph.Labels, vertices []int64,
 }
 
 // sumsOf adds up the columns over all workers: first for the means, then around them.
-func sumsOf(predictions []float32, l *graph.Labels, vertices []int64, c *comm.Comm) ([]column, error) {
+func sumsOf(predictions []float32, l *graph.Labels, rows []int64, c *comm.Comm) ([]column, error) {
 	columns := make([]column, l.Columns)
 	each := func(f func(i int, predicted, value float64)) {
-		for _, v := range vertices {
+		for _, v := range rows {
 			for i := range columns {
 				at := int(v)*l.Columns + i
 				if value := float64(l.Values[at]); value == value { // not missing

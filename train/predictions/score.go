@@ -78,7 +78,7 @@ func (c *Scorer) Scores(name string) (s metric.Scores, err error) {
 			*to = scores[name]
 			continue
 		}
-		measure := metric.Vertices(name, &labels)
+		measure := metric.Named(name, &labels)
 		if *to, err = measure(c.rows, &labels, parts[k], comm.Alone()); err != nil {
 			return s, err
 		}

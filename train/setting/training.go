@@ -160,7 +160,7 @@ var trainingSettings = []Setting{
 		"the next; auto: 1, by the forward pass of the next epoch where that has the metrics"},
 	{
 		Name: "metric",
-		Choices: slices.Compact(slices.Concat([]string{metric.Auto}, metric.VertexNames, metric.LinkNames,
+		Choices: slices.Compact(slices.Concat([]string{metric.Auto}, metric.ClassNames, metric.LinkNames,
 			metric.ValueNames)),
 		completes: metric.HasArgument, forms: metric.Forms(),
 		Meaning: "metric of the results; auto: the one that the graph names, rmse for values, mrr for " +

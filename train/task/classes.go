@@ -214,7 +214,7 @@ func (c *classes) hits(logits *tensor.Matrix) (sums []kernel.Sum) {
 
 func (c *classes) measure(logits *tensor.Matrix, set *vertexSet) (float64, error) {
 	values, rows := set.read(logits)
-	return metric.Vertices(c.metric, &c.labels)(values, &c.labels, rows, c.World)
+	return metric.Named(c.metric, &c.labels)(values, &c.labels, rows, c.World)
 }
 
 func (c *classes) labelsOf(rows *tensor.Matrix) (l nn.Labels, free func()) {

@@ -40,7 +40,7 @@ func (k ofRows) frame(whole *partition.Whole) (*partition.WholeFrame, error) {
 	return l.Frame(), nil
 }
 
-func (ofRows) Metrics() []string { return slices.Concat(metric.VertexNames, metric.ValueNames) }
+func (ofRows) Metrics() []string { return slices.Concat(metric.ClassNames, metric.ValueNames) }
 
 func (k ofRows) Metric(whole *partition.Whole, l *graph.Labels) (string, error) {
 	frame, err := k.frame(whole)

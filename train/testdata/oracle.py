@@ -12,7 +12,7 @@ Everything is computed in float64 from inputs and initial weights that are exact
              comes of it: losses of all epochs that were run, the evaluations {epoch, val_loss, and by metric
              its values on the training, validation and test vertices}; by metric the best epoch; and by epoch
              the weights and running statistics after it, and the logits in evaluation
-  measures   by name: logits, labels, vertices, and the metrics by name (null: no number)
+  measures   by name: logits, labels, vertices, and the metrics by name, which measures.py computes anew
 
 The model is a perceptron: linear layers, batch or layer norm before ReLU, no dropout. The linear layers
 before batch norm have no bias. A training stops when `patience` epochs have not lowered the validation loss
@@ -20,18 +20,17 @@ nor, where the metric selects, raised the metric.
 """
 
 import copy
-import json
 import math
-import pathlib
 
+import measures
 import numpy
 import sklearn
 import torch
 import torch.nn.functional as F
-from sklearn.metrics import accuracy_score, f1_score, roc_auc_score, roc_curve
 
 V, FEATURES, HIDDEN = 48, 6, 8
 MARGIN = 2e-4  # that two validation losses must differ by, where one is lower
+SELECTING = ("accuracy", "micro-f1", "macro-f1", "roc-auc")  # the metrics of trainings
 
 
 def single(x):
@@ -64,76 +63,6 @@ class Perceptron(torch.nn.Module):
         for lin, norm in zip(self.lins, self.norms):
             x = F.relu(getattr(norm, "module", norm)(lin(x)))
         return self.lins[-1](x)
-
-
-def measures(logits, labels):
-    """All metrics that are defined of some vertices, by scikit-learn. Missing labels are left out."""
-    labels = numpy.asarray(labels, float)
-    if labels.ndim == 1:
-        classes = list(range(logits.shape[1]))
-        predicted = logits.argmax(1)
-        out = {"accuracy": accuracy_score(labels, predicted)}
-        for average in ("micro", "macro"):
-            out[average + "-f1"] = f1_score(labels, predicted, average=average)
-        if len(classes) == 2 and len(set(labels)) == 2:
-            out["roc-auc"] = roc_auc_score(labels == 1, logits[:, 1] - logits[:, 0])
-        return out
-    there = ~numpy.isnan(labels)
-    out = {"micro-f1": f1_score(labels[there], logits[there] > 0, zero_division=0)}
-    f1s, areas = [], []
-    for c in range(labels.shape[1]):
-        y, z = labels[there[:, c], c], logits[there[:, c], c]
-        f1s.append(f1_score(y, z > 0, zero_division=0) if len(y) else 0.0)
-        if len(set(y)) == 2:
-            areas.append(roc_auc_score(y, z))
-    out["macro-f1"] = float(numpy.mean(f1s))
-    if areas:
-        out["roc-auc"] = float(numpy.mean(areas))
-    return out
-
-
-def with_argument(logits, labels):
-    """Metrics that have an argument in their names, by scikit-learn, but for precision@K, which it does not
-    have."""
-    labels, out = numpy.asarray(labels, float), {}
-    there = ~numpy.isnan(labels)
-    for c in range(logits.shape[1]):
-        is_c, predicted = (
-            (labels == c, logits.argmax(1) == c)
-            if labels.ndim == 1
-            else (labels[there[:, c], c] == 1, logits[there[:, c], c] > 0)
-        )
-        out[f"f1:{c}"] = f1_score(is_c, predicted, zero_division=0) if len(is_c) else 0.0
-    if labels.ndim == 1 and logits.shape[1] != 2:
-        return out
-    each = (
-        [(labels == 1, logits[:, 1] - logits[:, 0])]
-        if labels.ndim == 1
-        else [
-            (labels[there[:, c], c] == 1, logits[there[:, c], c])
-            for c in range(labels.shape[1])
-            if there[:, c].any()
-        ]
-    )
-
-    def precision(positive, score, k):
-        """The mean over all orders of equal scores of the share of positives among the first k."""
-        k = min(k, len(score))
-        last = numpy.sort(score)[-k]
-        above, tied = score > last, score == last
-        return (positive[above].sum() + (k - above.sum()) * positive[tied].mean()) / k
-
-    def recall(positive, score, rate):
-        false, true, _ = roc_curve(positive, score, drop_intermediate=False)
-        return true[false <= rate].max()
-
-    for k in (1, 5, 1000):
-        out[f"precision@{k}"] = numpy.mean([precision(*ranked, k) for ranked in each])
-    for rate in (0, 0.1, 0.5, 1):
-        found = [recall(*ranked, rate) for ranked in each if len(set(ranked[0])) == 2]
-        if found:
-            out[f"recall@fpr={rate}"] = numpy.mean(found)
-    return out
 
 
 def loss_of(logits, labels, ids):
@@ -195,10 +124,12 @@ def train(o, labels, split, x, rng):
                 z = model(x)
                 e = {"epoch": epoch, "val_loss": float(loss_of(z, y, split["val"]))}
                 parts = [
-                    measures(z[split[part]].numpy(), y[split[part]].numpy())
+                    measures.without_argument(z[split[part]].numpy(), y[split[part]].numpy())
                     for part in ("train", "val", "test")
                 ]
-                e["metrics"] = {name: [part[name] for part in parts] for name in parts[0]}
+                e["metrics"] = {
+                    name: [part[name] for part in parts] for name in SELECTING if name in parts[0]
+                }
             evaluations.append(e)
             after[epoch] = {"state": copy.deepcopy(state_of(model)), "logits": z.tolist()}
     if "clip" in o:
@@ -323,8 +254,7 @@ def tables(rng):
                 name = f"{classes} labels, {n}" + (", some missing" if missing else "")
                 out[name] = dict(classes=classes, logits=logits, labels=several.tolist(), vertices=vertices)
     for c in out.values():
-        some = c["logits"][c["vertices"]], numpy.asarray(c["labels"], float)[c["vertices"]]
-        c["metrics"] = measures(*some) | with_argument(*some)
+        c["metrics"] = measures.metrics(c)
         c["logits"] = c["logits"].tolist()
         if isinstance(c["labels"][0], list):
             c["labels"] = [[None if math.isnan(v) else v for v in row] for row in c["labels"]]
@@ -334,17 +264,14 @@ def tables(rng):
 if __name__ == "__main__":
     rng = numpy.random.default_rng(29)
     x, trained = trainings(rng)
-    text = json.dumps(
+    measures.write(
         {
             "torch": torch.__version__,
             "sklearn": sklearn.__version__,
             "features": x.tolist(),
             "trainings": trained,
             "measures": tables(rng),
-        },
-        separators=(",", ":"),
-        allow_nan=False,
+        }
     )
-    (pathlib.Path(__file__).resolve().parent / "oracle.json").write_text(text + "\n")
     for name, t in trained.items():
         print(name, t["ends"], [round(e["val_loss"], 4) for e in t["evaluations"]])

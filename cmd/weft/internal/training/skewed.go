@@ -112,7 +112,7 @@ func frequent(g *graph.Graph, o *setting.Options) string {
 	const most = .6 // of two classes about as frequent, either may be meant
 	name := metricOf(g, o)
 	l, fractions, rows := shares(g, o)
-	if len(fractions) != 2 || !metric.OfSecond(name) || fractions[1] <= most {
+	if len(fractions) != 2 || !metric.MeasuresSecond(name) || fractions[1] <= most {
 		return ""
 	}
 	return fmt.Sprintf("--metric %s measures class %s, the second of the two, which %s of the training %s are "+
