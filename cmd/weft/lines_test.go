@@ -12,6 +12,20 @@ import (
 	"weft/internal/require"
 )
 
+// checkedOut are the files of the checkout that match one of the patterns: those that git tracks, and new
+// ones that it does not ignore.
+func checkedOut(t *testing.T, patterns ...string) []string {
+	t.Helper()
+	listing := []string{"ls-files", "--cached", "--others", "--exclude-standard", "--"}
+	list := exec.Command("git", append(listing, patterns...)...)
+	list.Dir = filepath.Join("..", "..")
+	files, err := list.Output()
+	if err != nil {
+		t.Skip("not a checkout of git: ", err)
+	}
+	return strings.Fields(string(files))
+}
+
 // longLiteral is a literal that a line may hold whole, however long the line is.
 var longLiteral = regexp.MustCompile("^([^/\"`]|\"(\\\\.|[^\"\\\\])*\"|`[^`]*`)*?(\"(\\\\.|[^\"\\\\]){30,}\"|`[^`]{30,}`)")
 
@@ -21,13 +35,7 @@ const columns = 110 // of a line
 // of others than Python.
 func TestLines(t *testing.T) {
 	root := filepath.Join("..", "..")
-	list := exec.Command("git", "ls-files", "*.go", "*.c", "*.h", "*.cc", "*.cu", "*.cuh", "*.py")
-	list.Dir = root
-	files, err := list.Output()
-	if err != nil {
-		t.Skip("not a checkout of git: ", err)
-	}
-	for path := range strings.FieldsSeq(string(files)) {
+	for _, path := range checkedOut(t, "*.go", "*.c", "*.h", "*.cc", "*.cu", "*.cuh", "*.py") {
 		if strings.HasPrefix(path, "kernel/") && strings.HasSuffix(path, ".go") {
 			continue
 		}
@@ -61,13 +69,7 @@ var nameOf = regexp.MustCompile(`\bof\b`)
 // TestPythonNames: no name in Python is the word of, which says nothing, but those that callers see.
 func TestPythonNames(t *testing.T) {
 	root := filepath.Join("..", "..")
-	list := exec.Command("git", "ls-files", "*.py")
-	list.Dir = root
-	files, err := list.Output()
-	if err != nil {
-		t.Skip("not a checkout of git: ", err)
-	}
-	for path := range strings.FieldsSeq(string(files)) {
+	for _, path := range checkedOut(t, "*.py") {
 		text, err := os.ReadFile(filepath.Join(root, path))
 		require.NoError(t, err)
 		code := pythonText.ReplaceAllStringFunc(string(text), func(text string) string {
@@ -124,15 +126,9 @@ var named = regexp.MustCompile(`docs/([a-z/-]+\.md)(?:, "([^"]+)",)?|` + "``([a-
 // the section that it names.
 func TestNamedPages(t *testing.T) {
 	root := filepath.Join("..", "..")
-	list := exec.Command("git", "ls-files", "*.go", "*.py", "*.txtar", "*.c", "*.h", "*.cuh", "*.cc", "scripts",
-		"Makefile", "CONTRIBUTING.md")
-	list.Dir = root
-	files, err := list.Output()
-	if err != nil {
-		t.Skip("not a checkout of git: ", err)
-	}
 	pages, sections := 0, 0
-	for path := range strings.FieldsSeq(string(files)) {
+	for _, path := range checkedOut(t, "*.go", "*.py", "*.txtar", "*.c", "*.h", "*.cuh", "*.cc", "scripts",
+		"Makefile", "CONTRIBUTING.md") {
 		text, err := os.ReadFile(filepath.Join(root, path))
 		require.NoError(t, err)
 		for _, name := range named.FindAllStringSubmatch(string(text), -1) {

@@ -4,7 +4,6 @@ import (
 	"go/ast"
 	"go/parser"
 	"go/token"
-	"os/exec"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -21,14 +20,8 @@ var particles = []string{
 // TestNames: no identifier of Go is a particle. Fields of JSON and of yaml have tags of their own.
 func TestNames(t *testing.T) {
 	root := filepath.Join("..", "..")
-	list := exec.Command("git", "ls-files", "*.go")
-	list.Dir = root
-	files, err := list.Output()
-	if err != nil {
-		t.Skip("not a checkout of git: ", err)
-	}
 	names := 0
-	for path := range strings.FieldsSeq(string(files)) {
+	for _, path := range checkedOut(t, "*.go") {
 		places := token.NewFileSet()
 		file, err := parser.ParseFile(places, filepath.Join(root, path), nil, parser.SkipObjectResolution)
 		require.NoError(t, err)
