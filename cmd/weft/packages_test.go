@@ -67,16 +67,17 @@ func floors(t *testing.T) (packages []string) {
 // alone imports comm/mpi. Each package of the table exists.
 func TestPackages(t *testing.T) {
 	order, commented := floors(t), map[string]bool{}
-	floor := func(pkg string) int {
+	floor := func(pkg string) (k int, listed string) {
 		for ; pkg != "."; pkg = filepath.Dir(pkg) {
 			if k := slices.Index(order, pkg); k >= 0 {
-				return k
+				return k, pkg
 			}
 		}
-		return -1
+		return -1, ""
 	}
 	eachSource(t, func(pkg, path string, f *ast.File) {
-		if floor(pkg) < 0 {
+		own, listed := floor(pkg)
+		if own < 0 {
 			t.Errorf("%s: docs/architecture.md has no package %s", path, pkg)
 		}
 		commented[pkg] = commented[pkg] || f.Doc != nil
@@ -88,8 +89,13 @@ func TestPackages(t *testing.T) {
 			if other == "comm/mpi" && !strings.HasPrefix(pkg, "cmd/weft") {
 				t.Errorf("%s imports comm/mpi: it is for the command: others take a comm.Transport", path)
 			}
-			if floor(other) > floor(pkg) {
+			switch k, _ := floor(other); {
+			case k <= own:
+			case listed == pkg:
 				t.Errorf("%s imports %s, which stands below it", path, other)
+			default:
+				t.Errorf("%s imports %s, which stands below %s: give %s a place of its own in the table of "+
+					"docs/architecture.md", path, other, listed, pkg)
 			}
 		}
 	})
