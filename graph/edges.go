@@ -14,8 +14,10 @@ type Edges struct {
 	Weights        []float32 // nil when unweighted
 	Features       []float32 // row-major E × FeatureColumns, nil when there is none
 	FeatureColumns int
-	Labels         []int32   // class of each edge, or its row in a frame of labels; −1: none; nil: not read
-	SplitBy        []float64 // value of each edge, of Frame.SplitBy; nil: no column divides them
+	// Labels are the classes of the edges; of a streamed.Graph the rows of their labels in a streamed.Frame.
+	// −1: none; nil: not read.
+	Labels  []int32
+	SplitBy []float64 // value of each edge, of Frame.SplitBy; nil: no column divides them
 }
 
 // Len returns the number of edges.

@@ -49,7 +49,8 @@ func (l *Frame) announced() graph.Frame {
 	return graph.Frame{Labels: l.OfRows(nil), SplitBy: l.SplitBy.With(nil)}
 }
 
-// take gives edges of the relation, whose classes are rows of Frame, their labels.
+// take gives edges of the relation their labels. Until then their classes are rows of Frame: so they came, as
+// graph.Edges.Labels, and were sorted.
 func (l *Frame) take(edges *graph.Frame) {
 	if l == nil {
 		return

@@ -14,7 +14,7 @@ import (
 	"weft/train/metric"
 )
 
-// classes are the target of vertex classification: by softmax, or by σ if a vertex may have several labels.
+// classes are the target of classification: by softmax, or by σ if a row may have several labels.
 type classes struct {
 	*rows
 	targets nn.Targets
@@ -33,7 +33,7 @@ func (ofClasses) metric(asked string, frame *partition.WholeFrame, l *graph.Labe
 	return metric.Choose(asked, frame.Metric, l)
 }
 
-func (ofClasses) begin(k ofRows, l loss, v *rows) (err error) {
+func (ofClasses) begin(k labelPrediction, l loss, v *rows) (err error) {
 	own := &v.own.Labels
 	if name, text := k.forOneClass(l); name != "" && own.MultiLabel() {
 		return refusal.Errorf("--%s %v: it is for one class per %s, and %s of this graph may have several "+
@@ -53,7 +53,7 @@ func (ofClasses) begin(k ofRows, l loss, v *rows) (err error) {
 		return &launch.Common{Err: refusal.Errorf("%s has one class in one of the graphs and several "+
 			"labels in the other, or labels of other classes; give graphs with the same labels", k.noun().A())}
 	}
-	if trained != nil && labels.Class != nil { // all classes count, also those that no vertex here has
+	if trained != nil && labels.Class != nil { // all classes count, also those that no row here has
 		c.labels.Classes, c.labels.Names = trained.labels.Classes, trained.labels.Names
 	}
 	c.input = nn.LabelInput{Probability: k.LabelInput, Seed: k.Seed}
@@ -104,8 +104,8 @@ func (v *rows) trained() *classes {
 }
 
 // sumTerms makes each loss a mean over the labels that are present, weighted by classes if asked, of the
-// vertices of all workers. All workers call it. A plan knows only its own vertices' terms, and keeps the
-// numbers of vertices.
+// rows of all workers. All workers call it. A plan knows only its own rows' terms, and keeps the numbers of
+// rows.
 func (c *classes) sumTerms() error {
 	sets := c.parts()
 	totals := make([]float64, 3)
@@ -123,23 +123,23 @@ func (c *classes) sumTerms() error {
 	return err
 }
 
-func (c *classes) training(epoch int) vertexSet {
+func (c *classes) training(epoch int) rowSet {
 	if c.input.Probability > 0 {
 		return c.hide(epoch)
 	}
 	return c.train
 }
 
-func (c *classes) lossGradient(logits *autograd.Var, set vertexSet) (func() float64, *tensor.Matrix) {
+func (c *classes) lossGradient(logits *autograd.Var, set rowSet) (func() float64, *tensor.Matrix) {
 	return nn.LossGradient(logits, c.targets, set.rows, set.total)
 }
 
-func (c *classes) loss(logits *autograd.Var, set vertexSet) float64 {
+func (c *classes) loss(logits *autograd.Var, set rowSet) float64 {
 	return nn.Loss(logits, c.targets, set.rows, set.total)
 }
 
 // hide returns the training rows whose labels an epoch does not show. A plan takes all. All workers call it.
-func (c *classes) hide(epoch int) vertexSet {
+func (c *classes) hide(epoch int) rowSet {
 	room := c.hidden.WriteInt32s()
 	shows := c.input.Shows(epoch)
 	set := c.train
@@ -195,7 +195,7 @@ func (*classes) predictions(output *tensor.Matrix) (p *tensor.Matrix, free func(
 	return output, func() {}
 }
 
-func (c *classes) lossSum(logits *autograd.Var, set vertexSet) (sum kernel.Sum, ok bool) {
+func (c *classes) lossSum(logits *autograd.Var, set rowSet) (sum kernel.Sum, ok bool) {
 	if set.total == 0 || !c.targets.InKernels() {
 		return sum, false
 	}
@@ -212,13 +212,13 @@ func (c *classes) hits(logits *tensor.Matrix) (sums []kernel.Sum) {
 	return sums
 }
 
-func (c *classes) measure(logits *tensor.Matrix, set *vertexSet) (float64, error) {
+func (c *classes) measure(logits *tensor.Matrix, set *rowSet) (float64, error) {
 	values, rows := set.read(logits)
 	return metric.Named(c.metric, &c.labels)(values, &c.labels, rows, c.World)
 }
 
 func (c *classes) labelsOf(rows *tensor.Matrix) (l nn.Labels, free func()) {
-	l = nn.Labels{Targets: nn.Targets{Classes: c.targets.Classes}, Vertices: c.verticesOf(rows)}
+	l = nn.Labels{Targets: nn.Targets{Classes: c.targets.Classes}, Vertices: c.idsOf(rows)}
 	memory := c.Team.Memory
 	if c.targets.Multi != nil {
 		l.Multi = memory.New(tensor.Buffers, rows.Cols, c.targets.Classes)

@@ -18,7 +18,7 @@ import (
 func (g *Goal) Target(in *graph.Graph) graph.Target { return in.Target(g.EdgeLabel) }
 
 // labelled are the labels that the settings name.
-func (k ofRows) labelled(whole *partition.Whole) (*partition.RelationFrame, error) {
+func (k labelPrediction) labelled(whole *partition.Whole) (*partition.RelationFrame, error) {
 	var found *partition.RelationFrame
 	var names []string
 	for i := range whole.Frames {
@@ -49,7 +49,7 @@ func (k ofRows) labelled(whole *partition.Whole) (*partition.RelationFrame, erro
 // RelationOf is the number of the relation whose edges a kind of task learns; −1: it learns no labels of
 // edges.
 func RelationOf(k Kind, whole *partition.Whole) (int, error) {
-	rows, ok := k.(ofRows)
+	rows, ok := k.(labelPrediction)
 	if !ok || rows.kind != graph.EdgeRows {
 		return -1, nil
 	}
@@ -57,7 +57,7 @@ func RelationOf(k Kind, whole *partition.Whole) (int, error) {
 }
 
 // relation is the number of the relation whose edges are learned.
-func (k ofRows) relation(whole *partition.Whole) (int, error) {
+func (k labelPrediction) relation(whole *partition.Whole) (int, error) {
 	l, err := k.labelled(whole)
 	if err != nil {
 		return 0, err
@@ -66,7 +66,7 @@ func (k ofRows) relation(whole *partition.Whole) (int, error) {
 }
 
 // endTypes are the vertex types that the relation joins.
-func (k ofRows) endTypes(s *partition.Share) ([]int, error) {
+func (k labelPrediction) endTypes(s *partition.Share) ([]int, error) {
 	relation, err := k.relation(&s.Whole)
 	if err != nil {
 		return nil, err
@@ -83,7 +83,7 @@ func (k ofRows) endTypes(s *partition.Share) ([]int, error) {
 }
 
 // ownEdges are the labels and splits of this worker's rows of edges, which it takes from the whole graph.
-func (k ofRows) ownEdges(e Env) (*partition.Values, error) {
+func (k labelPrediction) ownEdges(e Env) (*partition.Values, error) {
 	l, err := k.labelled(&e.Share.Whole)
 	if err != nil {
 		return nil, &launch.Common{Err: err}
@@ -92,7 +92,8 @@ func (k ofRows) ownEdges(e Env) (*partition.Values, error) {
 	err = e.Share.ReadRelations(func(all []graph.Relation) error {
 		r := &all[l.Relation]
 		if !r.HasLabels() {
-			return refusal.Graph.Errorf("the store of the partitions has no labels of edges; partition it again")
+			return refusal.Graph.Errorf("its edges have no labels, and they had some when it was partitioned; import "+
+				"it again with --edge-label %s", k.EdgeLabel)
 		}
 		numbers := e.Edges(r)
 		values.Frame = graph.Frame{
@@ -108,7 +109,7 @@ func (k ofRows) ownEdges(e Env) (*partition.Values, error) {
 
 // standardise sets the means and the standard deviations of the features of those edges of the relation that
 // pass messages. All workers call it.
-func (k ofRows) standardise(e Env, relation int) error {
+func (k labelPrediction) standardise(e Env, relation int) error {
 	r := &e.Passing.Edges.Relations[relation].In
 	n := r.Features.Columns
 	if n == 0 {

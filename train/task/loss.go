@@ -8,14 +8,14 @@ import (
 	"weft/partition"
 )
 
-// loss is a loss of vertices that Goal.Loss names.
+// loss is a loss of labels that Goal.Loss names.
 type loss struct {
 	name      string
 	labelKind labels
 	// classes makes a loss of classes; it returns nil for the cross-entropy.
 	classes func(Goal) nn.ClassLoss
 	values  nn.Distance // for the standard scores of values
-	// several says that a vertex may have several labels. The loss is then binary, by σ.
+	// several says that a row may have several labels. The loss is then binary, by σ.
 	several bool
 	smooths bool // the loss takes Goal.LabelSmoothing
 }
@@ -26,7 +26,7 @@ type labels interface {
 	outputs(*partition.WholeFrame) int
 	metric(asked string, frame *partition.WholeFrame, l *graph.Labels) (string, error)
 	// begin makes the labels the target of a worker's rows.
-	begin(k ofRows, l loss, v *rows) error
+	begin(k labelPrediction, l loss, v *rows) error
 }
 
 // AutoLoss is the first loss of the graph's labels.
@@ -34,7 +34,7 @@ const AutoLoss = "auto"
 
 // Losses for which some settings are.
 const (
-	CrossEntropy = "cross-entropy" // by softmax, or binary, by σ, if a vertex may have several labels
+	CrossEntropy = "cross-entropy" // by softmax, or binary, by σ, if a row may have several labels
 	Focal        = "focal"         // by softmax
 )
 
@@ -49,7 +49,7 @@ var losses = []loss{
 	{name: "huber", labelKind: ofValues{}, values: nn.Huber},
 }
 
-// LossNames are the losses of vertices, the default first.
+// LossNames are the losses of labels, the default first.
 func LossNames() []string {
 	return append([]string{AutoLoss}, lossesThat(func(loss) bool { return true })...)
 }
@@ -79,7 +79,7 @@ func labelsOf(frame *partition.WholeFrame) labels {
 
 // loss is the loss for which the goal asks, for labels of a kind. A loss in a file replaces it; the graph's
 // labels are then used as by the first loss.
-func (k ofRows) loss(kind labels) loss {
+func (k labelPrediction) loss(kind labels) loss {
 	named := k.Loss != AutoLoss && slices.Contains(LossNames(), k.Loss)
 	return losses[slices.IndexFunc(losses, func(l loss) bool {
 		return l.name == k.Loss || !named && l.labelKind == kind

@@ -44,7 +44,7 @@ func (g *Goal) AsPassed(run *Passed) { g.passed = run }
 
 // PassedOf says which edges pass messages if a kind of task learns labels of edges; nil: it learns none.
 func PassedOf(k Kind, whole *partition.Whole) *Passed {
-	rows, learns := k.(ofRows)
+	rows, learns := k.(labelPrediction)
 	if !learns || rows.kind != graph.EdgeRows {
 		return nil
 	}
@@ -73,7 +73,7 @@ func PassesEarlier(k Kind, whole *partition.Whole) bool {
 // Passing implements Kind. With PassEarlier, training and validation edges are scored over the graph of the
 // edges of the training period. Test edges are scored over the graph of all edges before the test period.
 // Edges need no labels to be in these graphs.
-func (k ofRows) Passing(whole *partition.Whole) (training, later *partition.Subgraph, err error) {
+func (k labelPrediction) Passing(whole *partition.Whole) (training, later *partition.Subgraph, err error) {
 	switch p := PassedOf(k, whole); {
 	case p == nil, p.Messages == PassAll:
 		return nil, nil, nil
@@ -89,7 +89,7 @@ func (k ofRows) Passing(whole *partition.Whole) (training, later *partition.Subg
 
 // until is the graph of the edges of all periods up to last. The scored edges are a relation that passes no
 // messages.
-func (k ofRows) until(last uint8) *partition.Subgraph {
+func (k labelPrediction) until(last uint8) *partition.Subgraph {
 	passes := partition.EdgeSubgraph(func(s *partition.Share, use func(partition.Rule) error) error {
 		labelled, err := k.relation(&s.Whole)
 		if err != nil {
@@ -152,7 +152,7 @@ type Scoring struct {
 // does not tell.
 func ScoringOf(k Kind, g *graph.Graph) (*Scoring, error) {
 	whole := partition.WholeOf(g)
-	rows, learns := k.(ofRows)
+	rows, learns := k.(labelPrediction)
 	if !learns || !PassesEarlier(k, &whole) {
 		return &Scoring{}, nil
 	}
@@ -214,8 +214,8 @@ func (s *Scoring) Passes(over ScoredOver, without [][]appended.Edge) partition.R
 // periodsOf are the periods of a relation's edges.
 func periodsOf(r *graph.Relation) ([]uint8, error) {
 	if !r.HasLabels() || r.SplitBy == nil || r.SplitBy.Rule == "" {
-		return nil, refusal.Graph.Errorf("the store of the partitions does not divide its edges by time; partition " +
-			"it again")
+		return nil, refusal.Graph.Errorf("its edges are not divided by time, and they were when it was partitioned; " +
+			"import it again with that --split")
 	}
 	return r.Periods()
 }

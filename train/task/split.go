@@ -10,7 +10,7 @@ import (
 	"weft/graph"
 )
 
-// Split says which vertices train, validate and test. Its text form is the text of one of its fields.
+// Split says which rows train, validate and test. Its text form is the text of one of its fields.
 type Split struct {
 	Number int // the number of a stored split, from 0
 	// Rule makes a split in place of the stored ones, as graph.ParseSplit reads it; "": there is none.
@@ -52,7 +52,7 @@ func (s Split) String() string {
 }
 
 // Make gives the graph the split of the rule, if there is one, in place of its splits in memory. A seed draws
-// the same vertices in any process. Make refuses a rule that the labels do not allow.
+// the same rows in any process. Make refuses a rule that the labels do not allow.
 func (s Split) Make(g *graph.Graph, seed uint64) error {
 	if s.Rule == "" {
 		return nil

@@ -58,7 +58,7 @@ type Env struct {
 	Vertices []int32          // the vertices of this worker's outputs, as engine.Inference has them; nil: all
 	Params   *nn.Params       // the model's; the task adds its own
 	Fetches  *links.Fetches   // of a plan, from the function Fetches; nil: the task is of a run
-	// Loss is a loss for vertices in place of the kind's own. It may be nil.
+	// Loss is a loss for labels in place of the kind's own. It may be nil.
 	Loss nn.OwnLoss
 	// Edges returns the numbers, in the graph's store, of the edges of this worker's outputs, if these are
 	// rows of the edges of a relation: −1 for a row without an edge. A plan has them in another order. nil:
@@ -125,9 +125,9 @@ var kinds = []struct {
 	name string
 	make func(Goal) Kind
 }{
-	{Vertex, func(o Goal) Kind { return ofRows{o, graph.VertexRows} }},
+	{Vertex, func(o Goal) Kind { return labelPrediction{o, graph.VertexRows} }},
 	{Link, func(o Goal) Kind { return linkPrediction{o} }},
-	{Edge, func(o Goal) Kind { return ofRows{o, graph.EdgeRows} }},
+	{Edge, func(o Goal) Kind { return labelPrediction{o, graph.EdgeRows} }},
 }
 
 // Names are the tasks, the default first.

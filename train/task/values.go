@@ -15,8 +15,8 @@ import (
 	"weft/train/metric"
 )
 
-// values are the target of vertex regression. The model learns them as standard scores, by the mean and the
-// standard deviation over the training vertices. Predictions and metrics are in the values' own units.
+// values are the target of regression. The model learns them as standard scores, by the mean and the
+// standard deviation over the training rows. Predictions and metrics are in the values' own units.
 type values struct {
 	*rows
 	targets nn.Values
@@ -33,7 +33,7 @@ func (ofValues) metric(asked string, _ *partition.WholeFrame, _ *graph.Labels) (
 	return metric.ChooseOfValues(asked)
 }
 
-func (ofValues) begin(k ofRows, l loss, v *rows) (err error) {
+func (ofValues) begin(k labelPrediction, l loss, v *rows) (err error) {
 	labels, splits := v.own.Targets(v.Vertices)
 	v.labels = labels
 	matrix := v.Team.Memory.New(tensor.Buffers, len(labels.Values)/labels.Columns, labels.Columns)
@@ -48,7 +48,7 @@ func (ofValues) begin(k ofRows, l loss, v *rows) (err error) {
 	if t.metric, err = (ofValues{}).metric(k.Goal.Metric, v.frame, &labels); err != nil {
 		return err
 	}
-	v.Team.Serial(func() { // a plan knows only the values of its own vertices
+	v.Team.Serial(func() { // a plan knows only the values of its own rows
 		if v.Trained != nil { // the units come with the parameters
 			err = t.count()
 		} else {
@@ -59,7 +59,7 @@ func (ofValues) begin(k ofRows, l loss, v *rows) (err error) {
 }
 
 // each calls f for each present value of a part, with its column k.
-func (t *values) each(part *vertexSet, f func(k int, y float64)) {
+func (t *values) each(part *rowSet, f func(k int, y float64)) {
 	columns := t.labels.Columns
 	for _, v := range part.ids {
 		for k, y := range t.labels.Values[int(v)*columns : (int(v)+1)*columns] {
@@ -83,8 +83,8 @@ func (t *values) count() error {
 	return err
 }
 
-// standardise sets the units to the means and standard deviations of the training vertices of all workers,
-// and counts the values of each part. It refuses a column of which no training vertex has a value. All
+// standardise sets the units to the means and standard deviations of the training rows of all workers, and
+// counts the values of each part. It refuses a column of which no training row has a value. All
 // workers call it.
 func (t *values) standardise(split int) error {
 	columns := t.labels.Columns
@@ -114,24 +114,24 @@ func (t *values) standardise(split int) error {
 	return t.count()
 }
 
-func (t *values) training(int) vertexSet { return t.train }
+func (t *values) training(int) rowSet { return t.train }
 
-func (t *values) lossGradient(output *autograd.Var, set vertexSet) (func() float64, *tensor.Matrix) {
+func (t *values) lossGradient(output *autograd.Var, set rowSet) (func() float64, *tensor.Matrix) {
 	return known(t.targets.LossGradient(output, set.rows, set.total))
 }
 
-func (t *values) loss(output *autograd.Var, set vertexSet) float64 {
+func (t *values) loss(output *autograd.Var, set rowSet) float64 {
 	return t.targets.Loss(output, set.rows, set.total)
 }
 
-func (*values) lossSum(*autograd.Var, vertexSet) (sum kernel.Sum, ok bool) { return sum, false }
+func (*values) lossSum(*autograd.Var, rowSet) (sum kernel.Sum, ok bool) { return sum, false }
 
 func (*values) hits(*tensor.Matrix) []kernel.Sum { return nil }
 
 func (t *values) labelsOf(rows *tensor.Matrix) (l nn.Labels, free func()) {
 	l = nn.Labels{
 		Values:   t.Team.Memory.New(tensor.Buffers, rows.Cols, t.labels.Columns),
-		Vertices: t.verticesOf(rows),
+		Vertices: t.idsOf(rows),
 	}
 	t.Team.Gather(l.Values, t.targets.Rows, rows)
 	t.targets.Units.Standardise(l.Values.WriteFloats())
@@ -149,7 +149,7 @@ func (t *values) predictions(output *tensor.Matrix) (p *tensor.Matrix, free func
 	return p, p.Release
 }
 
-func (t *values) measure(predictions *tensor.Matrix, set *vertexSet) (float64, error) {
+func (t *values) measure(predictions *tensor.Matrix, set *rowSet) (float64, error) {
 	values, rows := set.read(predictions)
 	all, err := metric.OfValues(values, &t.labels, rows, t.World)
 	return all[t.metric], err

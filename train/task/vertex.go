@@ -16,20 +16,20 @@ import (
 	"weft/train/metric"
 )
 
-// ofRows is the task of predicting the labels of the rows of a frame: of vertices or, if edges is set, of the
-// edges of a relation. It is classification for classes, and regression for values.
+// labelPrediction is the task of predicting the labels of the rows of a frame: of vertices or, if kind is
+// EdgeRows, of the edges of a relation. It is classification for classes, and regression for values.
 //
 // A row of an edge is what a gnn.EdgeDecoder or a program computes from the rows of its ends. All edges pass
 // messages, or with a split by time the earlier edges.
-type ofRows struct {
+type labelPrediction struct {
 	Goal
 	kind graph.RowKind
 }
 
-func (k ofRows) noun() graph.Noun { return k.kind.Noun() }
+func (k labelPrediction) noun() graph.Noun { return k.kind.Noun() }
 
 // frame describes the labels that are learned.
-func (k ofRows) frame(whole *partition.Whole) (*partition.WholeFrame, error) {
+func (k labelPrediction) frame(whole *partition.Whole) (*partition.WholeFrame, error) {
 	if k.kind == graph.VertexRows {
 		return &whole.WholeFrame, nil
 	}
@@ -40,9 +40,9 @@ func (k ofRows) frame(whole *partition.Whole) (*partition.WholeFrame, error) {
 	return l.Frame(), nil
 }
 
-func (ofRows) Metrics() []string { return slices.Concat(metric.ClassNames, metric.ValueNames) }
+func (labelPrediction) Metrics() []string { return slices.Concat(metric.ClassNames, metric.ValueNames) }
 
-func (k ofRows) Metric(whole *partition.Whole, l *graph.Labels) (string, error) {
+func (k labelPrediction) Metric(whole *partition.Whole, l *graph.Labels) (string, error) {
 	frame, err := k.frame(whole)
 	if err != nil {
 		return "", err
@@ -50,7 +50,7 @@ func (k ofRows) Metric(whole *partition.Whole, l *graph.Labels) (string, error) 
 	return labelsOf(frame).metric(k.Goal.Metric, frame, l)
 }
 
-func (k ofRows) Outputs(whole *partition.Whole) int {
+func (k labelPrediction) Outputs(whole *partition.Whole) int {
 	frame, err := k.frame(whole)
 	if err != nil { // Check reports the error
 		return 0
@@ -60,7 +60,7 @@ func (k ofRows) Outputs(whole *partition.Whole) int {
 
 // FrameOf describes the labels that a kind of task learns; those of vertices if it learns none.
 func FrameOf(k Kind, whole *partition.Whole) *partition.WholeFrame {
-	if rows, learns := k.(ofRows); learns {
+	if rows, learns := k.(labelPrediction); learns {
 		if frame, err := rows.frame(whole); err == nil {
 			return frame
 		}
@@ -68,14 +68,14 @@ func FrameOf(k Kind, whole *partition.Whole) *partition.WholeFrame {
 	return &whole.WholeFrame
 }
 
-func (k ofRows) Types(s *partition.Share) ([]int, error) {
+func (k labelPrediction) Types(s *partition.Share) ([]int, error) {
 	if k.kind == graph.VertexRows {
 		return nil, nil
 	}
 	return k.endTypes(s)
 }
 
-func (k ofRows) Check(whole *partition.Whole) error {
+func (k labelPrediction) Check(whole *partition.Whole) error {
 	frame, err := k.checkFrame(whole)
 	if err != nil {
 		return err
@@ -108,7 +108,7 @@ func (k ofRows) Check(whole *partition.Whole) error {
 
 // checkFrame returns the labels that are learned. It refuses a graph that has none, or that does not tell
 // which edges pass messages.
-func (k ofRows) checkFrame(whole *partition.Whole) (*partition.WholeFrame, error) {
+func (k labelPrediction) checkFrame(whole *partition.Whole) (*partition.WholeFrame, error) {
 	frame, err := k.frame(whole)
 	if err == nil {
 		_, _, err = k.Passing(whole)
@@ -117,7 +117,7 @@ func (k ofRows) checkFrame(whole *partition.Whole) (*partition.WholeFrame, error
 }
 
 // forOneClass names a setting that is for one class per row, and its value; "": no such setting is given.
-func (k ofRows) forOneClass(l loss) (name, text string) {
+func (k labelPrediction) forOneClass(l loss) (name, text string) {
 	switch {
 	case k.LabelSmoothing > 0:
 		return "label-smoothing", fmt.Sprint(k.LabelSmoothing)
@@ -130,7 +130,7 @@ func (k ofRows) forOneClass(l loss) (name, text string) {
 }
 
 // CheckMeasured refuses a graph without the labels, or a split that does not exist.
-func (k ofRows) CheckMeasured(whole *partition.Whole) error {
+func (k labelPrediction) CheckMeasured(whole *partition.Whole) error {
 	frame, err := k.checkFrame(whole)
 	if err != nil {
 		return err
@@ -139,7 +139,7 @@ func (k ofRows) CheckMeasured(whole *partition.Whole) error {
 }
 
 // checkSplit refuses a split that does not exist. graphs is the number of graphs that are stored as one.
-func (k ofRows) checkSplit(frame *partition.WholeFrame, graphs int) error {
+func (k labelPrediction) checkSplit(frame *partition.WholeFrame, graphs int) error {
 	switch splits, split := frame.Splits, k.Split.Number; {
 	case len(splits) == 0:
 		rule := "random:60/20/20"
@@ -157,14 +157,14 @@ func (k ofRows) checkSplit(frame *partition.WholeFrame, graphs int) error {
 
 // Predicts goes by the weights, which hold the units of values, because a graph to predict may have no
 // labels.
-func (k ofRows) Predicts(params *nn.Params, weights nn.State) func(*tensor.Matrix) {
+func (k labelPrediction) Predicts(params *nn.Params, weights nn.State) func(*tensor.Matrix) {
 	if columns := nn.UnitsIn(weights); columns > 0 {
 		return nn.NewUnits(params, columns).Predict
 	}
 	return nil
 }
 
-func (k ofRows) Begin(e Env) (Task, error) {
+func (k labelPrediction) Begin(e Env) (Task, error) {
 	frame, err := k.frame(&e.Share.Whole)
 	if err != nil {
 		return nil, &launch.Common{Err: err}
@@ -188,42 +188,42 @@ type rows struct {
 	target           target
 	metric           string
 	labels           graph.Labels // of this worker's outputs
-	train, val, test vertexSet
+	train, val, test rowSet
 	validates        bool // there are validation rows, even if all weigh 0
 }
 
-// target is what is predicted for vertices: their classes, or values.
+// target is what is predicted for rows: their classes, or values.
 type target interface {
 	// training returns the rows over which an epoch's loss is computed. All workers call it.
-	training(epoch int) vertexSet
+	training(epoch int) rowSet
 	// loss returns this worker's part of the loss over some rows. lossGradient returns the output's gradient,
 	// too.
-	loss(output *autograd.Var, set vertexSet) float64
-	lossGradient(output *autograd.Var, set vertexSet) (func() float64, *tensor.Matrix)
+	loss(output *autograd.Var, set rowSet) float64
+	lossGradient(output *autograd.Var, set rowSet) (func() float64, *tensor.Matrix)
 	// labelsOf are the labels of listed rows (Int32, 1 × n), for the caller's own loss, until free is called.
 	labelsOf(rows *tensor.Matrix) (l nn.Labels, free func())
 	// lossSum is loss times the total, if a kernel computes the sum.
-	lossSum(output *autograd.Var, set vertexSet) (sum kernel.Sum, ok bool)
+	lossSum(output *autograd.Var, set rowSet) (sum kernel.Sum, ok bool)
 	// hits says, for each part, how many predictions of the output are right, if the metric is accuracy.
 	hits(output *tensor.Matrix) []kernel.Sum
 	// measure is the task's metric of predictions, on the rows of a part. Accuracy is measured by hits
 	// instead.
-	measure(predictions *tensor.Matrix, set *vertexSet) (float64, error)
+	measure(predictions *tensor.Matrix, set *rowSet) (float64, error)
 	oneClass() bool
 	predict(output *tensor.Matrix)
 	// predictions are the predictions of the model's output, until free is called.
 	predictions(output *tensor.Matrix) (p *tensor.Matrix, free func())
 }
 
-// divide sets the vertices of each part of the split. splits has this worker's rows of it.
+// divide sets the rows of each part of the split. splits has this worker's rows of it.
 func (v *rows) divide(split int, splits []graph.Split) {
 	all, s := &v.frame.Splits[split], &splits[split]
-	v.train, v.val = v.vertexSet(s.Train, all.Train), v.vertexSet(s.Val, all.Val)
-	v.test = v.vertexSet(s.Test, all.Test)
+	v.train, v.val = v.rowSet(s.Train, all.Train), v.rowSet(s.Val, all.Val)
+	v.test = v.rowSet(s.Test, all.Test)
 }
 
-// parts are the vertices of each part of the split.
-func (v *rows) parts() [3]*vertexSet { return [3]*vertexSet{&v.train, &v.val, &v.test} }
+// parts are the rows of each part of the split.
+func (v *rows) parts() [3]*rowSet { return [3]*rowSet{&v.train, &v.val, &v.test} }
 
 func (v *rows) Metric() string { return v.metric }
 
@@ -254,7 +254,7 @@ func (v *rows) Measuring(output *autograd.Var) (m Measuring) {
 	return m
 }
 
-// accuracies are the scores if right vertices of each part are predicted right.
+// accuracies are the scores if right rows of each part are predicted right.
 func (v *rows) accuracies(right []float64) (s metric.Scores, err error) {
 	for k, to := range []*float64{&s.Train, &s.Val, &s.Test} {
 		if *to, err = metric.AccuracyOf(int(right[k]), len(v.parts()[k].ids), v.World); err != nil {
@@ -293,7 +293,7 @@ func (v *rows) measure(output *tensor.Matrix) (s metric.Scores, err error) {
 }
 
 // read returns predictions on the host, and the rows of a part. A plan has neither.
-func (s *vertexSet) read(predictions *tensor.Matrix) (values []float32, rows []int64) {
+func (s *rowSet) read(predictions *tensor.Matrix) (values []float32, rows []int64) {
 	if values = predictions.ReadFloats(); len(values) == 0 {
 		return nil, nil
 	}
@@ -302,8 +302,8 @@ func (s *vertexSet) read(predictions *tensor.Matrix) (values []float32, rows []i
 
 func (*rows) Report(*tensor.Matrix) (*Links, error) { return nil, nil }
 
-// verticesOf are the vertices of listed rows, by their original ids; nil in a plan.
-func (v *rows) verticesOf(rows *tensor.Matrix) []int32 {
+// idsOf are the original ids of listed rows of vertices, or the rows themselves of edges; nil in a plan.
+func (v *rows) idsOf(rows *tensor.Matrix) []int32 {
 	ids := slices.Clone(rows.ReadInt32s())
 	if v.Vertices != nil {
 		for k, row := range ids {
@@ -313,19 +313,19 @@ func (v *rows) verticesOf(rows *tensor.Matrix) []int32 {
 	return ids
 }
 
-// vertexSet is a list of rows, as a slice and as a matrix for kernels.
-type vertexSet struct {
+// rowSet is a list of rows, as a slice and as a matrix for kernels.
+type rowSet struct {
 	ids  []int64
 	rows *tensor.Matrix // Int32, 1 × n
-	all  int            // the number of vertices in all workers' lists
-	// total is the number of vertices in all workers' lists, or of their labels or values if a vertex may
-	// have several.
+	all  int            // the number of rows in all workers' lists
+	// total is the number of rows in all workers' lists, or of their labels or values if a row may have
+	// several.
 	total float64
 }
 
-func (v *rows) vertexSet(ids []int64, total int) vertexSet {
-	return vertexSet{ids, kernel.List(v.Team, tensor.Buffers, ids), total, float64(total)}
+func (v *rows) rowSet(ids []int64, total int) rowSet {
+	return rowSet{ids, kernel.List(v.Team, tensor.Buffers, ids), total, float64(total)}
 }
 
 // listed are the rows, for a loss that is not among those of the settings.
-func (s vertexSet) listed() nn.Listed { return nn.Listed{Rows: s.rows, All: s.all, Total: s.total} }
+func (s rowSet) listed() nn.Listed { return nn.Listed{Rows: s.rows, All: s.all, Total: s.total} }

@@ -69,7 +69,7 @@ func (c *classes) weigh(asked string) (err error) {
 }
 
 // balance sets the weight of a class to n/(C·n_c), as "balanced" of scikit-learn. n_c of the n training
-// vertices have the class, and C classes are among them. A class that no training vertex has weighs 0.
+// rows have the class, and C classes are among them. A class that no training row has weighs 0.
 func (c *classes) balance(weights []float64) error {
 	for _, v := range c.train.ids {
 		weights[c.labels.Class[v]]++
