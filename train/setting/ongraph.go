@@ -54,8 +54,8 @@ func (r *Resolved) CheckCounts(whole *partition.Whole, outputs int) error {
 		return err
 	case outputs < 1:
 		return refusal.Graph.Errorf("the graph has no labels to learn; import it from a source that has "+
-			"labels, or with the flags of its format that name some, as the help of weft import FORMAT "+
-			"lists them; or learn edges with --task %s, or labels of edges with --edge-label", task.Link)
+			"labels, or with flags that name some, if the help of weft import FORMAT lists them; or learn edges "+
+			"with --task %s, or labels of edges with --edge-label", task.Link)
 	}
 	if err := r.checkFeatures(whole); err != nil {
 		return err

@@ -96,7 +96,7 @@ var trainingSettings = []Setting{
 		"linearly to lr, before the schedule begins"},
 	{
 		Name: "loss", tasks: ofLabels, Choices: task.LossNames(), keeps: lossKept, Meaning: "loss of the " +
-			"training vertices, or a `file` with one of your own, which the Python package writes; auto: " +
+			"labels, or a `file` with one of your own, which the Python package writes; auto: " +
 			"cross-entropy for classes, mse for values. Losses of values are of standard scores",
 		check: func(s Setting, r *Resolved) error {
 			if r.LossFile() != nil && r.ClassWeights != task.NoClassWeights {
