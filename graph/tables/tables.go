@@ -2,8 +2,9 @@
 // ends, and tables of vertices with ids, a label, and columns that become features as package columns says. A
 // list without a table may have arrays of features, labels and splits beside it.
 //
-// A table is read twice. The first pass numbers the ids, and finds out what each column holds. The second one
-// makes the features, some rows at a time, so that they need not fit in memory; ids and labels must.
+// A table is read twice, a list of edges with labels more often. The first pass numbers the ids, and finds
+// out what each column holds. The second one makes the features, some rows at a time, so that they need not
+// fit in memory; ids and labels must.
 //
 // The command import edges reads by it, and so do append and predict, which are given further tables.
 package tables
