@@ -8,6 +8,7 @@ import (
 	"runtime/debug"
 	"slices"
 	"syscall"
+	"unsafe"
 
 	"golang.org/x/sys/unix"
 
@@ -99,6 +100,20 @@ func RelationsIn(dir string) (names []string, err error) {
 
 // Stored reports whether the graph is one that Open opened, and not one made in memory.
 func (g *Graph) Stored() bool { return g.path != "" }
+
+// SameEdges reports whether both graphs are one that Open opened, or copies of it, with the arrays of its
+// edges. False: unknown.
+func (g *Graph) SameEdges(as *Graph) bool {
+	return g.mapped != nil && g.mapped == as.mapped &&
+		slices.EqualFunc(g.Relations, as.Relations, func(a, b Relation) bool {
+			return sameArray(a.Indptr, b.Indptr) && sameArray(a.Sources, b.Sources) &&
+				sameArray(a.Weights, b.Weights)
+		})
+}
+
+func sameArray[T any](a, b []T) bool {
+	return len(a) == len(b) && unsafe.SliceData(a) == unsafe.SliceData(b)
+}
 
 // CheckMade checks a graph made in memory; a stored one was checked when it was opened.
 func (g *Graph) CheckMade() error {

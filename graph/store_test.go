@@ -376,6 +376,34 @@ func TestNoStoreIsNamed(t *testing.T) {
 	}
 }
 
+// TestSameEdges: a copy of an opened graph has its edges, until it is given others.
+func TestSameEdges(t *testing.T) {
+	dir := stored(t, typed())
+	g, err := Open(dir)
+	require.NoError(t, err)
+	copied, changed := g.Copy(), g.Copy()
+	const last = 2 // of the relations with edges
+	changed.Relations[last].Sources = slices.Clone(g.Relations[last].Sources)
+	weighted := g.Copy()
+	weighted.Relations[last].Weights = make([]float32, len(g.Relations[last].Sources))
+	again, err := Open(dir)
+	require.NoError(t, err)
+	defer again.Close()
+	for name, c := range map[string]struct {
+		as   *Graph
+		want bool
+	}{
+		"a copy": {copied, true}, "other sources": {changed, false}, "other weights": {weighted, false},
+		"opened again": {again, false},
+	} {
+		assert.Equal(t, c.want, g.SameEdges(c.as), name)
+	}
+	made := typed()
+	assert.Equal(t, false, made.SameEdges(made.Copy()), "in memory")
+	require.NoError(t, g.Close())
+	assert.Equal(t, false, again.SameEdges(copied), "closed")
+}
+
 // A file that is cut while it is mapped must become an error.
 func TestGuard(t *testing.T) {
 	const vertices = 1 << 14 // several pages

@@ -4,6 +4,7 @@ import (
 	"context"
 
 	"weft/comm"
+	"weft/graph"
 	"weft/parallel/axis"
 	"weft/parallel/mesh"
 	"weft/partition"
@@ -47,13 +48,18 @@ func (j *Job) MakeParts(ctx context.Context) (*Parts, error) {
 // chunks are the chunks that the workers of a job share.
 type chunks struct {
 	made     division
-	byVertex []int32 // the chunk of each vertex, in the order of the partitions
+	graph    *graph.Graph // a copy that stays when the graph is closed; nil: the parts have the edges
+	byVertex []int32      // the chunk of each vertex, in the order of the partitions
 }
 
-// division is everything that the chunks depend on.
+// are reports whether the chunks are known to be those of a division of a graph.
+func (c *chunks) are(made division, g *graph.Graph) bool {
+	return made == c.made && (made.parts != nil || g.SameEdges(c.graph))
+}
+
+// division is everything but a graph's edges that the chunks depend on.
 type division struct {
-	edges  *int64 // Indptr of the first relation of a stored graph, whose edges stay; nil: Parts have them
-	parts  *Parts
+	parts  *Parts // nil: there is one partition
 	chunks axis.Chunks
 	mesh   mesh.Mesh
 	method string
@@ -68,11 +74,14 @@ func (s *session) divide(ctx context.Context, alike bool) ([]int32, error) {
 		return nil, nil
 	}
 	j := s.job
-	made := division{nil, j.Parts, s.Chunks, s.Mesh, s.ChunkMethod, s.Seed, alike}
-	if j.Graph != nil && j.Graph.Stored() {
-		made.edges = &j.Graph.Relations[0].Indptr[0]
+	made := division{nil, s.Chunks, s.Mesh, s.ChunkMethod, s.Seed, alike}
+	var whole *graph.Graph
+	if s.Mesh.Partitions > 1 {
+		made.parts = j.Parts
+	} else {
+		whole = j.Graph.Copy()
 	}
-	if known := made.edges != nil || made.parts != nil; known && made == j.chunks.made {
+	if j.chunks.are(made, whole) {
 		return j.chunks.byVertex, nil
 	}
 	byVertex := make([]int32, 0, s.whole.Vertices)
@@ -107,6 +116,6 @@ func (s *session) divide(ctx context.Context, alike bool) ([]int32, error) {
 	if err := ranks.Comm.Broadcast(comm.Setup, comm.Bytes(byVertex), 0); err != nil {
 		return nil, err
 	}
-	j.chunks = chunks{made, byVertex}
+	j.chunks = chunks{made, whole, byVertex}
 	return byVertex, nil
 }

@@ -206,6 +206,27 @@ func chunksAreMadeOnce(t *testing.T, rule string) {
 	assert.Len(t, divisions, 2, "with another method there")
 }
 
+// TestChunksAreOfTheGraph: a job on another store, which the system maps where an earlier one was, makes its
+// own chunks.
+func TestChunksAreOfTheGraph(t *testing.T) {
+	o := apply(Defaults(), "model gcn, hidden 8, threads 1, epochs 5, parallel pipeline=2, chunks 4")
+	j := &Job{Options: o}
+	for seed := range uint64(2) {
+		written, err := generate.Graph(generate.Options{
+			Kind: generate.SBM, Vertices: 3000, Degree: 10, Features: 16, Classes: 4, Seed: seed + 1,
+		})
+		require.NoError(t, err)
+		store := filepath.Join(t.TempDir(), "g")
+		require.NoError(t, written.Write(store))
+		g, err := graph.Open(store)
+		require.NoError(t, err)
+		j.Graph = g
+		want := mustRun(t, &Job{Graph: g, Options: o}).Losses
+		assert.Equal(t, want, mustRun(t, j).Losses, "seed %d", seed+1)
+		require.NoError(t, g.Close())
+	}
+}
+
 // TestChunksOfProcesses: all processes get the chunks that the first one makes, or its error.
 func TestChunksOfProcesses(t *testing.T) {
 	g := tangled(t)
