@@ -56,6 +56,7 @@ type FrameSummary struct {
 	Relation     string       `json:"relation"` // SOURCE__NAME__TARGET
 	Column       string       `json:"column"`
 	Classes      int          `json:"classes"`
+	MultiLabel   bool         `json:"multi_label,omitempty"`
 	ClassNames   []string     `json:"class_names,omitempty"`
 	ValueColumns int          `json:"value_columns,omitempty"` // of values to predict
 	Labelled     int          `json:"labelled_edges"`
@@ -168,8 +169,8 @@ func (g *Graph) summarize(progress Progress) (Summary, error) {
 		}
 		if l := &r.Frame; l.HasLabels() {
 			s.Frames = append(s.Frames, FrameSummary{
-				r.FullName(), l.Labels.Column, l.Labels.Classes, l.Labels.Names, l.Labels.Columns,
-				l.CountLabelled(), SizesOf(l.Splits),
+				r.FullName(), l.Labels.Column, l.Labels.Classes, l.Labels.MultiLabel(), l.Labels.Names,
+				l.Labels.Columns, l.CountLabelled(), SizesOf(l.Splits),
 			})
 		}
 		summary.SelfLoops, summary.DuplicateEdges = c.loops, c.duplicates

@@ -232,6 +232,36 @@ func TestLossFile(t *testing.T) {
 	}
 }
 
+// TestLossFileOfEdges: losses of values and of several labels of edges, from files, are the built-in ones, in
+// a graph whose vertices have classes.
+func TestLossFileOfEdges(t *testing.T) {
+	for kind, file := range map[string]string{
+		"values": `"output":4,"operations":[{"op":"logits","shape":[1]},{"op":"labels","shape":[1]},
+			{"op":"sub","in":[0,1]},{"op":"square","in":[2]},{"op":"row_mean","in":[3]}]}`,
+		"several": `"output":7,"operations":[{"op":"logits","shape":[2]},{"op":"labels","shape":[2]},
+			{"op":"logsigmoid","in":[0]},{"op":"mul","in":[0,1]},{"op":"sub","in":[0,3]},{"op":"sub","in":[4,2]},
+			{"op":"mean","in":[5]},{"op":"row_mean","in":[6]}]}`,
+	} {
+		t.Run(kind, func(t *testing.T) {
+			path := filepath.Join(t.TempDir(), "loss.json")
+			require.NoError(t, os.WriteFile(path, []byte(`{"version":1,"class":"own",`+file), 0o666))
+			g := labelEdges(t, tangle(t, 60, 40), 0, kind)
+			for k, y := range g.Relations[0].Labels.Multi {
+				if math.IsNaN(float64(y)) {
+					g.Relations[0].Labels.Multi[k] = 0
+				}
+			}
+			o := edgeLabelOptions("task edge, epochs 3")
+			want := run(t, g, o)
+			o.Loss = path
+			got := run(t, g, o)
+			for k, loss := range want.Losses {
+				assert.Near(t, loss, got.Losses[k], 1e-6*loss, "epoch %d", k+1)
+			}
+		})
+	}
+}
+
 // TestLossFileRefuses graphs that it is not for, and settings beside it. A loss that is no number ends the
 // run.
 func TestLossFileRefuses(t *testing.T) {

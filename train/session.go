@@ -165,11 +165,12 @@ func (s *session) checkLoss() error {
 
 // checkLossFile refuses a graph whose labels do not fit the loss of a file.
 func (s *session) checkLossFile() error {
-	l, whole := s.LossFile(), s.whole
+	l := s.LossFile()
 	if l == nil {
 		return nil
 	}
-	if err := l.Check(s.Kind.Outputs(whole), whole.SeveralLabels || whole.ValueColumns > 0); err != nil {
+	frame := task.FrameOf(s.Kind, s.whole)
+	if err := l.Check(s.Kind.Outputs(s.whole), frame.SeveralLabels || frame.ValueColumns > 0); err != nil {
 		return refusal.Errorf("--loss %s: %w", s.Loss, err)
 	}
 	return nil

@@ -163,7 +163,8 @@ def _of_edges(counts: Mapping[str, Any], label: str) -> Mapping[str, Any]:
         return labels["column"] == label or bool(relation) and labels["column"] == column and alike
 
     labels: Mapping[str, Any] = next(filter(named, counts.get("edge_labels", ())), {})
-    return {**counts, "classes": 0, "value_columns": 0, "class_names": None, **labels}
+    none = {"classes": 0, "multi_label": False, "value_columns": 0, "class_names": None}
+    return {**counts, **none, **labels}
 
 
 def _traced(
@@ -211,7 +212,7 @@ def _traced(
     with scratch.writing("the module"):
         file.write_text(json.dumps(program), encoding="utf-8")
         _weights.write(weights, _weights.of_module(module, program))
-    flags |= _of_loss(settings, counts, traced.shape, scratch)
+    flags |= _of_loss(settings, counts, traced.shape if outputs is None else outputs.shapes[0], scratch)
     rest = {name: value for name, value in settings.items() if name not in ("model", "init", *_program.OURS)}
     init = settings.get("init")
     return rest | flags | {"program": file, "init": weights if init is None else init}, original

@@ -231,6 +231,34 @@ def test_own_module(kind):
         assert again.summary["losses"] == whole.summary["losses"] and (again.logits == whole.logits).all()
 
 
+@pytest.mark.parametrize(
+    ("kind", "vertices"), [("classes", "several"), ("several", "classes"), ("values", "classes")]
+)
+def test_own_loss(kind, vertices):
+    """It is traced for the labels of the edges, whatever those of the vertices are."""
+    torch.manual_seed(1)
+    f, values = torch.nn.functional, (3 + X[EDGES[0], 1] + ATTR[:, 0] ** 2).astype(np.float32)
+    several = np.stack([Y, 1 - Y], 1)
+    y, target, loss = {
+        "classes": (Y, torch.tensor(Y), lambda z, y: f.cross_entropy(z, y, reduction="none") * (1 + y)),
+        "several": (
+            several,
+            torch.tensor(several).double(),
+            lambda z, y: f.binary_cross_entropy_with_logits(z, y, reduction="none") * (1 + y),
+        ),
+        "values": (values, scored(values), lambda z, y: torch.log(1 + (z - y) ** 2)),
+    }[kind]
+    net = Net(outputs=1 if kind == "values" else 2)
+    of_vertices = {"several": random.integers(0, 2, (40, 3)), "classes": np.arange(40) % 3}[vertices]
+    masks = {"edge_" + name: mask for name, mask in MASKS.items()}
+    graph = weft.Graph(edge_index=EDGES, x=X, edge_attr=ATTR, y=of_vertices, edge_y=y, **masks)
+    settings = {"lr": 0.02, "weight_decay": 0, "epochs": 6, "progress": False}
+    want = losses_of(net, target, lambda z, y: loss(z, y).mean(), 6)
+    for mesh in ({}, {"parallel": "graph=2"}):
+        run = weft.train(graph, task="edge", model=net, loss=loss, **settings, **mesh)
+        assert run.summary["losses"] == pytest.approx(want, abs=1e-5), mesh
+
+
 def test_own_module_by_its_class():
     """A class is called with the classes of the edges."""
     run = weft.train(
