@@ -46,6 +46,11 @@ def flags(
     kind = "values" if counts.get("value_columns") else "several" if counts.get("multi_label") else "classes"
     if (known := _known(loss, kind)) is not None:
         return known
+    if isinstance(loss, nn.Module) and any(p.requires_grad for p in loss.parameters()):
+        raise Refused(
+            f"loss: {type(loss).__name__} has parameters of its own, which nothing would train: make them "
+            "parameters of the model"
+        )
     z = (columns,) if shape is None else shape
     of_labels = {"classes": (), "several": (columns,), "values": z}[kind]
     logits = torch.linspace(0.05, 0.95, _TRIED * math.prod(z)).view(_TRIED, *z)
@@ -125,7 +130,7 @@ class _Watched(TorchFunctionMode):  # type: ignore[misc]
         kwargs = kwargs or {}
         leaves = _pytree.tree_leaves((args, kwargs))
         if any(isinstance(t, nn.Parameter) and t.requires_grad for t in leaves):
-            raise Unlowerable(_IN_LOSS)
+            raise Unlowerable("reads a parameter of a module: it is of logits and labels")
         if function is Tensor.__len__ and not isinstance(args[0].shape[0], int):
             raise Unlowerable("len() is one number for all graphs: write labels.size(0)")
         if function is nn.functional.one_hot and len(args) + len(kwargs) == 1:
@@ -133,16 +138,8 @@ class _Watched(TorchFunctionMode):  # type: ignore[misc]
         return function(*args, **kwargs)
 
 
-_IN_LOSS = "a parameter of a module is read: a loss is of logits and labels"
-
-
 def _traced(loss: Any, logits: Tensor, labels: Tensor, columns: int) -> str:
     """The loss as JSON: operations on logits and labels, of which the last is one number."""
-    if isinstance(loss, nn.Module) and any(p.requires_grad for p in loss.parameters()):
-        raise Refused(
-            f"loss: {type(loss).__name__} has parameters of its own, which nothing would train: make them "
-            "parameters of the model"
-        )
     name = getattr(loss, "__name__", type(loss).__name__)
     try:
         to, output = lower(_Function(loss, {"logits": logits, "labels": labels}, columns), True)
@@ -174,7 +171,7 @@ def _traced(loss: Any, logits: Tensor, labels: Tensor, columns: int) -> str:
     return json.dumps({"version": 1, "class": name, "operations": operations, "output": last})
 
 
-def _said(error: Refused) -> Refused:
+def _said(error: Exception) -> Refused:
     """What is said of a module, about a loss."""
     why = str(error).removeprefix("model: ").replace("weft calls module(", "weft calls the loss as f(")
     what, _, instead = why.rpartition(": ")
@@ -198,6 +195,8 @@ def _check_calls(loss: Any, logits: Tensor, labels: Tensor, columns: int) -> Non
             before, drawn = _watch.kept(loss), _watch.drawn()
             with tensors:
                 loss(logits, labels)
+        except Unlowerable as error:  # traced, it would be advised to register the parameter
+            raise _said(error) from None
         except Exception:  # what the loss raises is said when it is traced
             return
         if _watch.drawn() != drawn:

@@ -380,10 +380,7 @@ def by_coin(z, y):
         (lambda z, y: z[torch.tensor([0, 1])].mean(), "taken by their position: a loss is of each vertex's"),
         (
             lambda z, y: F.cross_entropy(z, y) + NET.last.lin.weight.norm(),
-            (
-                "a parameter of .* is read that is none of the module's: .* by weft.compile, it may be any "
-                "function"
-            ),
+            "^loss: reads a parameter of a module: it is of logits and labels; in a loop of your own, by",
         ),
         (
             lambda z, y: F.cross_entropy(z, y, reduction="sum") / len(y),
