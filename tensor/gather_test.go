@@ -1,6 +1,7 @@
 package tensor_test
 
 import (
+	"fmt"
 	"slices"
 	"testing"
 
@@ -26,47 +27,49 @@ func TestGatherAtRest(t *testing.T) {
 		{[]int32{}, 0},
 	} {
 		for _, tier := range tiers {
-			mem := tier.newMeter(t, pages*tensor.PageSize)
-			bytes := c.want * tensor.PageSize
-			if tier.device {
-				bytes = int64(len(c.rows)) * columns * 4
-			}
-			m := mem.New(tensor.Activations, 4*pages, columns)
-			if !tier.plan {
-				for i := range m.Floats() {
-					m.Floats()[i] = float32(i)
+			t.Run(fmt.Sprint(tier.name, c.rows), func(t *testing.T) {
+				mem := tier.newMeter(t, pages*tensor.PageSize)
+				bytes := c.want * tensor.PageSize
+				if tier.device {
+					bytes = int64(len(c.rows)) * columns * 4
 				}
-			}
-			m.SetReadOnly()
-			into := mem.New(tensor.Buffers, len(c.rows), columns)
-			if m.GatherAtRest(into, c.rows) || m.AtRest() {
-				t.Error("rows of a matrix in memory are read")
-			}
-			mem.BeginTurn(false)
-			other := mem.New(tensor.Activations, 4*pages, columns) // takes m's memory
-			require.Equal(t, true, m.AtRest(), "it rests")
-			before := mem.OnDisk()
-			require.Equal(t, true, m.GatherAtRest(into, c.rows), "it gathers")
-			after := mem.OnDisk()
-			assert.Equal(t, before.Read+bytes, after.Read, "%s: %v", tier.name, c.rows)
-			assert.Equal(t, before.Written, after.Written, "%v: written", c.rows)
-			for k, row := range c.rows {
-				want := numbersFrom(int(row)*columns, columns)
-				if !tier.plan && !slices.Equal(into.RowRange(k, k+1).Floats(), want) {
-					t.Errorf("row %d is another", row)
+				m := mem.New(tensor.Activations, 4*pages, columns)
+				if !tier.plan {
+					for i := range m.Floats() {
+						m.Floats()[i] = float32(i)
+					}
 				}
-			}
-			whole := mem.NewElement(tensor.Buffers, tensor.Byte, 1, m.Memory())
-			if copied := m.CopyAtRest(whole); !tier.plan &&
-				!slices.Equal(copied.Floats(), numbersFrom(0, 4*pages*columns)) {
-				t.Error("the copy of all rows has others")
-			}
-			assert.Equal(t, after.Read+pages*tensor.PageSize, mem.OnDisk().Read, "the copy of all rows")
-			assert.Equal(t, true, m.Rests(), "it stays at rest")
-			for _, m := range []*tensor.Matrix{other, whole, into} {
-				m.Release()
-			}
-			assert.Equal(t, false, m.AtRest(), "there is room for it")
+				m.SetReadOnly()
+				into := mem.New(tensor.Buffers, len(c.rows), columns)
+				if m.GatherAtRest(into, c.rows) || m.AtRest() {
+					t.Error("rows of a matrix in memory are read")
+				}
+				mem.BeginTurn(false)
+				other := mem.New(tensor.Activations, 4*pages, columns) // takes m's memory
+				require.Equal(t, true, m.AtRest(), "it rests")
+				before := mem.OnDisk()
+				require.Equal(t, true, m.GatherAtRest(into, c.rows), "it gathers")
+				after := mem.OnDisk()
+				assert.Equal(t, before.Read+bytes, after.Read, "read")
+				assert.Equal(t, before.Written, after.Written, "written")
+				for k, row := range c.rows {
+					want := numbersFrom(int(row)*columns, columns)
+					if !tier.plan && !slices.Equal(into.RowRange(k, k+1).Floats(), want) {
+						t.Errorf("row %d is another", row)
+					}
+				}
+				whole := mem.NewElement(tensor.Buffers, tensor.Byte, 1, m.Memory())
+				if copied := m.CopyAtRest(whole); !tier.plan &&
+					!slices.Equal(copied.Floats(), numbersFrom(0, 4*pages*columns)) {
+					t.Error("the copy of all rows has others")
+				}
+				assert.Equal(t, after.Read+pages*tensor.PageSize, mem.OnDisk().Read, "the copy of all rows")
+				assert.Equal(t, true, m.Rests(), "it stays at rest")
+				for _, m := range []*tensor.Matrix{other, whole, into} {
+					m.Release()
+				}
+				assert.Equal(t, false, m.AtRest(), "there is room for it")
+			})
 		}
 	}
 }

@@ -368,13 +368,15 @@ func TestEndTurn(t *testing.T) {
 // TestSplit: memory that is reserved for messages counts in the limit, unless the limit is a device's.
 func TestSplit(t *testing.T) {
 	for _, tier := range tiers {
-		mem, want := tier.newMeter(t, 4*unit), int64(2*unit)
-		if tier.device {
-			want = unit
-		}
-		mem.Split(nil, unit)
-		unitOf(mem, tensor.Activations)
-		assert.Equal(t, want, mem.Peak(), tier.name)
+		t.Run(tier.name, func(t *testing.T) {
+			mem, want := tier.newMeter(t, 4*unit), int64(2*unit)
+			if tier.device {
+				want = unit
+			}
+			mem.Split(nil, unit)
+			unitOf(mem, tensor.Activations)
+			assert.Equal(t, want, mem.Peak())
+		})
 	}
 }
 
