@@ -25,6 +25,7 @@ type verdict struct {
 	by       string // the test that failed, and how, if not by what it found; or why it does not compile
 	compiled bool
 	failed   []string // tests, and parts of tests, that failed
+	ended    bool     // the process did, before its tests
 }
 
 // Tests may take ten times as long as they do without a mutant, and this long at least.
@@ -46,7 +47,7 @@ type baseline struct {
 	// reached has the mutants whose statements these tests come to, by their numbers. If the package is the
 	// command, it has the sessions that do so.
 	reached map[int][]string
-	skip    []string // tests that fail
+	skip    []string // tests that fail; of the command, sessions
 }
 
 // try runs the tests of one package after the other that come to a mutant, until one notices it.
@@ -84,14 +85,18 @@ func (g *goTests) baseline(ctx context.Context, tested *pkg) (baseline, error) {
 		return baseline{}, err
 	}
 	v, took, err := g.run(ctx, tested, g.marks.overlay, time.Hour, nil, nil, variable+"="+folder)
-	if err != nil || !v.compiled || v.dead && v.failed == nil {
+	if err != nil || !v.compiled || v.ended || v.dead && v.failed == nil {
 		fmt.Fprintf(g.out, "left out, as it fails without a mutant: %s\n", v.by)
 		return baseline{fails: true}, err
 	}
-	var skip []string // tests that fail; of the command, whose sessions run by name, none
+	var skip []string
 	for _, name := range v.failed {
 		fmt.Fprintf(g.out, "left out, as it fails without a mutant: %s %s\n", tested.ImportPath, name)
-		if tested.ImportPath != g.command && !strings.Contains(name, "/") {
+		ok := true
+		if tested.ImportPath == g.command {
+			name, ok = strings.CutPrefix(name, sessionsTest+"/")
+		}
+		if ok && !strings.Contains(name, "/") {
 			skip = append(skip, name)
 		}
 	}
@@ -104,7 +109,7 @@ func (g *goTests) baseline(ctx context.Context, tested *pkg) (baseline, error) {
 				continue
 			}
 			sessions[number] = slices.DeleteFunc(names, func(name string) bool {
-				return slices.Contains(v.failed, sessionsTest+"/"+name)
+				return slices.Contains(skip, name)
 			})
 			if len(sessions[number]) == 0 { // none is left
 				delete(sessions, number)
@@ -135,10 +140,14 @@ func (g *goTests) run(
 		args = append(args, "-failfast")
 	}
 	args = append(args, "-timeout", limit.String())
+	skipped := "^(" + strings.Join(skip, "|") + ")$"
+	if tested.ImportPath == g.command {
+		skipped = "^" + sessionsTest + "$/" + skipped
+	}
 	if at := slices.Index(args, "-skip") + 1; len(skip) > 0 && at > 0 { // a second one would replace it
-		args[at] += "|^(" + strings.Join(skip, "|") + ")$"
+		args[at] += "|" + skipped
 	} else if len(skip) > 0 {
-		args = append(args, "-skip", "^("+strings.Join(skip, "|")+")$")
+		args = append(args, "-skip", skipped)
 	}
 	if tested.ImportPath == g.command {
 		args = append(args, "-run", "^"+sessionsTest+"$/^("+strings.Join(sessions, "|")+")$")
@@ -170,12 +179,15 @@ func (g *goTests) run(
 
 // judge reads what `go test -json` printed. Of a test with parts, the part is named.
 func judge(output []byte) (v verdict, took time.Duration) {
-	v.compiled = true
+	v.compiled, v.ended = true, true
 	running, slow, build := []string{}, false, ""
 	for text := range bytes.Lines(output) {
 		var e event
 		if json.Unmarshal(text, &e) != nil {
 			continue // go writes what a linker says among the events
+		}
+		if e.Test == "" && (e.Output == "PASS\n" || e.Output == "FAIL\n") { // the last tests are done
+			v.ended = false
 		}
 		slow = slow || strings.HasPrefix(e.Output, "panic: test timed out")
 		switch {
@@ -201,6 +213,7 @@ func judge(output []byte) (v verdict, took time.Duration) {
 	if !v.compiled {
 		return verdict{by: build}, 0
 	}
+	v.ended = v.ended && v.dead
 	if v.dead && slow {
 		v.by += " (too long)"
 	}

@@ -14,7 +14,7 @@ import (
 // What go test prints is read as death by a test or a part of one, by the end of the process, and by the
 // time.
 func TestJudge(t *testing.T) {
-	dead := func(by string) verdict { return verdict{dead: true, by: by, compiled: true} }
+	dead := func(by string) verdict { return verdict{dead: true, by: by, compiled: true, ended: true} }
 	for name, c := range map[string]struct {
 		events string
 		want   verdict
@@ -26,14 +26,19 @@ func TestJudge(t *testing.T) {
 			3500 * time.Millisecond,
 		},
 		"fails": {
-			`run A;pass A 1;run B;run B/c;fail B/c 1;run B/d;fail B/d 1;fail B 1;fail  9`,
+			`run A;pass A 1;run B;run B/c;fail B/c 1;run B/d;fail B/d 1;fail B 1;FAIL  0;fail  9`,
 			verdict{dead: true, by: "B/c", compiled: true, failed: []string{"B/c", "B/d", "B"}},
 			time.Second,
+		},
+		"panics": {
+			`run A;run A/b;fail A/b 1;fail A 1;fail  9`,
+			verdict{dead: true, by: "A/b", compiled: true, ended: true, failed: []string{"A/b", "A"}},
+			0,
 		},
 		"ends": {`run A;pass A 1;run B;fail  9`, dead("B"), time.Second},
 		"hangs": {
 			`run A;timeout A;fail A 1;fail  9`,
-			verdict{dead: true, by: "A (too long)", compiled: true, failed: []string{"A"}},
+			verdict{dead: true, by: "A (too long)", compiled: true, ended: true, failed: []string{"A"}},
 			0,
 		},
 		"is not built": {`build-output  0;build-fail  0;fail  9`, verdict{by: "a.go:1: wrong"}, 0},
@@ -45,6 +50,8 @@ func TestJudge(t *testing.T) {
 			switch action {
 			case "timeout":
 				action, output = "output", "panic: test timed out after 1s"
+			case "FAIL":
+				action, output = "output", `FAIL\n`
 			case "build-output":
 				output = "a.go:1: wrong"
 			}

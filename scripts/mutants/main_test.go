@@ -91,6 +91,10 @@ func TestScripts(t *testing.T) {
 			t.Error()
 		}
 	})
+	t.Run("wrong", func(t *testing.T) {
+		a.Seen(1)
+		t.Error()
+	})
 }
 
 func TestMore(t *testing.T) {
@@ -99,8 +103,8 @@ func TestMore(t *testing.T) {
 `
 
 // Of mutants, one dies by its package's tests, one by those of a package that imports it, one by a session of
-// the command. Two live: tests come to the one without a look at what it returns, and to the other not at
-// all. The repository stays as it was.
+// the command. Two live: tests come to the one without a look at what it returns, or fail without it, and to
+// the other not at all. The repository stays as it was.
 func TestRun(t *testing.T) {
 	second := map[string]string{}
 	for _, file := range txtar.Parse([]byte(example)).Files {
