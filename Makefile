@@ -125,7 +125,7 @@ check: test test-python-torch test-python-loggers test-device check-cuda lint si
 # Of ./train those that start workers in different ways: all take minutes more.
 race: packages ## tests of workers, and of what serves, downloads and appends, under the race detector (the first run compiles the kernels once more)
 	$(GOTEST) -race ./tensor ./comm ./comm/commtest ./parallel/... ./serve ./graph/datasets ./graph/appended
-	$(GOTEST) -race -run '^TestMeshes$$/^(sage|gat|values|links, dot)$$|^TestTurns$$/^(gcn|gat)$$|^TestRests$$/^(sage on|links, dot)|^Test(Predictor|Passes|ChunksOfProcesses|ResumeOnAnotherMesh)$$' ./train
+	$(GOTEST) -race -run '^TestMeshes$$/^(sage|gat|values|links, dot)$$|^TestTurns$$/^(gcn|gat)$$|^TestRests$$/^(sage on|links, dot)|^Test(Predictor|Passes|PassesLacking|PartsStay|ChunksOfProcesses|ResumeOnAnotherMesh)$$' ./train
 
 levels: packages ## the numerical tests at each SIMD level below this machine's
 	for level in $$(grep -qw avx512f /proc/cpuinfo && grep -owm1 avx2 /proc/cpuinfo) portable; do \

@@ -90,9 +90,20 @@ type Relation struct {
 	HaloRowsOut [][]int
 }
 
-// Arrange makes FeatureRow give the features of each vertex type in the form of an arrangement;
-// nil: it keeps them.
+// Copy returns a share to arrange or to give other features, while others read s. It uses the arrays of s,
+// and is closed with it.
+func (s *Share) Copy() *Share {
+	copied := *s
+	copied.Types = slices.Clone(s.Types)
+	return &copied
+}
+
+// Arrange makes FeatureRow give the features of each vertex type in the form of an arrangement; an
+// arrangement that is nil keeps them, and so does nil for all types.
 func (s *Share) Arrange(types []*columns.Arrangement) {
+	if types == nil {
+		return
+	}
 	s.Whole = s.Whole.ArrangedBy(types)
 	for i, a := range types {
 		s.Types[i].Arrangement = a

@@ -12,6 +12,7 @@ import (
 	"github.com/google/go-cmp/cmp/cmpopts"
 
 	"weft/graph"
+	"weft/graph/columns"
 	"weft/internal/assert"
 	"weft/internal/require"
 )
@@ -48,6 +49,28 @@ func TestShares(t *testing.T) {
 			})
 		}
 	}
+}
+
+// TestArrangeACopy: a share stays when a copy of it is arranged, and without arrangements. There is one of
+// each vertex type.
+func TestArrangeACopy(t *testing.T) {
+	list := columns.List{{Name: "a", Kind: columns.Number}}
+	two := append(list, columns.Column{Name: "b", Kind: columns.Number})
+	arrangement, _, err := columns.Arrange(list, two)
+	require.NoError(t, err)
+	g := graph.Of(graph.Relation{Indptr: []int64{0, 0}})
+	g.Types[0].Features = graph.Features{Columns: 2, Dense: []float32{5, 6}}
+	s := All(g)
+	copied := s.Copy()
+	copied.Arrange(nil)
+	assert.Equal(t, []float32{5, 6}, copied.Types[0].FeatureRow(nil, 0))
+	copied.Arrange([]*columns.Arrangement{arrangement})
+	assert.Equal(t, []float32{5}, copied.Types[0].FeatureRow(nil, 0))
+	assert.Equal(t, 1, copied.Whole.Types[0].FeatureColumns)
+	assert.Equal(t, []float32{5, 6}, s.Types[0].FeatureRow(nil, 0))
+	assert.Equal(t, 2, s.Whole.Types[0].FeatureColumns)
+	defer func() { assert.Equal(t, true, recover() != nil, "none for one type") }()
+	s.Arrange([]*columns.Arrangement{})
 }
 
 // TestSharesOfAnyAssignment tests assignments that no method makes: empty partitions, and one that owns

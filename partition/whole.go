@@ -1,6 +1,7 @@
 package partition
 
 import (
+	"fmt"
 	"slices"
 
 	"weft/graph"
@@ -147,6 +148,9 @@ func (w *Whole) ColumnsByType() (all columns.ByType) {
 
 // ArrangedBy describes the graph with the features of each vertex type in the form of an arrangement.
 func (w Whole) ArrangedBy(types []*columns.Arrangement) Whole {
+	if types != nil && len(types) != len(w.Types) {
+		panic(fmt.Sprintf("partition: %d arrangements of %d vertex types", len(types), len(w.Types)))
+	}
 	w.Types = slices.Clone(w.Types)
 	for i, a := range types {
 		t := &w.Types[i]

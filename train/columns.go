@@ -86,15 +86,16 @@ func (j *Job) Like(trained columns.ByType) (notes []string, err error) {
 	return notes, nil
 }
 
-// arrange makes a share's features the ones that the model sees. Workers may read one share together: it is
-// written to only if there is something to arrange.
-func (in *inputs) arrange(share *partition.Share) {
-	if in.arrangements != nil {
-		share.Arrange(in.arrangements)
+// arranged is a share with the features that the model sees. Workers may read one share together: it is the
+// share itself, or a copy.
+func (in *inputs) arranged(share *partition.Share) *partition.Share {
+	if in.arrangements == nil && in.added == nil {
+		return share
 	}
-	if in.added != nil {
-		share.Given(in.added)
-	}
+	share = share.Copy()
+	share.Arrange(in.arrangements)
+	share.Given(in.added)
+	return share
 }
 
 // add notes which features of vertices every pass is given. types are those of the stored graph.

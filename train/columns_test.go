@@ -10,6 +10,7 @@ import (
 	"slices"
 	"testing"
 
+	"weft/gnn"
 	"weft/graph"
 	"weft/graph/columns"
 	"weft/internal/assert"
@@ -116,6 +117,32 @@ func TestLike(t *testing.T) {
 			assert.Equal(t, true, slices.Equal(want, results(j)), "%s: other bits in %s", words, name)
 		}
 	}
+}
+
+// TestPartsStay: jobs and workers that read the same parts together change none of them. The job has its own
+// columns once again after another one had others, or smoothed probabilities, on the parts.
+func TestPartsStay(t *testing.T) {
+	g := fromTable(t)
+	o := apply(Defaults(), "model sage, hidden 8, epochs 2, threads 1")
+	o.Parallel = "graph=2,tensor=2"
+	job := func(source *graph.Graph, parts *Parts) *Job {
+		return &Job{Graph: source, Options: o, Parts: parts}
+	}
+	other := inOtherOrder(g)
+	parts, err := job(other, nil).MakeParts(t.Context())
+	require.NoError(t, err)
+	own := mustRun(t, job(other, nil)).Logits
+	like := job(nil, parts)
+	_, err = like.Like((&Job{Graph: g}).Columns())
+	require.NoError(t, err)
+	assert.Equal(t, mustRun(t, job(g, nil)).Logits, mustRun(t, like).Logits, "in the columns of another graph")
+	smoothing := job(nil, parts)
+	smoothing.Options = apply(Defaults(), "parallel graph=2, threads 1")
+	classes := g.Types[0].Labels.Classes
+	_, err = smoothing.Smooth(t.Context(), gnn.Smoothing{Smooth: gnn.Rounds{Count: 2, Teleport: .5}},
+		make([]float32, g.Vertices()*classes), Known{})
+	require.NoError(t, err)
+	assert.Equal(t, own, mustRun(t, job(nil, parts)).Logits, "in its own columns")
 }
 
 // TestLikeRefuses names what a graph lacks, and says where features have no names.

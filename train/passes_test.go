@@ -8,6 +8,7 @@ import (
 	"sync/atomic"
 	"testing"
 
+	"weft/graph"
 	"weft/internal/assert"
 	"weft/internal/require"
 	"weft/nn"
@@ -119,6 +120,22 @@ func (p *call) loss() (sum float64) {
 		sum += float64(x) * float64(1+k%3)
 	}
 	return sum
+}
+
+// TestPassesLacking: vertices without features have those that a pass is given, on a mesh whose workers read
+// the same parts.
+func TestPassesLacking(t *testing.T) {
+	const mesh = "graph=2,tensor=2"
+	own, values := passesOfLayers(t, mesh, nil)
+	features := tangle(t, 60, 240).Types[0].Features
+	want := (&call{Passes: own, values: values}).forward(t, nil, worker.Forward{})
+	j := jobOfLayers(t, mesh, nil)
+	j.Graph.Types[0].Features = graph.Features{}
+	p, err := j.Passes(t.Context(), Lacking{Kind: OfVertices, Features: features.Columns})
+	require.NoError(t, err)
+	defer p.Close()
+	got := (&call{Passes: p, values: values}).forward(t, features.Dense, worker.Forward{})
+	assert.Equal(t, want.output, got.output)
 }
 
 // TestPasses: gradients of parameters and of features are those of differences; a pass keeps the parameters

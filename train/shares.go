@@ -43,9 +43,7 @@ func (s *session) openShares(ctx context.Context, weights *nn.State) (err error)
 
 // wholeShare is the share of a worker that has the whole graph.
 func (s *session) wholeShare() *partition.Share {
-	share := partition.All(s.job.Graph)
-	s.job.inputs.arrange(share)
-	return share
+	return s.job.inputs.arranged(partition.All(s.job.Graph))
 }
 
 // opener opens what a worker reads of its share, for a graph with one partition.
@@ -63,16 +61,16 @@ func (s *session) opener(share *partition.Share, read func(use func(*partition.S
 
 // openPart opens the share of a partition.
 func (s *session) openPart(number int, use func(*partition.Share) error) error {
-	share, err := s.job.Parts.Open(number)
+	opened, err := s.job.Parts.Open(number)
 	if err != nil {
 		return err
 	}
-	defer share.Close()
+	defer opened.Close()
+	share := s.job.inputs.arranged(opened)
 	if n, k := share.Edges.Partitions(), s.Mesh.Partitions; n != k {
 		return refusal.Errorf("a job on a mesh of %d partitions, whose parts are %d: the numbers must "+
 			"be equal", k, n)
 	}
-	s.job.inputs.arrange(share)
 	return s.guarded(share, func() error { return use(share) })
 }
 

@@ -62,6 +62,7 @@ func (j *Job) Smooth(ctx context.Context, s gnn.Smoothing, probabilities []float
 		if err := oneRelation(len(share.Edges.Relations)); err != nil {
 			return nil, err
 		}
+		share = share.Copy() // others may read it
 		input(&share.Whole)
 		return share, share.Guard(func() (err error) {
 			share.Types[0].Features, err = known.inputs(probabilities, &share.Types[0], s)
