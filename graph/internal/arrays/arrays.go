@@ -337,17 +337,17 @@ func Masks(a *npy.Array, rows int, row graph.Noun) ([][]int64, error) {
 }
 
 // MaskRows is Masks for a mask of V truth values, or of splits × V.
-func MaskRows(a *npy.Array, vertices int, _ graph.Noun) ([][]int64, error) {
+func MaskRows(a *npy.Array, rows int, row graph.Noun) ([][]int64, error) {
 	n := len(a.Shape)
-	if n < 1 || n > 2 || a.Shape[n-1] != vertices {
-		return nil, refusal.Errorf("has shape %v: each mask has a row per split, with %d values", a.Shape,
-			vertices)
+	if n < 1 || n > 2 || a.Shape[n-1] != rows {
+		return nil, refusal.Errorf("has shape %v: a mask has a row per split, with %d values, true for the %s of "+
+			"its part", a.Shape, rows, row.Many)
 	}
 	splits := 1
 	if n == 2 {
 		splits = a.Shape[0]
 	}
-	return masks(a, vertices, splits, vertices, 1)
+	return masks(a, rows, splits, rows, 1)
 }
 
 // masks separates the truth values of splits splits. Those of two splits are apart from each other, and

@@ -31,14 +31,6 @@ type Matrix struct {
 	Note string
 }
 
-// SetFeatures sets the features of a graph, and adds the note to its notes.
-func (m *Matrix) SetFeatures(g *graph.Graph) {
-	g.Types[0].Features = m.Features
-	if m.Note != "" {
-		g.Notes = append(g.Notes, m.Note)
-	}
-}
-
 // Give gives the features to a type of vertices, by its number, and adds the note to the graph's notes.
 func (m *Matrix) Give(g *streamed.Graph, vertexType int) {
 	inMemory := g.InMemory
