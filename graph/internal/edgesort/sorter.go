@@ -42,7 +42,6 @@ type Options struct {
 	Labelled bool     // edges have labels, as numbers
 	Divided  bool     // edges have values that divide them
 	// Single keeps one of parallel edges: the first original edge, or else the first added edge.
-	// Such edges have no labels.
 	Single bool
 	// Budget is how many bytes of edges are sorted at a time. As many bytes of ends of targets may be added.
 	// One target may take more. Three such parts are in memory. 0: 64 MB, or less if memory is scarce.
@@ -401,6 +400,12 @@ func (s *Sorter) compact(m *sortBuffers, targets int) {
 				rows.Weights[kept] = rows.Weights[at]
 			}
 			copy(rows.Features.Dense[kept*columns:(kept+1)*columns], rows.Features.Dense[at*columns:])
+			if s.Labelled {
+				rows.Labels.Class[kept] = rows.Labels.Class[at]
+			}
+			if s.Divided {
+				rows.SplitBy.Values[kept] = rows.SplitBy.Values[at]
+			}
 			kept++
 		}
 		rows.Indptr[t+1] = int64(kept)
@@ -408,6 +413,12 @@ func (s *Sorter) compact(m *sortBuffers, targets int) {
 	rows.Sources, rows.Features.Dense = rows.Sources[:kept], rows.Features.Dense[:kept*columns]
 	if s.Weighted {
 		rows.Weights = rows.Weights[:kept]
+	}
+	if s.Labelled {
+		rows.Labels.Class = rows.Labels.Class[:kept]
+	}
+	if s.Divided {
+		rows.SplitBy.Values = rows.SplitBy.Values[:kept]
 	}
 }
 

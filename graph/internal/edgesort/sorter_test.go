@@ -158,6 +158,32 @@ func TestSorterOfFewEdges(t *testing.T) {
 	assert.Equal(t, []int32{8, 9, 7}, sources)
 }
 
+// TestSingle: of parallel edges the first is kept, with its weight, features, label and value that divides.
+func TestSingle(t *testing.T) {
+	scratch, err := os.Create(filepath.Join(t.TempDir(), "scratch"))
+	require.NoError(t, err)
+	defer scratch.Close()
+	s := New(Options{
+		Scratch: scratch, Weighted: true, Columns: 1, Labelled: true, Divided: true, Single: true,
+	}, 2, 5)
+	defer s.Close()
+	require.NoError(t, s.Add(&graph.Edges{
+		Source: []int32{1, 0, 0, 1, 0}, Target: []int32{0, 1, 1, 0, 0}, Weights: []float32{1, 2, 3, 4, 5},
+		Features: []float32{10, 20, 30, 40, 50}, Labels: []int32{6, 7, 8, 9, 5},
+		SplitBy: []float64{.1, .2, .3, .4, .5},
+	}, false))
+	require.NoError(t, s.Each(func(rows *graph.Relation) error {
+		assert.Equal(t, []int64{0, 2, 3}, rows.Indptr)
+		assert.Equal(t, []int32{0, 1, 0}, rows.Sources)
+		assert.Equal(t, []float32{5, 1, 2}, rows.Weights)
+		assert.Equal(t, []float32{50, 10, 20}, rows.Features.Dense)
+		assert.Equal(t, []int64{5, 6, 7}, rows.Labels.Class)
+		assert.Equal(t, []float64{.5, .1, .2}, rows.SplitBy.Values)
+		return nil
+	}))
+	assert.Equal(t, 2, s.Duplicates)
+}
+
 // TestKept: sorters share a gibibyte, or a sixteenth of the memory that is left.
 func TestKept(t *testing.T) {
 	defer debug.SetMemoryLimit(debug.SetMemoryLimit(1 << 50))
