@@ -31,3 +31,19 @@ func TestTellLabelsApart(t *testing.T) {
 		assert.Equal(t, want, g.Relations[1+i].Frame.Labels.Column)
 	}
 }
+
+// TestWrittenLabels: what was written tells labels without their rows, of the first relation with some, and
+// counts those of all relations.
+func TestWrittenLabels(t *testing.T) {
+	r := func(column string, classes ...int64) graph.Relation {
+		return graph.Relation{Indptr: []int64{0}, Frame: graph.Frame{
+			Labels:  graph.Labels{Column: column, Classes: 3, Class: classes},
+			SplitBy: &graph.SplitBy{Column: "at", Values: make([]float64, len(classes))},
+		}}
+	}
+	w := streamed.WrittenOf(&graph.Graph{
+		Types: []graph.VertexType{{}}, Relations: []graph.Relation{r(""), r("a", 1, -1, 2), r("b", 0)},
+	})
+	assert.Equal(t, graph.Frame{Labels: graph.Labels{Column: "a", Classes: 3, Class: []int64{}}}, w.Labelled)
+	assert.Equal(t, 3, w.LabelledEdges)
+}

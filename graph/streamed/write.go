@@ -46,7 +46,7 @@ func (w *Written) Label(relation int, l *graph.Frame) {
 		return
 	}
 	if !w.Labelled.HasLabels() {
-		w.Labelled.SetLabels(l)
+		w.Labelled = graph.Frame{Labels: announced(l.Labels), Splits: l.Splits}
 		w.labelled = relation
 	}
 	w.LabelledEdges += l.CountLabelled()
@@ -182,7 +182,13 @@ func (g *Graph) drop() {
 			*f = graph.Features{Columns: f.Columns, Indptr: []int64{0}}
 		}
 	}
-	switch l := &mem.Types[0].Labels; {
+	mem.Types[0].Labels = announced(mem.Types[0].Labels)
+	memory.Free()
+}
+
+// announced are labels without their rows.
+func announced(l graph.Labels) graph.Labels {
+	switch {
 	case l.Continuous():
 		l.Values = []float32{}
 	case l.MultiLabel():
@@ -190,7 +196,7 @@ func (g *Graph) drop() {
 	case l.Class != nil:
 		l.Class = []int64{}
 	}
-	memory.Free()
+	return l
 }
 
 // pass has write write the batches that each makes. An error of each is returned as it is.
