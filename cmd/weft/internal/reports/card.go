@@ -12,6 +12,7 @@ import (
 	"text/template"
 
 	"weft/cmd/weft/internal/ui"
+	"weft/graph"
 	"weft/internal/refusal"
 	"weft/train/metric"
 	"weft/train/rundir"
@@ -90,7 +91,7 @@ func (c *modelCard) writeTo(out io.Writer) error {
 // onCard are the functions of the card's template.
 var onCard = template.FuncMap{
 	"plain": plain, "row": row, "cells": func(cells []string) string { return row(cells...) },
-	"dataset": datasetName, "join": strings.Join, "one": strings.TrimSuffix,
+	"dataset": datasetName, "join": strings.Join, "one": one,
 	"parts": func() []string { return []string{"training", "validation", "test"} },
 	"count": func(n any) string { return ui.Count(reflect.ValueOf(n).Int()) },
 	"counted": func(n any, one, many string) string {
@@ -100,6 +101,14 @@ var onCard = template.FuncMap{
 	"few":    fewOf,
 	"least":  func() int { return fewRows },
 	"most":   func() int { return mostClasses },
+}
+
+// one is a row, as texts call several.
+func one(rows string) string {
+	if rows == graph.EdgeNoun.Many {
+		return graph.EdgeNoun.One
+	}
+	return graph.VertexNoun.One
 }
 
 // inMarkdown escapes characters that Markdown and HTML read as marks.
