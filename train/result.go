@@ -31,7 +31,8 @@ type Result struct {
 	Weights  nn.State        // at the best epoch; on worker 0
 	Logits   []float32       // at the best epoch, V × classes, on worker 0; nil if OnLogits took them
 	Whole    partition.Whole // the graph's counts
-	Learned  partition.WholeFrame
+	// Learned describes the labels of the vertices, or of the edges that the run learns.
+	Learned partition.WholeFrame
 	// Relations are the names of the graph's relations, in the order of the graph.
 	Relations []string
 	Weighted  bool // edges have weights

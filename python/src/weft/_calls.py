@@ -94,7 +94,7 @@ class Program:
 
         Args:
             work: is called there.
-            says: what it does, where it may take long: it is shown.
+            message: what it does, where it may take long: it is shown.
 
         Raises:
             Refused: the process was forked.
@@ -136,7 +136,7 @@ class Program:
 
         Args:
             ask, fields: the request.
-            says: what it does, where that may take long: it is shown.
+            message: what it does, where that may take long: it is shown.
             keeps: what stays until it is done, after an interrupt, too.
 
         Raises:

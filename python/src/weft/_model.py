@@ -164,7 +164,7 @@ class Model:
         self.reached = [_Reached.from_program(self.traced, value, numbers) for value in values]
 
     def ask(self, ask: str, message: str = "", **fields: Any) -> dict[str, Any]:
-        """The answer to a request about this model. says: what it does, where that may take long."""
+        """The answer to a request about this model. message: what it does, where that may take long."""
         return self.program.ask(ask, message, model=self.number, **fields)
 
     def ask_pass(self, ask: str, **fields: Any) -> dict[str, Any]:

@@ -111,7 +111,7 @@ def warn_if_launched(message: str) -> None:
     """Warns, in the first of the processes that a launcher has started, of what each does by itself.
 
     Args:
-        says: what, and the way out.
+        message: what, and the way out.
     """
     started = max(
         (int(text) for name in _STARTED if (text := os.environ.get(name, "")).isdecimal()), default=1
@@ -281,7 +281,7 @@ def ended(status: int | None, stderr: Stderr, last: str) -> str:
 
     Args:
         status: None: it has not.
-        said: what it said.
+        stderr: what it said.
         last: what of that tells most.
     """
     if stderr.crash:
