@@ -241,6 +241,14 @@ func (p *Passes) Drop(pass int) error {
 	})
 }
 
+// Trim gives back memory that no pass needs, as when passes of other graphs follow.
+func (p *Passes) Trim() error {
+	return p.all(func(w *worker.Passes) error {
+		w.Team.Memory.Drain()
+		return nil
+	})
+}
+
 // ends removes a pass from the live ones, and reports whether it was among them.
 func (p *Passes) ends(pass int) (lived bool) {
 	_, lived = p.live[pass]

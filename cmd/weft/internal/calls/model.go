@@ -11,15 +11,17 @@ import (
 	"weft/nn"
 	"weft/tensor"
 	"weft/train"
+	"weft/train/setting"
 	"weft/train/worker"
 )
 
 // model is a model on a graph.
 type model struct {
 	*train.Passes
-	opened  *divided
-	all     []int // vertices of each type, with those of other processes
-	lacking []train.Lacking
+	opened   *divided
+	settings *setting.Resolved
+	all      []int // vertices of each type, with those of other processes
+	lacking  []train.Lacking
 	// relations are, by output, the relation whose edges' rows it has; nil: it has rows of vertices.
 	relations []*graph.Relation
 	floats    []named // parameters, followed by buffers
@@ -224,6 +226,10 @@ func (s *server) forward(m *model, r *forwardRequest) (a answer, err error) {
 	if err != nil {
 		return a, m.Refuse(err)
 	}
+	if s.last != nil && s.last != m {
+		_ = s.last.Trim() // if it fails, the model's next request says so
+	}
+	s.last = m
 	return answer{Counts: r.Counts}, m.Forward(each...)
 }
 
@@ -293,6 +299,9 @@ func (s *server) usage(m *model, _ *modelRequest) (a answer, err error) {
 // close ends a model.
 func (s *server) close(m *model, r *modelRequest) (a answer, err error) {
 	delete(s.models, r.Model)
+	if s.last == m {
+		s.last = nil
+	}
 	defer s.closed(m.opened)
 	return a, m.Close()
 }

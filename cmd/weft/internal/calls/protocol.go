@@ -2,7 +2,7 @@
 // weft.compile makes a module of a model on a divided graph. The process starts one program, and asks it for
 // the passes of all its models.
 //
-// # Protocol, version 11
+// # Protocol, version 12
 //
 // A Unix stream socket connects the two. The process sends a request, and waits for the program's answer.
 // Each is a JSON object after its length: 4 bytes, the lowest first. A request has at most 64 MiB. The
@@ -10,7 +10,8 @@
 //
 //	ask       what the program does                    request, and → answer
 //	check     refuses settings that make no sense      version, arguments
-//	open      opens a graph for a model                version, model, call, arguments, divided?, lacking
+//	open      opens a graph for a model                version, model, call, arguments, divided?, lacking,
+//	                                                   graph?, like?
 //	                                                   → types, parameters, buffers, counters, edges
 //	refuse    tells the other processes why this one   call, arguments, reason
 //	          opens no model
@@ -56,6 +57,11 @@
 //	counters    the names of the buffers of one whole number.
 //	edges       of each relation, of how many edges the process gives and gets values, where it is one of
 //	            several, or there are outputs of edges.
+//	graph       a graph in memory, in place of one in the arguments: types (name and vertices), and
+//	            relations: source, name, target, edges (how many), memory (int32: all sources, and then all
+//	            targets). Edges are numbered by target and then by source, those alike in the order of the
+//	            memory.
+//	like        an open model, whose settings and program the model has in place of those of arguments.
 //	lacking     what each pass is given, as the graph has none: of (vertices or edges), type (the number of
 //	            the vertex type or the relation), features (columns), weights (whether it has any).
 //	values      memory. In forward it has all parameters, and then all buffers, which a pass in training
@@ -112,7 +118,7 @@ import (
 )
 
 // Version is the protocol's version.
-const Version = 11
+const Version = 12
 
 // mostBytes is the largest size of a request.
 const mostBytes = 64 << 20
@@ -144,6 +150,8 @@ type openRequest struct {
 	Divided int             `json:"divided"` // 0: only this model has its graph
 	Apart   bool            `json:"apart"`
 	Lacking []train.Lacking `json:"lacking"`
+	Graph   *memoryGraph    `json:"graph"` // nil: the arguments name it
+	Like    int             `json:"like"`  // 0: the arguments have settings
 }
 
 type refuseRequest struct {

@@ -46,6 +46,7 @@ type server struct {
 	show    io.Writer   // progress
 	nets    int         // how many models the processes have opened together
 	models  map[int]*model
+	last    *model // the model of the last forward pass, if it is open
 	memory  map[int][]byte
 	divided map[int]*divided
 }
@@ -238,8 +239,19 @@ func (s *server) answer(ctx context.Context, r *request) (answer, error) {
 
 // check refuses settings that make no sense.
 func (s *server) check(r *checkRequest) error {
-	_, _, _, err := resolve(r, nil)
+	_, operands, _, err := resolve(r, nil)
+	if err == nil && len(operands) > 0 {
+		err = oneGraph(operands)
+	}
 	return err
+}
+
+// oneGraph refuses operands that are not those of one graph.
+func oneGraph(operands []string) error {
+	if len(operands) == 1 {
+		return nil
+	}
+	return refusal.Errorf("a model is of one graph, not of %d", len(operands))
 }
 
 // refuseReason tells the other processes why this one opens no model.
@@ -268,15 +280,39 @@ type divided struct {
 	models int // how many models have it
 }
 
-// divide divides a graph for a model, unless it has been divided for another model. warnings are about
-// settings.
-func (s *server) divide(ctx context.Context, r *openRequest) (d *divided, warnings []string, err error) {
-	resolved, graph, warnings, err := resolve(&r.checkRequest, nil)
-	if err != nil {
-		return nil, nil, s.refuse(r.Call, r.Arguments, err)
+// asked is what a request asks to open.
+type asked struct {
+	settings *setting.Resolved
+	operands []string // the graph, where none stands in memory
+	warnings []string // about settings
+}
+
+// asked reads the settings of a request, or takes those of a model that is open.
+func (s *server) asked(r *openRequest) (a asked, err error) {
+	if r.Like != 0 {
+		m := s.models[r.Like]
+		if m == nil || r.Graph == nil {
+			return a, refusal.Errorf("a model like %d: there is no such model, or no graph comes with the request", r.Like)
+		}
+		alike := *m.settings
+		alike.Init = "" // its file may be gone, and passes bring their values
+		return asked{settings: &alike}, nil
 	}
+	a.settings, a.operands, a.warnings, err = resolve(&r.checkRequest, nil)
+	if err == nil && r.Graph == nil {
+		err = oneGraph(a.operands)
+	}
+	return a, err
+}
+
+// divide divides a graph for a model, unless it has been divided for another model.
+func (s *server) divide(ctx context.Context, r *openRequest) (d *divided, a asked, err error) {
+	if a, err = s.asked(r); err != nil {
+		return nil, a, s.refuse(r.Call, r.Arguments, err)
+	}
+	resolved := a.settings
 	if err := s.join(resolved, r); err != nil {
-		return nil, nil, err
+		return nil, a, err
 	}
 	if d = s.divided[r.Divided]; d == nil {
 		d = &divided{number: r.Divided}
@@ -284,11 +320,8 @@ func (s *server) divide(ctx context.Context, r *openRequest) (d *divided, warnin
 		if resolved.Workers > 1 {
 			ranks = s.ranks
 		}
-		d.Session, err = session.Open(ctx, ranks, graph, resolved, s.show, session.Opening{
-			Apart: r.Apart && ranks.Comm.Size() > 1,
-		})
-		if err != nil {
-			return nil, nil, err
+		if d.Session, err = s.openGraph(ctx, ranks, r, a); err != nil {
+			return nil, a, err
 		}
 		err = session.DivideOnce(ctx, resolved, d.Job)
 		if ranks.Comm.Size() > 1 {
@@ -296,7 +329,7 @@ func (s *server) divide(ctx context.Context, r *openRequest) (d *divided, warnin
 		}
 		if err != nil {
 			d.Close()
-			return nil, nil, err
+			return nil, a, err
 		}
 		if d.number > 0 {
 			s.divided[d.number] = d
@@ -304,7 +337,26 @@ func (s *server) divide(ctx context.Context, r *openRequest) (d *divided, warnin
 	}
 	d.models++
 	d.Job.Options = resolved.Options
-	return d, warnings, nil
+	return d, a, nil
+}
+
+// openGraph opens the graph of a request: a store, or one in memory.
+func (s *server) openGraph(ctx context.Context, ranks cli.Ranks, r *openRequest, a asked,
+) (*session.Session, error) {
+	if r.Graph == nil {
+		return session.Open(ctx, ranks, data.Source{Name: a.operands[0]}, a.settings, s.show, session.Opening{
+			Apart: r.Apart && ranks.Comm.Size() > 1,
+		})
+	}
+	if ranks.Comm.Size() > 1 {
+		return nil, refusal.Errorf("over processes a net is of one graph: compile the module with it, as " +
+			"weft.compile(module, graph), or start one process, whose workers divide each graph")
+	}
+	g, err := s.graph(r.Graph)
+	if err != nil {
+		return nil, err
+	}
+	return session.InMemory(ranks, g, a.settings), nil
 }
 
 // sameDivision refuses processes that have divided a graph differently in memory. err is why this process has
@@ -337,13 +389,13 @@ func (s *server) closed(d *divided) {
 	}
 }
 
-// resolve reads the words of a model's command line: its settings, and its graph or, if counts is not nil,
-// the counts of a graph.
-func resolve(r *checkRequest, counts *planning.CountsGiven) (resolved *setting.Resolved, source data.Source,
+// resolve reads the words of a model's command line: its settings, and its operands, which name the graph,
+// or, if counts is not nil, the counts of a graph.
+func resolve(r *checkRequest, counts *planning.CountsGiven) (resolved *setting.Resolved, operands []string,
 	warnings []string, err error,
 ) {
 	if r.Version != Version {
-		return nil, source, nil, refusal.Errorf("the package of Python and the program are of different " +
+		return nil, nil, nil, refusal.Errorf("the package of Python and the program are of different " +
 			"versions: install both anew")
 	}
 	var values cli.SettingFlags
@@ -357,25 +409,25 @@ func resolve(r *checkRequest, counts *planning.CountsGiven) (resolved *setting.R
 	var invalid *pflag.InvalidValueError
 	switch err := flags.Parse(r.Arguments); {
 	case errors.As(err, &invalid):
-		return nil, source, nil, cli.InvalidValue(invalid)
-	case err == nil && flags.NArg() == 0 && counts != nil && counts.Given():
-	case err != nil || flags.NArg() != 1 || counts != nil && counts.Given():
-		return nil, source, nil, refusal.Errorf("%w", cmp.Or(err, fmt.Errorf("a model is of one graph, not of %d",
-			flags.NArg())))
+		return nil, nil, nil, cli.InvalidValue(invalid)
+	case err != nil:
+		return nil, nil, nil, refusal.Errorf("%w", err)
+	case counts != nil && counts.Given() && flags.NArg() > 0:
+		return nil, nil, nil, oneGraph(append(flags.Args(), "counts"))
 	}
 	o, err := values.Merge()
 	if err == nil {
 		err = o.ForLoop()
 	}
 	if err != nil {
-		return nil, source, nil, err
+		return nil, nil, nil, err
 	}
 	if resolved, err = cli.Resolved(&o, values.GivenNames()...); err != nil {
-		return nil, source, nil, err
+		return nil, nil, nil, err
 	}
 	if folder := resolved.OffloadFolder(); folder != "" {
 		if err := offload.Check(folder); err != nil {
-			return nil, source, nil, err
+			return nil, nil, nil, err
 		}
 	}
 	var messages bytes.Buffer
@@ -383,13 +435,16 @@ func resolve(r *checkRequest, counts *planning.CountsGiven) (resolved *setting.R
 	if lines := strings.TrimSpace(messages.String()); lines != "" {
 		warnings = strings.Split(lines, "\n")
 	}
-	return resolved, data.Source{Name: flags.Arg(0)}, warnings, nil
+	return resolved, flags.Args(), warnings, nil
 }
 
 // plan plans the passes of a loop.
 func (s *server) plan(ctx context.Context, r *planRequest) (a answer, err error) {
 	var counts planning.CountsGiven
-	resolved, source, warnings, err := resolve(&r.checkRequest, &counts)
+	resolved, operands, warnings, err := resolve(&r.checkRequest, &counts)
+	if err == nil && !counts.Given() {
+		err = oneGraph(operands)
+	}
 	if err != nil {
 		return a, err
 	}
@@ -398,7 +453,8 @@ func (s *server) plan(ctx context.Context, r *planRequest) (a answer, err error)
 		err := planByCounts(ctx, &a, r, resolved, &counts)
 		return a, err
 	}
-	opened, err := session.Open(ctx, cli.Alone(), source, resolved, s.show, session.Opening{Dry: true})
+	opened, err := session.Open(ctx, cli.Alone(), data.Source{Name: operands[0]}, resolved, s.show,
+		session.Opening{Dry: true})
 	if err != nil {
 		return a, err
 	}
@@ -446,7 +502,7 @@ func planByCounts(ctx context.Context, a *answer, r *planRequest, on *setting.Re
 
 // open opens a graph for a model.
 func (s *server) open(ctx context.Context, r *openRequest) (a answer, err error) {
-	opened, warnings, err := s.divide(ctx, r)
+	opened, asked, err := s.divide(ctx, r)
 	if err != nil {
 		return a, err
 	}
@@ -456,7 +512,7 @@ func (s *server) open(ctx context.Context, r *openRequest) (a answer, err error)
 		s.closed(opened)
 		return a, err
 	}
-	m := &model{Passes: passes, opened: opened, lacking: r.Lacking}
+	m := &model{Passes: passes, opened: opened, settings: asked.settings, lacking: r.Lacking}
 	m.Net = s.nets
 	for _, t := range opened.Counts().Types {
 		m.all = append(m.all, t.Vertices)
@@ -468,7 +524,7 @@ func (s *server) open(ctx context.Context, r *openRequest) (a answer, err error)
 	}
 	s.models[r.Model] = m
 	a = answer{
-		Warnings: warnings, Types: passes.Types, Process: passes.Process, Processes: passes.Processes,
+		Warnings: asked.warnings, Types: passes.Types, Process: passes.Process, Processes: passes.Processes,
 		Group: passes.Group, Groups: passes.Groups,
 	}
 	m.describe(&a)

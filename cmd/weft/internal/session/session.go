@@ -115,6 +115,11 @@ func Open(
 	})
 }
 
+// InMemory is a session of a graph in memory, which this process has by itself.
+func InMemory(r cli.Ranks, g *graph.Graph, o *setting.Resolved) *Session {
+	return &Session{Ranks: r, Job: &train.Job{Options: o.Options, Comm: r.Comm, Graph: g}}
+}
+
 // DivideOnce makes, once for the plan and the run, the partitions that no store keeps.
 func DivideOnce(ctx context.Context, r *setting.Resolved, jobs ...*train.Job) (err error) {
 	for _, j := range jobs {
