@@ -40,7 +40,8 @@ OF_MODULES = pytest.mark.skipif(not OWN, reason="there is no torch_geometric wit
         ("python.md", 9),
         *RECIPES,
         pytest.param("own-model.md", 7, marks=OF_MODULES),
-        pytest.param("loop.md", 8, marks=OF_MODULES),
+        pytest.param("loop.md", 7, marks=OF_MODULES),
+        pytest.param("graph-sets.md", 1, marks=OF_MODULES),
         pytest.param("tutorials/larger-than-memory.md", 3, marks=OF_MODULES),
     ],
 )

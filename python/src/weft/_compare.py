@@ -28,6 +28,8 @@ _APART = 1e-3
 
 _CALLS = 3  # in training, of one object
 
+_GRAPHS = 5  # in a batch
+
 
 # What a program returns in evaluation: it is given a module, its program, outputs, and a graph with its
 # schema.
@@ -91,7 +93,10 @@ class _Small:
         for o in self.program["operations"]:
             if o["op"] == "uniform":
                 o |= {"op": "clamp", "min": UNIFORM, "max": UNIFORM}
-        self.vertices = {name: count + 4 * k for k, name in enumerate(schema.features)}
+        self.vertices = {
+            name: _GRAPHS if schema.is_of_graphs(name) else count + 4 * k
+            for k, name in enumerate(schema.features)
+        }
         self.module = copied(module).float().eval()
         self.cut_tables()
         self.arrays = self.drawn(np.random.default_rng(1))
@@ -124,6 +129,11 @@ class _Small:
             if width:
                 arrays[Given("x", name)] = random.normal(size=(self.vertices[name], width)).astype(np.float32)
         for name, relation in self.schema.relations.items():
+            if relation.batch:  # not in their order; the second graph is empty, the last is not
+                numbers = random.integers(2, _GRAPHS, self.vertices[relation.source])
+                numbers[:2] = 0, _GRAPHS - 1
+                arrays[Given("batch", relation.source)] = numbers
+                continue
             most = [
                 [max(1, self.vertices[end] - 1)] for end in (relation.source, relation.target)
             ]  # the last vertex has no edges
@@ -167,6 +177,8 @@ class _Small:
 
     def give_each_edges(self) -> None:
         for name, relation in self.schema.relations.items():
+            if relation.batch:
+                continue
             into = min(self.edges - 2, self.vertices[relation.target])
             ends = np.arange(1, into + 1) % self.vertices[relation.source], np.arange(into)
             self.arrays[Given("edge_index", name)][:, 2 : 2 + into] = ends
@@ -270,10 +282,7 @@ class _Small:
         """Compares what the object computes in evaluation with the program, of what the object keeps now."""
         with torch.no_grad():
             theirs = _flat(self.own.eval()(self.called.tensors)).numpy()
-        of_graph = self.called.by_type(
-            {spec: array for spec, array in self.arrays.items() if spec.what != "n_id"}
-        )
-        graph = Graph(**of_graph, num_nodes=self.vertices if self.called.typed else self.vertices[""])
+        graph = self.graph()
         if self.outputs is None or infer is None:
             ours = self.predicted(graph)
         else:
@@ -289,6 +298,22 @@ class _Small:
                 f"differ from those of its forward by {apart:.1e}; this is a mistake of weft: please report "
                 "it with the module"
             )
+
+    def graph(self) -> Graph:
+        """The graph as that of its own types, in which a batch is a relation."""
+        schema = self.schema
+        arrays = {spec: array for spec, array in self.arrays.items() if spec.what != "n_id"}
+        if "" in schema.features:
+            return Graph(**{spec.what: array for spec, array in arrays.items()}, num_nodes=self.vertices[""])
+        by_type: dict[str, dict[Any, Array]] = {}
+        for spec, array in arrays.items():
+            if spec.what == "batch":
+                key = schema.relations[schema.batches[spec.type_name]].key
+                by_type.setdefault("edge_index", {})[key] = np.stack([np.arange(len(array)), array])
+            else:
+                relation = schema.relations.get(spec.type_name)
+                by_type.setdefault(spec.what, {})[relation.key if relation else spec.type_name] = array
+        return Graph(**by_type, num_nodes=self.vertices)
 
     def predicted(self, graph: Graph) -> Array:
         """The logits of the program for a graph."""

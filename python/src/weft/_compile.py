@@ -19,12 +19,12 @@ if TYPE_CHECKING:
 SETTINGS = (
     "parallel partitions partition balance prefetch keep_halo halo aggregation_chunks aggregation_order "
     "chunks chunk_method device threads precision recompute keep_edge_states seed comm_timeout offload "
-    "memory_limit"
+    "memory_limit graph_cache"
 ).split()
 
 
-def compile(module: nn.Module, data: Data, **settings: Any) -> Net:  # noqa: A001
-    """A module of PyTorch that computes a module on a divided graph.
+def compile(module: nn.Module, data: Data | None = None, **settings: Any) -> Net:  # noqa: A001
+    """A module of PyTorch that computes a module on divided graphs.
 
     It has the parameters and buffers of the module, by their names: whatever changes these changes both. Its
     call takes part in PyTorch's autograd, so that any loss and any optimizer of PyTorch train it.
@@ -36,7 +36,8 @@ def compile(module: nn.Module, data: Data, **settings: Any) -> Net:  # noqa: A00
             the graph. Over several vertex types it takes the dicts ``x_dict``, ``edge_index_dict`` …, and may
             return rows of several types. It is traced here, or at the first call if that gives what the graph
             lacks.
-        data: the graph, as for :func:`train`. It needs no labels and no split.
+        data: the graph, as for :func:`train`. It needs no labels and no split. None: each call gives a graph,
+            as ``net(x, edge_index)``.
         settings: those of :func:`train` that say how passes are computed:
 
             - ``parallel="graph=4"``: the workers along each axis, and with ``samples=2`` so many groups of
@@ -57,6 +58,8 @@ def compile(module: nn.Module, data: Data, **settings: Any) -> Net:  # noqa: A00
               ``chunk_method``, how vertices are divided into these.
             - ``aggregation_order``: whether layers transform or aggregate first.
             - ``seed``: of the division into partitions and chunks. Dropout has PyTorch's generator.
+            - ``graph_cache="64MiB"``: the memory of divided graphs that calls have given. Those that were
+              used least recently go first.
 
             ``weft train --help-all`` has their values.
 

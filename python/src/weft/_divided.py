@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import inspect
+import weakref
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from typing import Any, NamedTuple
@@ -12,9 +13,10 @@ from torch import Tensor, nn
 
 from . import _calls, _module, _processes, _program
 from ._errors import Refused
-from ._graph import Data, argument, graph_of
+from ._graph import Data, Graph, argument, graph_of
 from ._inputs import Edges, Features, Reads
 from ._model import Model, Traced
+from ._structure import Structure
 from ._trace import Schema, tables_of
 from ._tracings import constants_of, layers_of, momenta_of, traced
 
@@ -30,28 +32,48 @@ class Variant(NamedTuple):
     reads: Reads  # what calls give of features and of edges that the graph lacks, or ask for gradients of
 
 
+class Shared:
+    """What a module's models on all graphs of a net have in common."""
+
+    def __init__(self, module: nn.Module) -> None:
+        self.layers, self.constants = layers_of(module), constants_of(module)
+        self.traced: dict[Any, Traced] = {}
+        self.models: weakref.WeakValueDictionary[Any, Model] = weakref.WeakValueDictionary()
+        self.agreed = False  # all processes have the parameters of the first
+
+
 class Divided:
     """A module and its copies on a graph that is divided, with a model for each variant."""
 
     def __init__(
         self,
         module: nn.Module,
-        data: Data | None,
+        data: Data | Structure | None,
         settings: Mapping[str, Any],
         counts: Mapping[str, Any] | None = None,
+        constants: tuple[tuple[str, Any], ...] = (),
+        shared: Shared | None = None,
     ) -> None:
-        """counts: of a plan of a graph that is not there yet, in place of data, by the flags of ``weft
-        plan``."""
+        """
+        Args:
+            counts: of a plan of a graph that is not there yet, in place of data, by the flags of ``weft
+                plan``.
+            constants: numbers and flags that forward is called with, by names.
+            shared: what it has in common with other graphs of a net.
+        """
         self.counts: Mapping[str, Any] = counts or {}
+        self.graph: Graph | Structure | None = None
+        self.argument = ""
         if counts is not None:
-            self.graph, self.argument = None, ""
             self.schema = Schema.from_counts({**counts, "edge_features": counts.get("features_of_edges")})
+        elif isinstance(data, Structure):
+            self.graph, self.schema = data, replace(data.schema, constants=constants)
         else:
             self.graph = graph_of(data)
             self.argument = argument(data, self.graph)
             self.schema = Schema.from_counts(_module.counts_of({}, [self.argument]))
         self.features, self.edges = Features(self.schema), Edges(self.graph, self.schema)
-        self.layers, self.constants = layers_of(module), constants_of(module)
+        self.shared = shared or Shared(module)
         self.settings = {name: value for name, value in settings.items() if value is not None}
         if "offload" in self.settings:
             self.settings["offload"] = _program.offload(settings["offload"], settings.get("device")) or ""
@@ -105,9 +127,11 @@ class Divided:
         found = self.models.get(variant)
         if found is None:
             with _module.as_written():
-                found = self._open(module, frozen, reads)
+                found = self._open(module, variant)
             if not self.begun:
-                _processes.begin(found, module)
+                if not self.shared.agreed:
+                    _processes.begin(found, module)
+                    self.shared.agreed = True
                 self.features.give([vertex_type.vertices for vertex_type in found.types])
                 if found.processes > 1:
                     self.edges.give(self._edges_of_process)
@@ -143,33 +167,43 @@ class Divided:
 
     def _check(self, module: nn.Module) -> None:
         """Refuses a module that is not what it was when it was compiled."""
-        if layers_of(module) != self.layers:
+        if layers_of(module) != self.shared.layers:
             raise Refused(
                 "module: its layers, or hooks on them, have changed since it was compiled: compile it again; "
                 "a hook on the compiled module itself is called"
             )
         if changed := [
-            name for name, value in constants_of(module).items() if self.constants.get(name) != value
+            name for name, value in constants_of(module).items() if self.shared.constants.get(name) != value
         ]:
             raise Refused(
                 f"module: {changed[0]} has changed since it was compiled, and its numbers were read then: "
                 "compile it again"
             )
 
-    def _open(self, module: nn.Module, frozen: frozenset[str], reads: Reads) -> Model:
+    def _open(self, module: nn.Module, variant: Variant) -> Model:
+        frozen, reads = variant.frozen, variant.reads
         call = ("the first pass of " if self.begun else "weft.compile of ") + type(module).__name__
         if frozen:
             call += f" with {', '.join(sorted(frozen))} in evaluation"
         if reads.differentiable:
             call += f" with gradients of {', '.join(sorted({read for read, _ in reads.differentiable}))}"
-        with _calls.told_of_refusals(call, self.settings.get("parallel")):
-            made = self.traced(module, frozen, reads)
+        structure = self.graph if isinstance(self.graph, Structure) else None
+        key = variant, self.schema.of_any_size()
+        made = self.shared.traced.get(key) if structure is not None else None
+        if made is None:
+            with _calls.told_of_refusals(call, self.settings.get("parallel")):
+                made = self.shared.traced[key] = self.traced(module, frozen, reads)
         lacking, number = [one.request() for one in reads.lacking], self._number_in(_calls.program())
-        return Model(module, made, self.words(), lacking, number, apart=self.graph is not None, call=call)
+        apart, like = self.graph is not None, self.shared.models.get(key) if structure is not None else None
+        model = Model(module, made, self.words(), lacking, number, apart, call, structure, like)
+        self.shared.models[key] = model
+        return model
 
     def traced(self, module: nn.Module, frozen: frozenset[str], reads: Reads) -> Traced:
         """What the module is traced to that reads what calls give, with some layers in evaluation."""
         schema = reads.schema(self.schema)
+        if isinstance(self.graph, Structure):
+            schema = schema.of_any_size()
         if not any(schema.features.values()) and not tables_of(module, schema):
             raise Refused(
                 "x: the graph has no features: call net(x), or give them to the graph, as "

@@ -11,6 +11,7 @@ from torch import Tensor
 
 from ._errors import Refused
 from ._graph import Graph
+from ._structure import Structure
 from ._trace import Schema
 
 
@@ -176,7 +177,7 @@ _OF_EDGES = {"edges": "edges", "edge_weight": "edge_weight", "edge_attr": "edge_
 class Edges:
     """The edges of a graph, in place of which calls give others."""
 
-    def __init__(self, graph: Graph | None, schema: Schema) -> None:
+    def __init__(self, graph: Graph | Structure | None, schema: Schema) -> None:
         self._graph = graph
         self._relations = list(schema.relations.items())
         self._orders: dict[int, Tensor | None] = {}

@@ -17,6 +17,7 @@ from . import _calls, _program, _weights
 from ._errors import Failed, Refused
 from ._reached import operations_of, reached_by
 from ._scratch import Scratch
+from ._structure import Structure
 from ._trace import Outputs
 
 
@@ -107,6 +108,8 @@ class Model:
         divided: the number of the divided graph, which several models may have in common; 0: its own.
         apart: each process of a launcher has the graph, and divides it in memory.
         call: names the call in errors, where other processes make another one.
+        structure: the graph, if words have none.
+        like: a model that was opened with the same words.
 
     Raises:
         Refused: the graph or the settings do not go with the module.
@@ -117,11 +120,13 @@ class Model:
         self,
         module: nn.Module,
         traced: Traced,
-        words: Iterable[str],
+        words: list[str],
         lacking: Sequence[Mapping[str, Any]] = (),
         divided: int = 0,
         apart: bool = False,
         call: str = "",
+        structure: Structure | None = None,
+        like: Model | None = None,
     ) -> None:
         self.traced, self.outputs, self.learned = traced.program, traced.outputs, traced.learned
         self.draws = {training: _draws(self.traced, training) for training in (False, True)}
@@ -132,7 +137,15 @@ class Model:
         # What is noted first is called last: the model is among those that are garbage when they are closed.
         weakref.finalize(self, self.program.close_models).atexit = False
         self.program.models.watch(self, self.number)
-        scratch = Scratch()
+        fields: dict[str, Any] = {"arguments": words}
+        memories, scratch = None, None
+        if structure is not None:
+            fields["graph"], memories = structure.request(self.program)
+        if like is not None and not like.ended and like.program is self.program:
+            fields["like"] = like.number
+        else:
+            scratch = Scratch()
+            fields["arguments"] = arguments(module, self.traced, words, scratch)
         try:
             opened = self.ask(
                 "open",
@@ -141,11 +154,13 @@ class Model:
                 divided=divided,
                 apart=apart,
                 call=call,
-                arguments=arguments(module, self.traced, words, scratch),
                 lacking=lacking,
+                keeps=(memories, like),
+                **fields,
             )
         finally:
-            scratch.close()
+            if scratch is not None:
+                scratch.close()
         self.types = [Type(**fields) for fields in opened["types"]]
         self.process, self.processes = opened.get("process", 0), opened.get("processes", 1)
         if self.processes > 1:

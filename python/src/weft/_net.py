@@ -15,23 +15,28 @@ from torch import Tensor, nn
 from . import _calls, _processes, _program
 from ._divided import Divided
 from ._errors import Refused
+from ._forward import called
 from ._graph import Data
+from ._graphs import Graphs
 from ._inputs import Reads
 from ._model import Model
 from ._module import uncompiled
 from ._pass import NOT_EXPORTED, passed
 
 
-def net_of(module: nn.Module, data: Data, settings: Mapping[str, Any]) -> Net:
-    """The net of a module on a graph."""
+def net_of(module: nn.Module, data: Data | None, settings: Mapping[str, Any]) -> Net:
+    """The net of a module on a graph; None: each call gives a graph."""
     _program.refuse_torchrun()
     with _calls.told_of_refusals(f"weft.compile of {type(module).__name__}", settings.get("parallel")):
         module = uncompiled(module)
         if isinstance(module, Net) or not isinstance(module, nn.Module):
             raise Refused(f"module: {type(module).__name__} is no module to compile: give a torch.nn.Module")
-        divided = Divided(module, data, settings)
-    net = Net(module, divided)
-    if divided.lacking(module):
+        graphs = Graphs(settings)
+        divided = None if data is None else Divided(module, data, graphs.settings)
+    net = Net(module, graphs, divided)
+    if divided is None:
+        graphs.check()
+    elif divided.lacking(module):
         divided.check()  # it is traced at the first call
     else:
         divided.model(module).tensors_of(net)  # which refuses other numbers than float32
@@ -63,9 +68,10 @@ class Net(nn.Module):  # type: ignore[misc]
     Its parameters, buffers and layers are those of ``module``.
     """
 
-    def __init__(self, module: nn.Module, divided: Divided) -> None:
+    def __init__(self, module: nn.Module, graphs: Graphs, divided: Divided | None) -> None:
         self.__dict__["module"] = module
-        self.__dict__["_divided"] = divided
+        self.__dict__["_graphs"] = graphs
+        self.__dict__["_own"] = divided
         super().__init__()
         for name in ("_parameters", "_buffers", "_modules", "_non_persistent_buffers_set"):
             self.__dict__[name] = module.__dict__[name]
@@ -86,7 +92,7 @@ class Net(nn.Module):  # type: ignore[misc]
         return self.module.load_state_dict(*args, **keywords)
 
     def __deepcopy__(self, memo: dict[int, Any]) -> Net:
-        return Net(copy.deepcopy(self.module, memo), self._divided)
+        return Net(copy.deepcopy(self.module, memo), self._graphs, self._own)
 
     def __reduce_ex__(self, _: Any) -> Any:
         raise TypeError(
@@ -102,7 +108,7 @@ class Net(nn.Module):  # type: ignore[misc]
         )
 
     def extra_repr(self) -> str:
-        return f"on {self._divided.graph or self._divided.argument}"
+        return "of any graph" if self._own is None else f"on {self._own.graph or self._own.argument}"
 
     @torch.compiler.disable  # type: ignore[untyped-decorator]
     def forward(
@@ -114,8 +120,13 @@ class Net(nn.Module):  # type: ignore[misc]
         edge_attr: Any = None,
         rows: Tensor | Mapping[str, Tensor] | None = None,
         samples: bool = False,
+        **named: Any,
     ) -> Any:
-        """What the module returns for the graph.
+        """What the module returns for the graph, or for one that the call gives.
+
+        A net that was compiled without a graph is called as the module: with ``x`` and ``edge_index``, and
+        with ``edge_attr``, ``edge_weight`` and ``batch`` if forward takes them, by position or by name; or
+        with a Data, HeteroData or Batch. So may be one that has a graph. Numbers and flags are forward's.
 
         Args:
             x: V × F floats in place of the graph's features, with ``samples`` S × V × F. Of several vertex
@@ -134,24 +145,27 @@ class Net(nn.Module):  # type: ignore[misc]
                 of workers (``parallel="graph=2,samples=2"``) each take one at a time.
 
         Raises:
-            TypeError: there are others than x by their place, as an ``edge_index``.
+            TypeError: forward takes other arguments.
             Refused: an input or a parameter is not what it was made for.
             Failed: the work failed.
         """
-        if others:
-            raise TypeError(
-                "a compiled module is called with x alone, as net() or net(x): it has its graph. edges=mask "
-                "leaves out edges; another graph is compiled by itself"
-            )
         if not isinstance(samples, bool):
             raise Refused(f"samples: is {samples!r}: give True, with x of S × V × F, or False")
-        divided = self._divided
+        divided, data = self._own, False
+        if divided is None or others or named or hasattr(x, "edge_index"):
+            of_edges = {"edge_weight": edge_weight, "edge_attr": edge_attr}
+            named |= {name: value for name, value in of_edges.items() if value is not None}
+            call = called(self.module, others if x is None else (x, *others), named, samples)
+            divided = self._graphs.divided(self.module, call)
+            x, edge_weight, edge_attr, data = call.x, call.edge_weight, call.edge_attr, call.data
+            edges, rows = call.structure.edges_by_relation(edges), call.structure.rows_by_type(rows)
         passes = divided.features.inputs(x, samples)
         edge_inputs = divided.edges.inputs(edges=edges, edge_weight=edge_weight, edge_attr=edge_attr)
         model = divided.model(self.module, Reads.from_inputs(divided.schema, [*passes[0], *edge_inputs]))
         if model.processes == 1:
             _tell_of_processes()
-        divided.edges.check_read(model.traced, edge_inputs)
+        if not data:
+            divided.edges.check_read(model.traced, edge_inputs)
         state = model.tensors_of(self)
         if len(passes) % model.samples:
             raise Refused(
@@ -195,7 +209,9 @@ class Net(nn.Module):  # type: ignore[misc]
         type."""
         model = self._model()
         found = {
-            vertex_type.name: _processes.vertices(model, kind) for kind, vertex_type in enumerate(model.types)
+            vertex_type.name: _processes.vertices(model, kind)
+            for kind, vertex_type in enumerate(model.types)
+            if not self._divided.schema.is_of_graphs(vertex_type.name)
         }
         return found if len(found) > 1 else next(iter(found.values()))
 
@@ -265,8 +281,16 @@ class Net(nn.Module):  # type: ignore[misc]
                 tensor.grad = self.sum(torch.zeros_like(tensor) if tensor.grad is None else tensor.grad)
 
     def _model(self) -> Model:
-        model: Model = self._divided.model(self.module, self._divided.last)
-        return model
+        divided = self._divided
+        return divided.model(self.module, divided.last)
+
+    @property
+    def _divided(self) -> Divided:
+        """The net's graph, or that of the last call."""
+        divided: Divided | None = self._own or self._graphs.last
+        if divided is None:
+            raise Refused("the net has no graph, and no call has given one yet: call it first")
+        return divided
 
     def _kind(self, name: str | None) -> int:
         names = [vertex_type.name for vertex_type in self._model().types]

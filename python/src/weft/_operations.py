@@ -24,6 +24,7 @@ class Builder:
         self.known: dict[Any, Value] = {}
         self.where: dict[str, str] = {}  # path and line of what is being lowered
         self.ends = {"": ("", "")}  # the vertex types of the sources and targets of each relation
+        self.batches = set[str]()  # the relations from vertices to their graphs of a batch
 
     def emit(
         self,
@@ -294,9 +295,12 @@ class Builder:
                 "beforehand"
             )
         base = base_of(ends.rows)
-        return self.emit(
+        rows = self.emit(
             "gather", [x], ends.rows, x.shape, x.axis, end=ends.end, loops=base.kind, **base.named
         )
+        if base.type_name in self.batches and ends.end == "target":  # each vertex has one edge, to its graph
+            return self.scatter(rows, "source", "sum")
+        return rows
 
     def scatter(self, x: Value, end: str, reduce: str) -> Value:
         """Aggregates rows of edges to the vertices at an end. Rows that a mask has not chosen count as

@@ -16,6 +16,10 @@ from torch.nn import functional as F
 
 from ._values import Unlowerable
 
+#: Stands for the number of graphs in a batch where forward asks for a number of Python, as by
+#: int(batch.max()) + 1: a prime that is no size of a layer.
+LARGEST = 1_299_709
+
 
 class Written(torch.overrides.TorchFunctionMode):  # type: ignore[misc]
     """Calls the function of this file that has the name of one of PyTorch's, if it has one.
@@ -26,6 +30,8 @@ class Written(torch.overrides.TorchFunctionMode):  # type: ignore[misc]
 
     def __init__(self, module: nn.Module) -> None:
         super().__init__()
+        self.module = module
+        self.largest: list[Tensor] = []  # the largest numbers in batches
         self.tensors: dict[int, tuple[dict[str, Any], str, Tensor]] = {}
         for layer in module.modules():
             for group in (layer._parameters, layer._buffers):
@@ -47,9 +53,21 @@ class Written(torch.overrides.TorchFunctionMode):  # type: ignore[misc]
             )
         return value
 
+    def counted(self, value: Any) -> Any:
+        """The number of graphs in the place of the one that stands for it."""
+        return self.module.graphs if type(value) is int and value == LARGEST else value
+
     def __torch_function__(self, function: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         args = tuple(map(self.current, args))
         kwargs = {name: self.current(value) for name, value in (kwargs or {}).items()}
+        if batches := getattr(self.module, "batches", ()):
+            args, kwargs = torch.utils._pytree.tree_map(self.counted, (args, kwargs))
+            name = getattr(function, "__name__", "")
+            if name in ("max", "amax") and len(args) == 1 and any(args[0] is batch for batch in batches):
+                self.largest.append(function(*args))
+                return self.largest[-1]
+            if name in ("__int__", "item") and any(args[0] is largest for largest in self.largest):
+                return LARGEST - 1
         replacement = _WRITTEN.get(getattr(function, "__name__", ""))
         done = NotImplemented if replacement is None else replacement(*args, **(kwargs or {}))
         return function(*args, **(kwargs or {})) if done is NotImplemented else done

@@ -37,6 +37,8 @@ def _scatter(
         return _grouped(to, self, dim, index, src, reduce, include_self)
     src = to.value(src)
     reduce = REDUCTIONS.get(reduce, reduce)
+    if base_of(index.rows).type_name in to.batches and src.rows == to.at(index.rows, "source"):
+        src = to.gather(src, Ends(index.rows, "source"))
     if src.rows != index.rows or to.layout()[0] != to.at(index.rows, index.end):
         raise Unlowerable(
             f"rows of {in_words(src.rows)} are aggregated to {in_words(to.layout()[0])}: edges aggregate to "

@@ -10,19 +10,21 @@ lies between two gathers and scatters along edge_index is an operation on rows. 
 their order.
 """
 
-from .called import Called
+from .called import TYPES_OF_EDGES, Called, forward_of
 from .checks import SMALL
 from .layers import as_traced
 from .lowered import lower
 from .outputs import Outputs
 from .program import Program, used
 from .refusals import why
-from .schema import Given, Relation, Schema
+from .schema import GRAPHS, Given, Relation, Schema
 from .tensors import tables_of
 from .tracing import trace
 
 __all__ = [
+    "GRAPHS",
     "SMALL",
+    "TYPES_OF_EDGES",
     "Called",
     "Given",
     "Outputs",
@@ -30,6 +32,7 @@ __all__ = [
     "Relation",
     "Schema",
     "as_traced",
+    "forward_of",
     "lower",
     "tables_of",
     "trace",

@@ -17,7 +17,7 @@ from .._errors import Refused
 from .._lowering import KEEPS
 from .._values import SEVERAL, Unlowerable
 from .outputs import Outputs
-from .schema import Given, Schema
+from .schema import GRAPHS, Given, Schema
 
 
 class Called(nn.Module):  # type: ignore[misc]
@@ -32,12 +32,9 @@ class Called(nn.Module):  # type: ignore[misc]
     ) -> None:
         super().__init__()
         self.module, self.schema, self.outputs = module, schema, outputs
-        self.typed = "" not in schema.features
+        self.typed = schema.typed
         there = {spec.what for spec in inputs}
-        inner: Any = module
-        while type(inner).__name__ in _AROUND:
-            inner = inner._orig_mod if hasattr(inner, "_orig_mod") else inner.module
-        every = inspect.signature(inner.forward).parameters.values()
+        every = inspect.signature(forward_of(module)).parameters.values()
         free = [p for p in every if p.kind not in (p.VAR_POSITIONAL, p.VAR_KEYWORD)]
         if not free:
             dicts = "_dict" * self.typed
@@ -75,9 +72,7 @@ class Called(nn.Module):  # type: ignore[misc]
             if self.data
             else ["x", "edge_index"]
         )
-        self.joined = (
-            len(schema.features) == 1 and self.typed and any(p.name in _TYPES_OF_EDGES for p in free)
-        )
+        self.joined = len(schema.features) == 1 and self.typed and any(p.name in TYPES_OF_EDGES for p in free)
         self.by_types = self.typed and not self.joined
         dicts = "_dict" * self.by_types
         if self.joined:
@@ -90,11 +85,15 @@ class Called(nn.Module):  # type: ignore[misc]
         self.names = {name: what for name, what in named.items() if what in there}
         kinds = inputs.get(Given("edge_attr"))
         if self.joined or (kinds is not None and kinds.shape[1] == 1):
-            self.names |= {p.name: "edge_type" for p in free if p.name in _TYPES_OF_EDGES}
+            self.names |= {p.name: "edge_type" for p in free if p.name in TYPES_OF_EDGES}
+        self.constants = dict(schema.constants)
+        self.batches: list[Tensor] = []  # the number of each vertex's graph, in the call that runs
+        self.graphs: Any = 0  # how many there are
         others = (
             p
             for p in free
-            if p.name not in (*self.names, *_TYPES_OF_EDGES) and (p.default is p.empty or p.default is None)
+            if p.name not in (*self.names, *TYPES_OF_EDGES, *self.constants)
+            and (p.default is p.empty or p.default is None)
         )
         found = zip(others, [o for o in order if o not in self.names.values()])
         self.names |= {p.name: o for p, o in found if o != "x" or o in there or p.default is p.empty}
@@ -105,7 +104,11 @@ class Called(nn.Module):  # type: ignore[misc]
         self.specs = {
             " ".join(filter(None, (spec.what, spec.type_name, spec.name))): spec
             for spec in inputs
-            if spec.what != "n_id" or self.data or self.dgl or "n_id" in self.names.values()
+            if spec.what != "n_id"
+            or self.data
+            or self.dgl
+            or "n_id" in self.names.values()
+            or schema.is_of_graphs(spec.type_name)
         }
         self.tensors = {name: inputs[spec] for name, spec in self.specs.items()}
         if self.dgl:
@@ -116,7 +119,7 @@ class Called(nn.Module):  # type: ignore[misc]
                 if p.name in names and weft in there
             }
         for p in free:
-            if p.default is not p.empty or p.name in self.names:
+            if p.default is not p.empty or p.name in self.names or p.name in self.constants:
                 continue
             if lacks := next(
                 (weft for weft, names in _EDGES_OF_DGL.items() if self.dgl and p.name in names), ""
@@ -127,7 +130,7 @@ class Called(nn.Module):  # type: ignore[misc]
                 )
             if p.name.removesuffix("_dict") in ("edge_attr", "edge_weight"):
                 raise Refused(f"model: forward takes {p.name}, which the graph lacks: give {p.name}")
-            if p.name in _TYPES_OF_EDGES:
+            if p.name in TYPES_OF_EDGES:
                 raise Refused(
                     f"model: forward takes {p.name}: give the types of edges as edge_attr, one column of 0, "
                     "1, …"
@@ -154,12 +157,16 @@ class Called(nn.Module):  # type: ignore[misc]
             map(nn.parameter.is_lazy, self.module.parameters())
         )  # which take their sizes from a first call
         buffers = {} if lazy else dict(self.module.named_buffers())
+        self.batches = [tensor for spec, tensor in inputs.items() if spec.what == "batch"]
+        self.graphs = next(
+            (t.shape[0] for spec, t in inputs.items() if self.schema.is_of_graphs(spec.type_name)), 0
+        )
         with self.graph_of(whole) as graph, contextlib.ExitStack() as hooks:
             data = self.data_of(whole) if self.data else None
             whole |= {"graph": graph, "blocks": _Blocks(graph), "data": data}
             for module, name in self.graph_attributes:
                 setattr(module, name, graph)
-            named = {
+            named = {name: self.graphs if c is GRAPHS else c for name, c in self.constants.items()} | {
                 name: whole.get(field, {} if self.by_types else None) for name, field in self.names.items()
             }
             weighted = self.weighted(
@@ -199,6 +206,8 @@ class Called(nn.Module):  # type: ignore[misc]
         """What is given by its name, in a graph of several types as a dict of these."""
         made: dict[str, Any] = {}
         for spec, value in inputs.items():
+            if self.schema.is_of_graphs(spec.type_name):
+                continue
             if self.typed:
                 key = (
                     self.schema.relations[spec.type_name].key
@@ -343,9 +352,17 @@ class _Blocks:
         return itertools.repeat(self.graph)
 
 
+def forward_of(module: nn.Module) -> Any:
+    """The forward of a module, or of the one that modules of PyTorch around it call."""
+    inner: Any = module
+    while type(inner).__name__ in _AROUND:
+        inner = inner._orig_mod if hasattr(inner, "_orig_mod") else inner.module
+    return inner.forward
+
+
 # Modules of PyTorch around another one, which they call with what they are given.
 _AROUND = ("OptimizedModule", "DataParallel", "DistributedDataParallel")
-_TYPES_OF_EDGES = ("edge_type", "edge_types", "etype", "etypes")
+TYPES_OF_EDGES = ("edge_type", "edge_types", "etype", "etypes")
 _GRAPHS = ("graph", "g", "hg", "heterograph", "block", "blocks", "bg")
 _EDGES_OF_DGL = {
     "edge_weight": ("edge_weight", "eweight", "weight"),

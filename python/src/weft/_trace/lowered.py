@@ -15,7 +15,7 @@ from .. import _aten  # noqa: F401  its functions are those of Lowering
 from .._copies import copied
 from .._errors import Refused
 from .._lowering import ALIASES, Lowering, writes_first
-from .._values import Edges, Set, Value, Vertices
+from .._values import Edges, Ends, Set, Value, Vertices
 from .called import Called
 from .checks import check_sizes, check_updates
 from .export import exported
@@ -53,6 +53,7 @@ def lower(called: Any, training: bool, trained: Lowering | None = None) -> tuple
                 )
             to.rows[size.node.expr] = spec.rows
     to.ends = {name: (r.source, r.target) for name, r in called.schema.relations.items()}
+    to.batches = set(called.schema.batches.values())
     for name, relation in called.schema.relations.items():
         if relation.source == relation.target:
             v, e = (
@@ -78,6 +79,8 @@ def lower(called: Any, training: bool, trained: Lowering | None = None) -> tuple
             rows, shape, _ = to.layout(node)
             if spec.what == "edge_index":
                 to.env[node] = Edges(spec.rows)
+            elif spec.what == "batch":
+                to.env[node] = Ends(Set("stored", called.schema.batches[spec.type_name]), "target")
             elif spec.what == "n_id":
                 to.env[node] = Vertices(spec.rows)
             elif spec.what == "table":

@@ -4,7 +4,7 @@ Given names the tensors of Called."""
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from .._values import Set
@@ -12,9 +12,9 @@ from .._values import Set
 
 @dataclass(frozen=True)
 class Given:
-    """What forward is given of a graph: x, edge_index, edge_attr, edge_weight, the numbers of vertices
-    (n_id), or a table: a parameter of the module with a row for each vertex. A loss is given logits and
-    labels."""
+    """What forward is given of a graph: x, edge_index, edge_attr, edge_weight, the number of each vertex's
+    graph (batch), the numbers of vertices (n_id), or a table: a parameter of the module with a row for each
+    vertex. A loss is given logits and labels."""
 
     what: str
     type_name: str = ""  # the vertex type, or the relation
@@ -30,6 +30,10 @@ class Given:
         return int(self.what == "edge_index")
 
 
+#: An argument of forward that is the number of graphs in a batch.
+GRAPHS = "the number of graphs in the batch"
+
+
 @dataclass(frozen=True)
 class Schema:
     """The types of a graph: columns of features by type, and what is known of edges by relation."""
@@ -39,6 +43,33 @@ class Schema:
     relations: dict[str, Relation]
     graphs: int = 1  # that are stored as one
     isolated: int = 0  # vertices without edges
+    plain: bool = False  # forward takes tensors, and not dicts, though types have names
+    constants: tuple[tuple[str, Any], ...] = ()  # numbers and flags that forward is called with, by names
+
+    def __hash__(self) -> int:
+        return hash((*self.features.items(), *self.relations.items(), self.plain, self.constants))
+
+    @property
+    def typed(self) -> bool:
+        """Whether forward takes dicts by type."""
+        return "" not in self.features and not self.plain
+
+    @property
+    def batches(self) -> dict[str, str]:
+        """The relation from the vertices of a type to the graphs of a batch, by the type's name."""
+        return {relation.source: name for name, relation in self.relations.items() if relation.batch}
+
+    def is_of_graphs(self, name: str) -> bool:
+        """Whether the vertices of a type are the graphs of a batch."""
+        return any(relation.batch and relation.target == name for relation in self.relations.values())
+
+    def of_any_size(self) -> Schema:
+        """The same types with any numbers of vertices and edges."""
+        return replace(
+            self,
+            vertices=dict.fromkeys(self.vertices, 0),
+            relations={name: replace(relation, edges=0) for name, relation in self.relations.items()},
+        )
 
     @classmethod
     def from_counts(cls, counts: Mapping[str, Any]) -> Schema:
@@ -72,3 +103,4 @@ class Relation:
     features: int = 0
     weighted: bool = False
     edges: int = 0  # 0: any number
+    batch: bool = False  # each vertex of the source has one edge, to its graph among those of a batch

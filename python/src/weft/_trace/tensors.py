@@ -10,6 +10,7 @@ import torch
 from torch import Tensor, nn
 
 from .._library import is_library
+from .._written import LARGEST
 from .called import Called
 from .export import quiet
 from .schema import Given, Schema
@@ -73,6 +74,8 @@ def tensors_of(
         least = (
             max(2, min(count or _VERTICES, 1_000_000)) + 101 * n
         )  # PyTorch takes a size of 1 for a fixed one
+        if schema.is_of_graphs(name):
+            least = LARGEST
         sizes[name] = v = next(v for v in itertools.count(least) if v not in sizes.values())
         if schema.features[name]:
             inputs[Given("x", name)] = torch.zeros(v, schema.features[name], dtype=dtype)
@@ -81,6 +84,11 @@ def tensors_of(
         table = parameters[name].detach()
         inputs[Given("table", vertices, name)] = table.new_zeros(sizes[vertices], table.shape[1])
     for n, (name, relation) in enumerate(schema.relations.items()):
+        if relation.batch:
+            inputs[Given("batch", relation.source)] = (
+                torch.arange(sizes[relation.source]) % sizes[relation.target]
+            )
+            continue
         e = next(e for e in itertools.count(edges + 10 * n) if e not in sizes.values())
         ends = torch.arange(2 * e).view(2, e)
         most = torch.tensor([[sizes[relation.source]], [sizes[relation.target]]])

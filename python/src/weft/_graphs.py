@@ -1,0 +1,87 @@
+"""The graphs that a net has been called with: each is divided once, and kept as long as there is room."""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from collections.abc import Mapping
+from typing import Any
+
+from torch import nn
+
+from . import _calls, _program
+from ._divided import Divided, Shared
+from ._errors import Refused
+from ._forward import Call
+from ._structure import Structure
+
+_UNITS = {"KiB": 1 << 10, "MiB": 1 << 20, "GiB": 1 << 30, "KB": 10**3, "MB": 10**6, "GB": 10**9}
+
+
+class Graphs:
+    """Divided graphs by their fingerprints, the least recently used first."""
+
+    def __init__(self, settings: Mapping[str, Any]) -> None:
+        self.settings = {name: value for name, value in settings.items() if name != "graph_cache"}
+        self.room = bytes_of(settings.get("graph_cache", "64MiB"))
+        self.kept: OrderedDict[Any, Divided] = OrderedDict()
+        self.bytes = 0  # of those that are kept
+        self.shared: Shared | None = None
+        self.parameters = 0  # bytes, of which each graph's model has a copy
+
+    @property
+    def last(self) -> Divided | None:
+        """The graph of the last call."""
+        return next(reversed(self.kept.values()), None)
+
+    def size_of(self, divided: Divided) -> int:
+        """About how many bytes a divided graph takes while it waits for its next call."""
+        assert isinstance(divided.graph, Structure)
+        return divided.graph.bytes + 2 * self.parameters
+
+    def check(self) -> None:
+        """Refuses settings that make no sense."""
+        words = [
+            _program.flag(name, _program.axes(value))
+            for name, value in self.settings.items()
+            if value is not None
+        ]
+        _calls.program().ask("check", version=_program.PROTOCOL, arguments=words)
+        axes = str(_program.axes(self.settings.get("parallel"))).split(",")
+        if any(axis.startswith("pipeline=") and axis != "pipeline=1" for axis in axes):
+            raise Refused(
+                "parallel: a pipeline is of one graph: compile the module with it, or take the graph or the "
+                "tensor axis"
+            )
+
+    def divided(self, module: nn.Module, call: Call) -> Divided:
+        """The graph of a call, divided. Those that were used least recently make room for it."""
+        key = call.structure.fingerprint(), call.constants
+        found = self.kept.pop(key, None)
+        if found is None:
+            if self.shared is None:
+                self.shared = Shared(module)
+                self.parameters = sum(tensor.nbytes for tensor in module.parameters())
+            own = call.structure.copied()  # the caller may write to its tensors
+            found = Divided(module, own, self.settings, None, call.constants, self.shared)
+            self.bytes += self.size_of(found)
+        self.kept[key] = found
+        while self.bytes > self.room and len(self.kept) > 1:
+            _, oldest = self.kept.popitem(last=False)
+            self.bytes -= self.size_of(oldest)
+        return found
+
+
+def bytes_of(size: Any) -> int:
+    """A number of bytes, or one with a unit, as "64MiB".
+
+    Raises:
+        Refused: it is neither.
+    """
+    if isinstance(size, int) and not isinstance(size, bool) and size >= 0:
+        return size
+    if isinstance(size, str):
+        unit = next((unit for unit in _UNITS if size.endswith(unit)), "")
+        number = size.removesuffix(unit).strip()
+        if unit and number.replace(".", "", 1).isdecimal():
+            return int(float(number) * _UNITS[unit])
+    raise Refused(f'graph_cache: is {size!r}: give a number of bytes, or one as "64MiB"')
