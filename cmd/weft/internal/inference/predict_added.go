@@ -140,9 +140,12 @@ func (p *predictCommand) append(cmd *cobra.Command, s *session.Session, asked *p
 		if relation < 0 {
 			warnings = slices.Concat(warnings, data.OneWays(g, a.Edges))
 		}
-		say(cmd.ErrOrStderr(), "note", a.Reversed)
-		say(cmd.ErrOrStderr(), "warning", warnings)
+		tell := func() {
+			say(cmd.ErrOrStderr(), "note", a.Reversed)
+			say(cmd.ErrOrStderr(), "warning", warnings)
+		}
 		if relation >= 0 {
+			tell()
 			query, err = p.scored(s.Job, asked.Options, g, a, relation)
 			return err
 		}
@@ -160,6 +163,7 @@ func (p *predictCommand) append(cmd *cobra.Command, s *session.Session, asked *p
 			return refusal.Errorf("--add-edges: no vertex is new; name those to predict with --vertices, " +
 				"or predict all that can differ with --changed")
 		}
+		tell()
 		return nil
 	})
 	if err == nil && p.changed {
