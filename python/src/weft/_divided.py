@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import inspect
+import threading
 import weakref
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
@@ -17,8 +18,10 @@ from ._graph import Data, Graph, argument, graph_of
 from ._inputs import Edges, Features, Reads
 from ._model import Model, Traced
 from ._structure import Structure
-from ._trace import Schema, tables_of
+from ._trace import Constant, Schema, tables_of
 from ._tracings import constants_of, layers_of, momenta_of, traced
+
+_TRACED = 16  # programs that are kept, of sets of numbers and flags
 
 #: What passes read that are given nothing which the graph lacks.
 AS_IT_IS = Reads()
@@ -37,7 +40,8 @@ class Shared:
 
     def __init__(self, module: nn.Module) -> None:
         self.layers, self.constants = layers_of(module), constants_of(module)
-        self.traced: dict[Any, Traced] = {}
+        self.lock = threading.RLock()
+        self.traced: dict[Any, Traced] = {}  # the last few
         self.models: weakref.WeakValueDictionary[Any, Model] = weakref.WeakValueDictionary()
         self.agreed = False  # all processes have the parameters of the first
 
@@ -51,14 +55,14 @@ class Divided:
         data: Data | Structure | None,
         settings: Mapping[str, Any],
         counts: Mapping[str, Any] | None = None,
-        constants: tuple[tuple[str, Any], ...] = (),
+        constants: tuple[Constant, ...] = (),
         shared: Shared | None = None,
     ) -> None:
         """
         Args:
             counts: of a plan of a graph that is not there yet, in place of data, by the flags of ``weft
                 plan``.
-            constants: numbers and flags that forward is called with, by names.
+            constants: numbers and flags that forward is called with.
             shared: what it has in common with other graphs of a net.
         """
         self.counts: Mapping[str, Any] = counts or {}
@@ -114,6 +118,10 @@ class Divided:
             Refused: the module is another than when it was compiled, or does not go with the graph.
             Failed: the graph was not divided.
         """
+        with self.shared.lock:
+            return self._model(module, reads)
+
+    def _model(self, module: nn.Module, reads: Reads) -> Model:
         self._check(module)
         frozen = frozenset(
             path for path, layer in module.named_modules() if layer.training != module.training
@@ -192,11 +200,15 @@ class Divided:
         made = self.shared.traced.get(key) if structure is not None else None
         if made is None:
             with _calls.told_of_refusals(call, self.settings.get("parallel")):
-                made = self.shared.traced[key] = self.traced(module, frozen, reads)
+                made = self.traced(module, frozen, reads)
+        last = list(self.shared.traced.items())[1 - _TRACED :]  # which may have it
+        self.shared.traced = {**dict(last), key: made}
         lacking, number = [one.request() for one in reads.lacking], self._number_in(_calls.program())
-        apart, like = self.graph is not None, self.shared.models.get(key) if structure is not None else None
+        apart, like = self.graph is not None, None
+        if structure is not None:
+            like = self.shared.models.get((key, *self.words()))
         model = Model(module, made, self.words(), lacking, number, apart, call, structure, like)
-        self.shared.models[key] = model
+        self.shared.models[(key, *self.words())] = model
         return model
 
     def traced(self, module: nn.Module, frozen: frozenset[str], reads: Reads) -> Traced:

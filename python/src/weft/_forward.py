@@ -13,10 +13,10 @@ from torch import Tensor, nn
 
 from ._errors import Refused
 from ._structure import EDGE, Structure
-from ._trace import GRAPHS, TYPES_OF_EDGES, forward_of
+from ._trace import GRAPHS, TYPES_OF_EDGES, Constant, forward_of
 
 _READ = ("x", "edge_index", "edge_attr", "edge_weight", "batch")
-_COUNTS = ("batch_size", "num_graphs", "size")  # arguments that are the number of graphs in a batch
+_COUNTS = ("batch_size", "num_graphs")  # arguments that are the number of graphs in a batch
 _CONSTANTS = (bool, int, float, str, type(None))
 
 
@@ -28,7 +28,7 @@ class Call:
     x: Tensor | dict[str, Tensor]
     edge_attr: dict[Any, Tensor]
     edge_weight: dict[Any, Tensor]
-    constants: tuple[tuple[str, Any], ...]  # arguments of forward by their names
+    constants: tuple[Constant, ...]
     data: bool = False  # forward takes one object, and may leave fields of it unread
 
 
@@ -41,12 +41,18 @@ def called(module: nn.Module, arguments: tuple[Any, ...], named: Mapping[str, An
         TypeError: forward takes other arguments.
         Refused: an argument is none that weft can divide.
     """
+    if any(type(value).__name__ == "DGLGraph" for value in (*arguments, *named.values())):
+        raise Refused(
+            "graph: a module over DGL is of one graph: compile it with the graph, as weft.compile(module, "
+            "graph)"
+        )
     signature = inspect.signature(forward_of(module))
     found = signature.bind(*arguments, **named).arguments
     given = _fields_of(next(iter(found.values()), None), len(signature.parameters))
-    data = given is not None
-    constants: list[tuple[str, Any]] = []
-    count = 0
+    data, count = given is not None, None
+    if given is not None and "batch" in given:  # of which the last graphs may be empty
+        count = getattr(next(iter(found.values())), "num_graphs", None)
+    constants: list[Constant] = []
     if given is None:
         given = {}
         order = [what for what in ("x", "edge_index") if what not in map(_what, found)]
@@ -54,13 +60,15 @@ def called(module: nn.Module, arguments: tuple[Any, ...], named: Mapping[str, An
             what = _what(name)
             if what is None and order and not isinstance(value, _CONSTANTS):
                 what = order.pop(0)
+            if isinstance(value, Tensor) and value.dim() == 0 and not value.is_floating_point():
+                value = value.item()
             if what is not None and value is not None:
                 given[what] = value
             elif name in _COUNTS and type(value) is int and given.get("batch") is not None:
                 count = value
-                constants.append((name, GRAPHS))
+                constants.append(Constant.from_value(name, GRAPHS))
             elif isinstance(value, _CONSTANTS):
-                constants.append((name, value))
+                constants.append(Constant.from_value(name, value))
             else:
                 raise Refused(
                     f"{name}: is a {type(value).__name__} that is neither x, edge_index, edge_attr, "
@@ -92,7 +100,7 @@ def _keys(data: Any) -> list[str]:
     return [*data.keys(), *(f"{key}_dict" for key in data.keys())]
 
 
-def _call(given: dict[str, Any], constants: tuple[tuple[str, Any], ...], count: int, dims: int) -> Call:
+def _call(given: dict[str, Any], constants: tuple[Constant, ...], count: int | None, dims: int) -> Call:
     for what in ("x", "edge_index"):
         if what not in given:
             raise Refused(

@@ -12,9 +12,16 @@ from . import _calls, _program
 from ._divided import Divided, Shared
 from ._errors import Refused
 from ._forward import Call
+from ._small import Sizes
 from ._structure import Structure
 
 _UNITS = {"KiB": 1 << 10, "MiB": 1 << 20, "GiB": 1 << 30, "KB": 10**3, "MB": 10**6, "GB": 10**9}
+
+_DIVIDE = (
+    "parallel",
+    "partitions",
+    "offload",
+)  # settings that a graph of fewer vertices than parts is without
 
 
 class Graphs:
@@ -23,6 +30,11 @@ class Graphs:
     def __init__(self, settings: Mapping[str, Any]) -> None:
         self.settings = {name: value for name, value in settings.items() if name != "graph_cache"}
         self.room = bytes_of(settings.get("graph_cache", "64MiB"))
+        axes = str(_program.axes(settings.get("parallel"))).split(",")
+        counts = [axis.rpartition("=")[2] for axis in axes if axis.startswith("graph=")]
+        #: Into how many parts a graph is divided.
+        self.parts = max(map(int, filter(str.isdecimal, (*counts, str(settings.get("partitions") or 1)))))
+        self.sizes = Sizes()
         self.kept: OrderedDict[Any, Divided] = OrderedDict()
         self.bytes = 0  # of those that are kept
         self.shared: Shared | None = None
@@ -62,7 +74,10 @@ class Graphs:
                 self.shared = Shared(module)
                 self.parameters = sum(tensor.nbytes for tensor in module.parameters())
             own = call.structure.copied()  # the caller may write to its tensors
-            found = Divided(module, own, self.settings, None, call.constants, self.shared)
+            vertices, settings = sum(own.schema.vertices.values()), self.settings
+            if vertices < self.parts:  # one worker has them all
+                settings = {name: value for name, value in settings.items() if name not in _DIVIDE}
+            found = Divided(module, own, settings, None, call.constants, self.shared)
             self.bytes += self.size_of(found)
         self.kept[key] = found
         while self.bytes > self.room and len(self.kept) > 1:

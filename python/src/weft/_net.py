@@ -151,12 +151,17 @@ class Net(nn.Module):  # type: ignore[misc]
         """
         if not isinstance(samples, bool):
             raise Refused(f"samples: is {samples!r}: give True, with x of S × V × F, or False")
-        divided, data = self._own, False
+        divided, data, sizes = self._own, False, set[tuple[str, int]]()
         if divided is None or others or named or hasattr(x, "edge_index"):
             of_edges = {"edge_weight": edge_weight, "edge_attr": edge_attr}
             named |= {name: value for name, value in of_edges.items() if value is not None}
-            call = called(self.module, others if x is None else (x, *others), named, samples)
+            arguments = others if x is None else (x, *others)
+            call = called(self.module, arguments, named, samples)
+            if not any(call.structure.vertices.values()):
+                return self.module(*arguments, **named)  # there is nothing to divide
             divided = self._graphs.divided(self.module, call)
+            if edges is None and rows is None and not samples:
+                sizes = self._graphs.sizes.new(call.structure)
             x, edge_weight, edge_attr, data = call.x, call.edge_weight, call.edge_attr, call.data
             edges, rows = call.structure.edges_by_relation(edges), call.structure.rows_by_type(rows)
         passes = divided.features.inputs(x, samples)
@@ -167,6 +172,15 @@ class Net(nn.Module):  # type: ignore[misc]
         if not data:
             divided.edges.check_read(model.traced, edge_inputs)
         state = model.tensors_of(self)
+        if sizes and model.samples == 1 and not model.draws[False]:
+
+            def inferred() -> Any:
+                made = passed(model, state, False, [[*passes[0], *edge_inputs]])[0]
+                return model.outputs.returned(divided.edges.in_order(made, model.blocks, edge_inputs))
+
+            self._graphs.sizes.compare(
+                sizes, self.module, lambda module: module(*arguments, **named), inferred
+            )
         if len(passes) % model.samples:
             raise Refused(
                 f"samples: a pass takes {model.samples}, one on each group of workers, and the call has "

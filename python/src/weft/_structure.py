@@ -27,17 +27,22 @@ class Structure:
         vertices: how many there are of each type. A graph of one type without names has that of "".
         edges: of each relation, (source type, name, target type), 2 × E numbers of vertices.
         batch: of types of vertices, to which graph of the batch each belongs.
-        least: how many graphs there are at least: the last may be empty.
+        size: how many graphs the batch has, of which the last may be empty; None: as batch says.
     """
 
     vertices: Mapping[str, int]
     edges: Mapping[Any, Tensor]
     batch: Mapping[str, Tensor]
-    least: int = 0
+    size: int | None = None
 
     def __post_init__(self) -> None:
         for key, ends in self.edges.items():
             _check(f"edge_index[{key!r}]" if self.typed else "edge_index", ends, self._limits(key))
+        if self.size is not None and self.size < self.numbered:
+            raise Refused(
+                f"batch: has the number {self.numbered - 1}, and there are {self.size} graphs, numbered "
+                "from 0"
+            )
 
     @property
     def typed(self) -> bool:
@@ -72,9 +77,12 @@ class Structure:
     @property
     def count(self) -> int:
         """The number of graphs in the batch, as PyTorch Geometric counts them."""
-        return max(
-            self.least, *(int(numbers.max()) + 1 if len(numbers) else 0 for numbers in self.batch.values())
-        )
+        return self.numbered if self.size is None else self.size
+
+    @property
+    def numbered(self) -> int:
+        """One more than the largest number of a graph."""
+        return max((int(numbers.max()) + 1 for numbers in self.batch.values() if len(numbers)), default=0)
 
     def named(self, name: str) -> str:
         """A type's name in the program: where there is a batch, all types have one."""
@@ -96,12 +104,12 @@ class Structure:
         """The same with edges in tensors of its own."""
         edges = {key: ends.clone() for key, ends in self.edges.items()}
         batch = {name: numbers.clone() for name, numbers in self.batch.items()}
-        return Structure(self.vertices, edges, batch, self.least)
+        return Structure(self.vertices, edges, batch, self.size)
 
     def fingerprint(self) -> bytes:
         """A number that two graphs have in common only if they are the same."""
         found = hashlib.blake2b(digest_size=16)
-        for what in (self.vertices, self.edges, self.batch, {"": self.least}):
+        for what in (self.vertices, self.edges, self.batch, {"": self.size or 0}):
             for name, value in what.items():
                 found.update(repr((name, value if isinstance(value, int) else tuple(value.shape))).encode())
                 if isinstance(value, Tensor):

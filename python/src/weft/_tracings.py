@@ -3,6 +3,7 @@ with what the layers and buffers hold by then. `_divided` asks for these."""
 
 from __future__ import annotations
 
+import threading
 import weakref
 import zlib
 from collections.abc import Mapping
@@ -22,6 +23,7 @@ from ._trace import Outputs, Schema
 #: What modules were traced to last, a few of each, as on graphs with and without weights of edges. Each has
 #: a key: the schema, and all of the module but the numbers of its parameters.
 _known: weakref.WeakKeyDictionary[nn.Module, list[tuple[Any, Traced]]] = weakref.WeakKeyDictionary()
+_tracing = threading.RLock()
 _CONSTANTS = 5  # the place of constants_of
 _HOOKS = ("_forward_hooks", "_forward_pre_hooks", "_backward_hooks", "_backward_pre_hooks") + tuple(
     f"_{phase}_forward_{pre}hooks"  # of PyG's layers
@@ -54,7 +56,8 @@ def traced(module: nn.Module, schema: Schema, frozen: frozenset[str]) -> Traced:
     for other, tracing in known:
         if _without(other, counters_of(tracing.program)) == _without(key, counters_of(tracing.program)):
             return tracing
-    with _progress.shown(f"reading {type(module).__name__}"):
+    # What a trace puts into PyTorch is seen by all threads.
+    with _tracing, _progress.shown(f"reading {type(module).__name__}"):
         found = _traced(module, schema, Outputs(frozen))
     known[:] = [*known[-3:], (key, found)]
     return found

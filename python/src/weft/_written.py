@@ -20,6 +20,8 @@ from ._values import Unlowerable
 #: int(batch.max()) + 1: a prime that is no size of a layer.
 LARGEST = 1_299_709
 
+_CALLS = 20_000  # of PyTorch, in a forward that counts the graphs of a batch
+
 
 class Written(torch.overrides.TorchFunctionMode):  # type: ignore[misc]
     """Calls the function of this file that has the name of one of PyTorch's, if it has one.
@@ -32,6 +34,7 @@ class Written(torch.overrides.TorchFunctionMode):  # type: ignore[misc]
         super().__init__()
         self.module = module
         self.largest: list[Tensor] = []  # the largest numbers in batches
+        self.calls = 0  # since forward has asked for the largest
         self.tensors: dict[int, tuple[dict[str, Any], str, Tensor]] = {}
         for layer in module.modules():
             for group in (layer._parameters, layer._buffers):
@@ -67,7 +70,13 @@ class Written(torch.overrides.TorchFunctionMode):  # type: ignore[misc]
                 self.largest.append(function(*args))
                 return self.largest[-1]
             if name in ("__int__", "item") and any(args[0] is largest for largest in self.largest):
-                return LARGEST - 1
+                return LARGEST - 1 if name == "__int__" else self.module.graphs - 1
+            self.calls += bool(self.largest)
+            if self.calls > _CALLS:
+                raise Unlowerable(
+                    "forward goes through the graphs of the batch one by one: pool them by batch, as "
+                    "global_add_pool(h, batch)"
+                )
         replacement = _WRITTEN.get(getattr(function, "__name__", ""))
         done = NotImplemented if replacement is None else replacement(*args, **(kwargs or {}))
         return function(*args, **(kwargs or {})) if done is NotImplemented else done

@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 import gc
 import os
+import threading
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -383,13 +384,139 @@ def test_masks_rows_samples() -> None:
 
 
 def test_order_stays() -> None:
-    """The order of a graph's edges is that of its first call, though the caller writes to the tensor later."""
+    """The order of a graph's edges is that of its first call, also if the caller writes to them later."""
     d, module = GRAPHS[4], Plain()
     net, exact, ends = weft.compile(module), copy.deepcopy(module).double(), d.edge_index.clone()
     net(d.x, ends)
     ends.copy_(ends.flip(1))
     mask = torch.arange(d.num_edges) % 3 > 0
     assert_close(net(d.x, d.edge_index, edges=mask), exact(d.x.double(), d.edge_index[:, mask]))
+
+
+COURSES: list[Callable[[Tensor, Tensor, Tensor], Tensor]] = [
+    lambda h, e, b: h * (2.0 if int(b.max()) + 1 > 3 else 1.0),
+    lambda h, e, b: h * (2.0 if b.max().item() == 0 else 1.0),
+    lambda h, e, b: h * min(int(b.max()) + 1, 3),
+    lambda h, e, b: h * (2.0 if h.size(0) > 5 else 1.0),
+    lambda h, e, b: h * (2.0 if h.size(0) == 1 else 1.0),
+    lambda h, e, b: h * (2.0 if e.numel() == 0 else 1.0),
+    lambda h, e, b: h * (2.0 if e.size(1) > 4 else 1.0),
+    lambda h, e, b: global_add_pool(h, b) * (2.0 if global_add_pool(h, b).size(0) == 1 else 1.0),
+]
+
+
+class Course(nn.Module):  # type: ignore[misc]
+    """Takes another course on small graphs."""
+
+    def __init__(self, number: int) -> None:
+        super().__init__()
+        self.linear, self.number = nn.Linear(WIDTH, 2), number
+
+    def forward(self, x: Tensor, edge_index: Tensor, batch: Tensor) -> Tensor:
+        return COURSES[self.number](self.linear(x), edge_index, batch)
+
+
+@pytest.mark.parametrize("number", range(len(COURSES)))
+def test_courses(number: int) -> None:
+    """A forward that branches on a size returns what PyTorch does for it, or is refused: never another
+    course's numbers."""
+    module = Course(number)
+    try:
+        net = weft.compile(module)
+        large = drawn(60, 1, edges=2)
+        net(large.x, large.edge_index, torch.arange(60) % 9)
+    except weft.Refused:
+        return  # when it is traced
+    wrong = 0
+    for vertices, edges, graphs in ((4, 3, 2), (1, 0, 1), (5, 4, 5), (6, 0, 3), (3, 5, 1)):
+        x, ends = torch.randn(vertices, WIDTH), torch.randint(0, vertices, (2, edges))
+        batch = torch.arange(vertices) % graphs
+        theirs = copy.deepcopy(module).double()(x.double(), ends, batch)
+        try:
+            assert_close(net(x, ends, batch), theirs)
+        except weft.Refused as error:
+            assert "on a graph of this size" in str(error)
+            wrong += 1
+    assert wrong
+
+
+def test_constants_alike() -> None:
+    """1, True and 1.0 are equal, and other arguments; nan is one."""
+
+    class Kinds(Plain):
+        def forward(self, x: Tensor, edge_index: Tensor, k: Any = 1) -> Tensor:  # type: ignore[override]
+            times = {bool: 2, int: 1, float: 3}[type(k)]
+            return super().forward(x, edge_index) * (times if k == k else 5)
+
+    d, module = GRAPHS[0], Kinds()
+    net, exact = weft.compile(module), copy.deepcopy(module).double()
+    for k in (1, True, 1.0, float("nan"), float("nan"), 1):
+        assert_close(net(d.x, d.edge_index, k), exact(d.x.double(), d.edge_index, k))
+    assert len(net._graphs.shared.traced) == 4
+
+
+def test_empty_and_tiny() -> None:
+    """Graphs without vertices, and of fewer vertices than workers."""
+    module = Mesh()
+    net, exact = weft.compile(module, parallel="graph=3"), copy.deepcopy(module).double()
+    for vertices in (0, 1, 2, 3, 4):
+        x, ends = torch.randn(vertices, WIDTH), torch.randint(0, max(1, vertices), (2, min(vertices, 2)))
+        attr = torch.randn(ends.shape[1], ATTRIBUTES)
+        made = net(x, ends, attr)
+        assert_close(made, exact(x.double(), ends, attr.double()))
+        made.sum().backward()
+
+
+def test_threads() -> None:
+    """First calls of several threads trace one after the other."""
+    net, found = weft.compile(Mesh(), threads=1), {}
+
+    def call(k: int) -> None:
+        d = GRAPHS[k]
+        found[k] = net(d.x, d.edge_index, d.edge_attr)
+
+    threads = [threading.Thread(target=call, args=(k,)) for k in range(3)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    for k, made in found.items():
+        d = GRAPHS[k]
+        assert torch.allclose(made, net.module(d.x, d.edge_index, d.edge_attr), atol=1e-5)
+    assert len(found) == 3
+
+
+def test_loop_over_graphs() -> None:
+    """A forward that goes through the graphs of a batch is refused soon."""
+
+    class Each(Plain):
+        def forward(self, x: Tensor, edge_index: Tensor, batch: Tensor) -> Tensor:  # type: ignore[override]
+            h = super().forward(x, edge_index)
+            return torch.stack([h[batch == k].sum(0) for k in range(int(batch.max()) + 1)])
+
+    d = Batch.from_data_list(GRAPHS[:2])
+    with pytest.raises(weft.Refused):
+        weft.compile(Each())(d.x, d.edge_index, d.batch)
+
+
+def test_graphs_of_data() -> None:
+    """A Batch says how many graphs it has, of which the last may be empty."""
+
+    class Pooled(nn.Module):  # type: ignore[misc]
+        def __init__(self) -> None:
+            super().__init__()
+            self.linear = nn.Linear(WIDTH, 2)
+
+        def forward(self, data: Batch) -> Tensor:
+            return self.linear(global_mean_pool(data.x, data.batch, data.num_graphs))
+
+    module, empty = Pooled(), Data(x=torch.zeros(0, WIDTH), edge_index=torch.zeros(2, 0, dtype=torch.long))
+    plain = [Data(x=d.x, edge_index=d.edge_index) for d in GRAPHS[:2]]
+    net = weft.compile(module)
+    for several in ([*plain, empty], plain, [empty, plain[0]]):
+        d = Batch.from_data_list(several)
+        theirs = module.linear(global_mean_pool(d.x, d.batch, d.num_graphs))
+        assert torch.allclose(net(d), theirs, atol=1e-5)
 
 
 def test_own_graph() -> None:
@@ -520,3 +647,9 @@ def test_refused_tensors() -> None:
     d = GRAPHS[0]
     with pytest.raises(weft.Refused, match="shift: is a Tensor that is neither x, edge_index, edge_attr"):
         weft.compile(Positions())(d.x, d.edge_index, d.x)
+
+
+def test_refused_sizes() -> None:
+    """Fewer graphs than batch numbers, as PyTorch refuses them."""
+    with pytest.raises(weft.Refused, match="batch: has the number 2, and there are 2 graphs"):
+        weft.compile(Sized())(torch.randn(3, WIDTH), torch.tensor([[0], [1]]), torch.arange(3), 2)

@@ -17,7 +17,7 @@ from .lowered import lower
 from .outputs import Outputs
 from .program import Program, used
 from .refusals import why
-from .schema import GRAPHS, Given, Relation, Schema
+from .schema import GRAPHS, Constant, Given, Relation, Schema
 from .tensors import tables_of
 from .tracing import trace
 
@@ -26,6 +26,7 @@ __all__ = [
     "SMALL",
     "TYPES_OF_EDGES",
     "Called",
+    "Constant",
     "Given",
     "Outputs",
     "Program",

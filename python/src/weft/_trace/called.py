@@ -86,7 +86,7 @@ class Called(nn.Module):  # type: ignore[misc]
         kinds = inputs.get(Given("edge_attr"))
         if self.joined or (kinds is not None and kinds.shape[1] == 1):
             self.names |= {p.name: "edge_type" for p in free if p.name in TYPES_OF_EDGES}
-        self.constants = dict(schema.constants)
+        self.constants = {constant.name: constant.value for constant in schema.constants}
         self.batches: list[Tensor] = []  # the number of each vertex's graph, in the call that runs
         self.graphs: Any = 0  # how many there are
         others = (
@@ -285,7 +285,9 @@ class Called(nn.Module):  # type: ignore[misc]
 
         kind = _of_several(Data) if self.schema.graphs > 1 else Data
         if not self.typed:
-            return kind(**whole, adj_t=whole["edge_index"].clone(), num_nodes=whole["n_id"].shape[0])
+            counted = {"num_graphs": self.graphs} if self.batches else {}
+            ends = whole["edge_index"].clone()
+            return kind(**whole, **counted, adj_t=ends, num_nodes=whole["n_id"].shape[0])
         data = HeteroData()
         for what, by_type in whole.items():
             for key, value in by_type.items():

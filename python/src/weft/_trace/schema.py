@@ -4,7 +4,7 @@ Given names the tensors of Called."""
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from .._values import Set
@@ -30,6 +30,20 @@ class Given:
         return int(self.what == "edge_index")
 
 
+@dataclass(frozen=True)
+class Constant:
+    """A number or flag that forward is called with. Those that compare equal, as 1 and True, are others."""
+
+    name: str  # of the argument
+    kind: str
+    text: str
+    value: Any = field(compare=False)
+
+    @classmethod
+    def from_value(cls, name: str, value: Any) -> Constant:
+        return cls(name, type(value).__name__, repr(value), value)
+
+
 #: An argument of forward that is the number of graphs in a batch.
 GRAPHS = "the number of graphs in the batch"
 
@@ -44,7 +58,7 @@ class Schema:
     graphs: int = 1  # that are stored as one
     isolated: int = 0  # vertices without edges
     plain: bool = False  # forward takes tensors, and not dicts, though types have names
-    constants: tuple[tuple[str, Any], ...] = ()  # numbers and flags that forward is called with, by names
+    constants: tuple[Constant, ...] = ()
 
     def __hash__(self) -> int:
         return hash((*self.features.items(), *self.relations.items(), self.plain, self.constants))
