@@ -495,6 +495,7 @@ def test_refused() -> None:
             weft.Refused, match=f"rows: vertices are {kind} .{V},.: give a list of vertex ids"
         ):
             plain.rows(plain().detach(), torch.ones(V, dtype=kind))
-    with pytest.raises(TypeError, match="called with x alone, as net.. or net.x.: it has its graph"):
-        plain(X, ENDS)
+    assert torch.allclose(plain(X, ENDS), plain(), atol=1e-6)  # another graph, of the same edges
+    with pytest.raises(TypeError, match="too many positional arguments"):
+        plain(X, ENDS, ATTR)
     assert featured(edge_attr=torch.ones(E, 2)).shape == (V, CLASSES)
