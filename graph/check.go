@@ -95,7 +95,7 @@ func (g *Graph) checkWithin(whole []int, d depth) error {
 		if err != nil {
 			return err
 		}
-		if err := r.Frame.checkOfEdges(); err != nil {
+		if err := r.checkOfEdges(); err != nil {
 			return inFolder(g.layout().edges(r.Ends()), err)
 		}
 		if d != announced {

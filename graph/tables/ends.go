@@ -178,7 +178,7 @@ func (l *edgeList) holding() (columns []int, err error) {
 		}
 		return places, nil
 	}
-	err = l.Table.Each(all, func(r *table.Row) error {
+	err = l.Each(all, func(r *table.Row) error {
 		for i, k := range places[:min(len(places), r.Len())] {
 			if l.knows(r.Field(i)) {
 				known[k]++

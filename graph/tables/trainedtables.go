@@ -114,7 +114,7 @@ func (l *edgeList) readLike(o *Options, relation string) error {
 	if was.label == "" || o.EdgeLabel != "" && was.label != l.label {
 		return nil
 	}
-	if err := l.Table.Each(func(all []table.Column) ([]int, error) {
+	if err := l.Each(func(all []table.Column) ([]int, error) {
 		l.header = namesOf(all)
 		return nil, errEnough
 	}, nil); !errors.Is(err, errEnough) {
