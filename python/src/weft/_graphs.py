@@ -33,7 +33,7 @@ class Graphs:
         axes = str(_program.axes(settings.get("parallel"))).split(",")
         counts = [axis.rpartition("=")[2] for axis in axes if axis.startswith("graph=")]
         #: Into how many parts a graph is divided.
-        self.parts = max(map(int, filter(str.isdecimal, (*counts, str(settings.get("partitions") or 1)))))
+        self.parts = max((1, *map(int, filter(str.isdecimal, (*counts, str(settings.get("partitions")))))))
         self.sizes = Sizes()
         self.kept: OrderedDict[Any, Divided] = OrderedDict()
         self.bytes = 0  # of those that are kept
