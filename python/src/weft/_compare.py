@@ -24,11 +24,11 @@ from ._scratch import Scratch
 from ._trace import SMALL, Called, Given, Outputs, Schema, as_traced, why
 
 # By how much the program may differ from the module in float32, of the largest logit.
-_APART = 1e-3
+APART = 1e-3
 
 _CALLS = 3  # in training, of one object
 
-_GRAPHS = 5  # in a batch
+GRAPHS = 5  # in a batch
 
 
 # What a program returns in evaluation: it is given a module, its program, outputs, and a graph with its
@@ -94,7 +94,7 @@ class _Small:
             if o["op"] == "uniform":
                 o |= {"op": "clamp", "min": UNIFORM, "max": UNIFORM}
         self.vertices = {
-            name: _GRAPHS if schema.is_of_graphs(name) else count + 4 * k
+            name: GRAPHS if schema.is_of_graphs(name) else count + 4 * k
             for k, name in enumerate(schema.features)
         }
         self.module = copied(module).float().eval()
@@ -130,8 +130,8 @@ class _Small:
                 arrays[Given("x", name)] = random.normal(size=(self.vertices[name], width)).astype(np.float32)
         for name, relation in self.schema.relations.items():
             if relation.batch:  # not in their order; the second graph is empty, the last is not
-                numbers = random.integers(2, _GRAPHS, self.vertices[relation.source])
-                numbers[:2] = 0, _GRAPHS - 1
+                numbers = random.integers(2, GRAPHS, self.vertices[relation.source])
+                numbers[:2] = 0, GRAPHS - 1
                 arrays[Given("batch", relation.source)] = numbers
                 continue
             most = [
@@ -172,7 +172,7 @@ class _Small:
     def call(self) -> Array:
         """The logits in evaluation of a new object."""
         with torch.no_grad():
-            made: Array = _flat(copied(self.called)(self.called.tensors)).numpy()
+            made: Array = flat(copied(self.called)(self.called.tensors)).numpy()
         return made
 
     def give_each_edges(self) -> None:
@@ -196,7 +196,7 @@ class _Small:
             after = _watch.kept(own.module)
             changes |= _watch.changed(before, after)
             outer = _watch.outer(after, own.module)
-            if not _apart(theirs.detach().numpy(), anew.detach().numpy()) <= _APART:
+            if not apart(theirs.detach().numpy(), anew.detach().numpy()) <= APART:
                 self.refuse_change(changes & (read | outer))
             if number == 0:
                 learned = self.learned(fresh, anew)
@@ -211,8 +211,8 @@ class _Small:
                         )
         fresh = self.with_state_of(own).eval()
         with torch.no_grad(), _watch.reads(own.module, read):
-            theirs = _flat(own.eval()(own.tensors))
-        if not _apart(theirs.numpy(), _flat(fresh(own.tensors)).detach().numpy()) <= _APART:
+            theirs = flat(own.eval()(own.tensors))
+        if not apart(theirs.numpy(), flat(fresh(own.tensors)).detach().numpy()) <= APART:
             self.refuse_change(changes & (read | outer))
         if found := late & (read | outer) | made_of:
             self.refuse_change(found)
@@ -234,7 +234,7 @@ class _Small:
         before, tensors = _watch.drawn(), _watch.TensorsRead()
         try:
             with _watch.reads(called.module, read), tensors:
-                made = _flat(called(called.tensors))
+                made = flat(called(called.tensors))
         except Exception as error:  # whatever the module raises
             raise why(error, called.names) from None
         self.refuse_draws(before)
@@ -281,22 +281,22 @@ class _Small:
     def same_as_program(self, infer: Infer | None) -> None:
         """Compares what the object computes in evaluation with the program, of what the object keeps now."""
         with torch.no_grad():
-            theirs = _flat(self.own.eval()(self.called.tensors)).numpy()
+            theirs = flat(self.own.eval()(self.called.tensors)).numpy()
         graph = self.graph()
         if self.outputs is None or infer is None:
             ours = self.predicted(graph)
         else:
             made = infer(self.own.module, self.program, self.outputs, graph, self.schema)
             counts = {name: self.vertices[name] for name in self.outputs.kinds}
-            ours = _flat(
+            ours = flat(
                 self.outputs.joined(made, counts, dict.fromkeys(self.schema.relations, self.edges))
             ).numpy()
-        apart = _apart(ours, theirs)
-        if not apart <= _APART:
+        difference = apart(ours, theirs)
+        if not difference <= APART:
             raise Refused(
                 f"model: on a small graph the program of {type(self.module).__name__} computes logits that "
-                f"differ from those of its forward by {apart:.1e}; this is a mistake of weft: please report "
-                "it with the module"
+                f"differ from those of its forward by {difference:.1e}; this is a mistake of weft: please "
+                "report it with the module"
             )
 
     def graph(self) -> Graph:
@@ -341,12 +341,12 @@ class _Small:
             scratch.close()
 
 
-def _flat(made: Tensor | Iterable[Tensor]) -> Tensor:
+def flat(made: Tensor | Iterable[Tensor]) -> Tensor:
     """The numbers of one tensor, or of several."""
     return torch.cat([tensor.reshape(-1) for tensor in ([made] if isinstance(made, Tensor) else made)])
 
 
-def _apart(ours: Array, theirs: Array) -> float:
+def apart(ours: Array, theirs: Array) -> float:
     """The largest difference of two outputs, of the largest number in the second. Both may lack the same
     numbers."""
     same = np.isnan(ours) & np.isnan(theirs)

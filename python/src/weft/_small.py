@@ -7,17 +7,14 @@ from collections.abc import Callable
 from typing import Any
 
 import torch
-from torch import Tensor, nn
+from torch import nn
 from torch.utils._pytree import tree_flatten
 
+from ._compare import APART, GRAPHS, apart, flat
 from ._copies import copied
 from ._errors import Refused
 from ._structure import Structure
 from ._trace import SMALL
-
-# By how much the outputs may differ in float32, of the largest number.
-_APART = 1e-3
-_GRAPHS = 5  # numbers of graphs from here on are not compared: `_compare` has as many
 
 
 class Sizes:
@@ -31,7 +28,7 @@ class Sizes:
         vertices, edges = SMALL[0]
         counts = {("vertices " + name, n) for name, n in structure.vertices.items() if n < vertices}
         counts |= {(f"edges {key}", e.shape[1]) for key, e in structure.edges.items() if e.shape[1] < edges}
-        counts |= {("graphs", structure.count)} if structure.batch and structure.count < _GRAPHS else set()
+        counts |= {("graphs", structure.count)} if structure.batch and structure.count < GRAPHS else set()
         return counts - self.seen
 
     def compare(
@@ -47,7 +44,8 @@ class Sizes:
         with torch.no_grad():
             theirs, _ = tree_flatten(call(copied(module).eval()))
             made, _ = tree_flatten(ours())
-        if len(theirs) != len(made) or not all(map(_alike, made, theirs)):
+        shapes = [[tensor.shape for tensor in one] for one in (made, theirs)]
+        if shapes[0] != shapes[1] or not apart(flat(made).cpu().numpy(), flat(theirs).cpu().numpy()) <= APART:
             raise Refused(
                 "module: on a graph of this size "
                 f"({', '.join(f'{n} {what.split()[0]}' for what, n in sorted(sizes))}) forward takes another "
@@ -55,13 +53,3 @@ class Sizes:
                 "itself on small graphs"
             )
         self.seen |= sizes
-
-
-def _alike(ours: Tensor, theirs: Tensor) -> bool:
-    if ours.shape != theirs.shape:
-        return False
-    ours, theirs = ours.double().cpu(), theirs.detach().double().cpu()
-    both = torch.isnan(ours) & torch.isnan(theirs)
-    apart = torch.where(both, 0.0, (ours - theirs).abs())
-    most = max(1.0, float(torch.where(both, 0.0, theirs.abs()).amax())) if theirs.numel() else 1.0
-    return not apart.numel() or bool(apart.amax() <= _APART * most)
