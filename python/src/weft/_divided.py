@@ -35,6 +35,24 @@ class Variant(NamedTuple):
     reads: Reads  # what calls give of features and of edges that the graph lacks, or ask for gradients of
 
 
+def settings_of(settings: Mapping[str, Any]) -> dict[str, Any]:
+    """The settings that are given, as the program takes them."""
+    given = {name: value for name, value in settings.items() if value is not None}
+    if "offload" in given:
+        given["offload"] = _program.offload(given["offload"], given.get("device")) or ""
+    return given
+
+
+def check(words: list[str]) -> None:
+    """Refuses words of the command line whose settings make no sense."""
+    _calls.program().ask("check", version=_program.PROTOCOL, arguments=words)
+
+
+def words_of(settings: Mapping[str, Any]) -> list[str]:
+    """Settings as words of the command line."""
+    return [_program.flag(name, _program.axes(value)) for name, value in settings.items()]
+
+
 class Shared:
     """What a module's models on all graphs of a net have in common."""
 
@@ -78,9 +96,7 @@ class Divided:
             self.schema = Schema.from_counts(_module.counts_of({}, [self.argument]))
         self.features, self.edges = Features(self.schema), Edges(self.graph, self.schema)
         self.shared = shared or Shared(module)
-        self.settings = {name: value for name, value in settings.items() if value is not None}
-        if "offload" in self.settings:
-            self.settings["offload"] = _program.offload(settings["offload"], settings.get("device")) or ""
+        self.settings = settings_of(settings)
         self.number: tuple[_calls.Program | None, int] = None, 0
         self.models: dict[Variant, Model] = {}
         self.recorded: list[Model] | None = None  # the models whose passes are recorded
@@ -90,14 +106,14 @@ class Divided:
     def words(self) -> list[str]:
         """Those of the command line that open the graph."""
         return [
-            *(_program.flag(name, _program.axes(value)) for name, value in self.settings.items()),
+            *words_of(self.settings),
             *(_program.flag(name, count) for name, count in self.counts.items()),
             *([self.argument] if self.argument else []),
         ]
 
     def check(self) -> None:
         """Refuses settings that make no sense."""
-        _calls.program().ask("check", version=_program.PROTOCOL, arguments=self.words())
+        check(self.words())
 
     def lacking(self, module: nn.Module) -> set[str]:
         """The arguments of a call by which it gives what the module needs and the graph lacks."""
@@ -195,21 +211,24 @@ class Divided:
             call += f" with {', '.join(sorted(frozen))} in evaluation"
         if reads.differentiable:
             call += f" with gradients of {', '.join(sorted({read for read, _ in reads.differentiable}))}"
-        structure = self.graph if isinstance(self.graph, Structure) else None
-        key = variant, self.schema.of_any_size()
-        made = self.shared.traced.get(key) if structure is not None else None
-        if made is None:
-            with _calls.told_of_refusals(call, self.settings.get("parallel")):
-                made = self.traced(module, frozen, reads)
-        last = list(self.shared.traced.items())[1 - _TRACED :]  # which may have it
-        self.shared.traced = {**dict(last), key: made}
         lacking, number = [one.request() for one in reads.lacking], self._number_in(_calls.program())
-        apart, like = self.graph is not None, None
-        if structure is not None:
-            like = self.shared.models.get((key, *self.words()))
-        model = Model(module, made, self.words(), lacking, number, apart, call, structure, like)
-        self.shared.models[(key, *self.words())] = model
+        words, apart = self.words(), self.graph is not None
+        if not isinstance(self.graph, Structure):
+            made = self._trace(module, variant, call)
+            return Model(module, made, words, lacking, number, apart, call)
+        shared, key = self.shared, (variant, self.schema.of_any_size())
+        made = shared.traced.get(key) or self._trace(module, variant, call)
+        last = list(shared.traced.items())[1 - _TRACED :]  # which may have it
+        shared.traced = {**dict(last), key: made}
+        like = shared.models.get((key, *words))
+        model = Model(module, made, words, lacking, number, apart, call, self.graph, like)
+        shared.models[(key, *words)] = model
         return model
+
+    def _trace(self, module: nn.Module, variant: Variant, call: str) -> Traced:
+        """What the module is traced to. Other processes are told of a refusal."""
+        with _calls.told_of_refusals(call, self.settings.get("parallel")):
+            return self.traced(module, variant.frozen, variant.reads)
 
     def traced(self, module: nn.Module, frozen: frozenset[str], reads: Reads) -> Traced:
         """What the module is traced to that reads what calls give, with some layers in evaluation."""

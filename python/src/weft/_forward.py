@@ -130,6 +130,7 @@ def _call(given: dict[str, Any], constants: tuple[Constant, ...], count: int | N
         batch,
         count,
     )
+    structure.check()
     edge_attr = _by(given.get("edge_attr"), ("", EDGE, ""))
     if "edge_type" in given:
         if edge_attr:
@@ -140,8 +141,7 @@ def _call(given: dict[str, Any], constants: tuple[Constant, ...], count: int | N
     edge_weight = _by(given.get("edge_weight"), ("", EDGE, "")) or weights
 
     def keys(values: Mapping[Any, Any]) -> dict[Any, Any]:
-        names = {key: (structure.named(key[0]), key[1], structure.named(key[2])) for key in ends}
-        return {names.get(key, key) if names.get(key, key)[0] else None: rows for key, rows in values.items()}
+        return {structure.key(key) if key in ends else key: rows for key, rows in values.items()}
 
     features: Any = {structure.named(name): value for name, value in x.items()}
     return Call(

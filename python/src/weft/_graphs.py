@@ -8,8 +8,8 @@ from typing import Any
 
 from torch import nn
 
-from . import _calls, _program
-from ._divided import Divided, Shared
+from . import _program
+from ._divided import Divided, Shared, check, settings_of, words_of
 from ._errors import Refused
 from ._forward import Call
 from ._small import Sizes
@@ -17,23 +17,21 @@ from ._structure import Structure
 
 _UNITS = {"KiB": 1 << 10, "MiB": 1 << 20, "GiB": 1 << 30, "KB": 10**3, "MB": 10**6, "GB": 10**9}
 
-_DIVIDE = (
-    "parallel",
-    "partitions",
-    "offload",
-)  # settings that a graph of fewer vertices than parts is without
+#: Settings that a graph of fewer vertices than parts is without.
+_DIVIDE = ("parallel", "partitions", "offload")
 
 
 class Graphs:
     """Divided graphs by their fingerprints, the least recently used first."""
 
     def __init__(self, settings: Mapping[str, Any]) -> None:
-        self.settings = {name: value for name, value in settings.items() if name != "graph_cache"}
+        self.settings = settings_of({n: value for n, value in settings.items() if n != "graph_cache"})
         self.room = bytes_of(settings.get("graph_cache", "64MiB"))
-        axes = str(_program.axes(settings.get("parallel"))).split(",")
-        counts = [axis.rpartition("=")[2] for axis in axes if axis.startswith("graph=")]
+        axes = (axis.partition("=") for axis in str(_program.axes(settings.get("parallel"))).split(","))
+        counts = {name: int(count) for name, _, count in axes if count.isdecimal()}
+        self.stages, partitions = counts.get("pipeline", 1), str(settings.get("partitions"))
         #: Into how many parts a graph is divided.
-        self.parts = max((1, *map(int, filter(str.isdecimal, (*counts, str(settings.get("partitions")))))))
+        self.parts = max(counts.get("graph", 1), int(partitions) if partitions.isdecimal() else 1)
         self.sizes = Sizes()
         self.kept: OrderedDict[Any, Divided] = OrderedDict()
         self.bytes = 0  # of those that are kept
@@ -52,14 +50,8 @@ class Graphs:
 
     def check(self) -> None:
         """Refuses settings that make no sense."""
-        words = [
-            _program.flag(name, _program.axes(value))
-            for name, value in self.settings.items()
-            if value is not None
-        ]
-        _calls.program().ask("check", version=_program.PROTOCOL, arguments=words)
-        axes = str(_program.axes(self.settings.get("parallel"))).split(",")
-        if any(axis.startswith("pipeline=") and axis != "pipeline=1" for axis in axes):
+        check(words_of(self.settings))
+        if self.stages > 1:
             raise Refused(
                 "parallel: a pipeline is of one graph: compile the module with it, or take the graph or the "
                 "tensor axis"

@@ -35,9 +35,11 @@ class Structure:
     batch: Mapping[str, Tensor]
     size: int | None = None
 
-    def __post_init__(self) -> None:
+    def check(self) -> None:
+        """Refuses edges that name vertices which are not there, and numbers of graphs that are none."""
         for key, ends in self.edges.items():
-            _check(f"edge_index[{key!r}]" if self.typed else "edge_index", ends, self._limits(key))
+            limits = self.vertices[key[0]], self.vertices[key[2]]
+            _check(f"edge_index[{key!r}]" if self.typed else "edge_index", ends, limits)
         if self.size is not None and self.size < self.numbered:
             raise Refused(
                 f"batch: has the number {self.numbered - 1}, and there are {self.size} graphs, numbered "
@@ -63,9 +65,8 @@ class Structure:
         relations, features = {}, {self.named(name): 0 for name in self.vertices}
         vertices = {self.named(name): count for name, count in self.vertices.items()}
         for key, ends in self.edges.items():
-            source, name, target = self.named(key[0]), key[1], self.named(key[2])
             relations[self.relation(key)] = Relation(
-                source, target, (source, name, target) if source else None, edges=ends.shape[1]
+                self.named(key[0]), self.named(key[2]), self.key(key), edges=ends.shape[1]
             )
         if self.batch:
             features[self.graphs], vertices[self.graphs] = 0, self.count
@@ -90,7 +91,12 @@ class Structure:
 
     def relation(self, key: Any) -> str:
         """A relation's name in the program."""
-        return "__".join((self.named(key[0]), key[1], self.named(key[2]))) if self.named(key[0]) else ""
+        return "__".join(self.key(key) or ())
+
+    def key(self, key: Any) -> tuple[str, str, str] | None:
+        """A relation's key in the program; None: types have no names."""
+        source = self.named(key[0])
+        return (source, key[1], self.named(key[2])) if source else None
 
     def edges_by_relation(self, mask: Any) -> Any:
         """What a call gives of edges of a graph without names, by the program's names."""
@@ -145,13 +151,9 @@ class Structure:
 
     def _lists(self) -> Iterator[tuple[str, str, str, Tensor]]:
         for key, ends in self.edges.items():
-            source = self.named(key[0])
-            yield source, key[1] if source else "", self.named(key[2]), ends
+            yield *(self.key(key) or ("", "", "")), ends
         for name, numbers in self.batch.items():
             yield self.named(name), "batch", self.graphs, torch.stack([torch.arange(len(numbers)), numbers])
-
-    def _limits(self, key: Any) -> tuple[int, int]:
-        return self.vertices[key[0]], self.vertices[key[2]]
 
 
 _BYTES = 640 << 10  # of a divided graph, beside its vertices and edges
