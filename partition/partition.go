@@ -18,7 +18,7 @@ import (
 	"weft/internal/suggest"
 )
 
-// The methods of Assign, and DGL, the method of partitions that DGL made.
+// The methods of Assign, DGL, the method of partitions that DGL made, and Bisection.
 const (
 	Metis  = "metis"  // few edges between partitions of about equal weight
 	Stream = "stream" // like metis, in memory that grows with the vertices only
@@ -26,6 +26,9 @@ const (
 	Range  = "range"  // contiguous ids
 	File   = "file"   // read from a file that a partitioner wrote
 	DGL    = "dgl"    // made by DGL, and imported with the graph; not a method of Assign
+	// Bisection is Bisect of the positions of the vertices, which a store does not have: not a method of
+	// Assign.
+	Bisection = "bisection"
 )
 
 // The quantities that can be balanced.

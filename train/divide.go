@@ -31,9 +31,12 @@ func (j *Job) MakeParts(ctx context.Context) (*Parts, error) {
 	if err := drawn.Graph.CheckMade(); err != nil {
 		return nil, err
 	}
-	a, err := partition.Assign(ctx, drawn.Graph, j.Options.Assignment(drawn.Graph, r.Mesh.Partitions))
-	if err != nil {
-		return nil, err
+	a := j.Assignment
+	if a == nil {
+		a, err = partition.Assign(ctx, drawn.Graph, j.Options.Assignment(drawn.Graph, r.Mesh.Partitions))
+		if err != nil {
+			return nil, err
+		}
 	}
 	shares, err := partition.Split(drawn.Graph, a)
 	if err != nil {

@@ -19,6 +19,7 @@ import (
 	"weft/kernel"
 	"weft/nn"
 	"weft/parallel/mesh"
+	"weft/partition"
 	"weft/train/engine"
 	"weft/train/setting"
 	"weft/train/task"
@@ -54,10 +55,12 @@ func RowsOf(values []float32, columns int) Rows { return worker.RowsOf(values, c
 //		fmt.Println(seed, result.Metric, result.Test)
 //	}
 type Job struct {
-	Graph   *graph.Graph // nil if Parts holds it
-	Parts   *Parts       // the graph's partitions; nil: each call divides Graph, as MakeParts does
-	Dataset string       // the graph's name in reports
-	Options Options
+	Graph *graph.Graph // nil if Parts holds it
+	Parts *Parts       // the graph's partitions; nil: each call divides Graph, as MakeParts does
+	// Assignment divides Graph; nil: the options do.
+	Assignment *partition.Assignment
+	Dataset    string // the graph's name in reports
+	Options    Options
 	// Validate has another graph, whose validation and test vertices select and measure the model in place of
 	// those of the job's graph. Only its Graph, Parts and Dataset count. nil: the job's own graph validates.
 	Validate *Job

@@ -34,8 +34,9 @@ type Passes struct {
 
 	inputColumns map[int]int
 
-	Process, Processes int // the number of this process, and how many there are
-	Net                int // what the callers of all processes call this, in errors
+	Process, Processes int    // the number of this process, and how many there are
+	Net                int    // what the callers of all processes call this, in errors
+	Graph              string // names the graph in errors; "": all processes have the same
 	// Group is the number of this process's group among the Groups that take samples of their own. It is 0 if
 	// the process has all groups.
 	Group, Groups int

@@ -81,7 +81,7 @@ func (j *Job) beginPasses(ctx context.Context, lacking []Lacking, alike bool) (*
 		return nil, err
 	}
 	s := &passesSession{begun}
-	if err := s.checkProcesses(lacking); err != nil {
+	if err := s.checkProcesses(); err != nil {
 		return nil, err
 	}
 	j.chunks = job.chunks // a later program's passes use the same chunks

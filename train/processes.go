@@ -13,12 +13,9 @@ import (
 )
 
 // checkProcesses refuses a mesh on which a process lacks rows of its own in the inputs and outputs.
-func (s *passesSession) checkProcesses(lacking []Lacking) error {
+func (s *passesSession) checkProcesses() error {
 	switch {
 	case !s.Processes:
-	case len(lacking) > 0:
-		return refusal.Errorf("over processes the graph has features of all vertices and edges, in place of which a " +
-			"call gives others: give it some, as zeros, or start one process")
 	case s.Mesh.Stages > 1:
 		return refusal.Errorf("--parallel %s: one process has all stages of a pipeline: take the graph or the tensor "+
 			"axis over processes, or start one", s.job.Options.Parallel)
@@ -38,7 +35,7 @@ func (p *Passes) collective(call launch.Call, err error, do func(*worker.Passes)
 		}
 		return p.all(do)
 	}
-	call.Says = fmt.Sprintf("%s, its call %d of net %d", call.Says, p.calls+1, p.Net)
+	call.Says = fmt.Sprintf("%s, its call %d of net %d%s", call.Says, p.calls+1, p.Net, p.Graph)
 	return p.all(func(w *worker.Passes) error {
 		if err := w.Ranks().Begin(&call, err); err != nil {
 			return err

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 SETTINGS = (
     "parallel partitions partition balance prefetch keep_halo halo aggregation_chunks aggregation_order "
     "chunks chunk_method device threads precision recompute keep_edge_states seed comm_timeout offload "
-    "memory_limit graph_cache"
+    "memory_limit graph_cache partition_by"
 ).split()
 
 
@@ -59,7 +59,8 @@ def compile(module: nn.Module, data: Data | None = None, **settings: Any) -> Net
             - ``aggregation_order``: whether layers transform or aggregate first.
             - ``seed``: of the division into partitions and chunks. Dropout has PyTorch's generator.
             - ``graph_cache="64MiB"``: the memory of divided graphs that calls have given. Those that were
-              used least recently go first.
+              used least recently go first. ``partition_by="pos"``: the tensor of a call by which vertices are
+              divided: floats are their positions, and whole numbers their partitions.
 
             ``weft train --help-all`` has their values.
 

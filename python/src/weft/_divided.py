@@ -6,16 +6,17 @@ import contextlib
 import inspect
 import threading
 import weakref
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
 from typing import Any, NamedTuple
 
+import torch
 from torch import Tensor, nn
 
 from . import _calls, _module, _processes, _program
 from ._errors import Refused
 from ._graph import Data, Graph, argument, graph_of
-from ._inputs import Edges, Features, Reads
+from ._inputs import Edges, Features, Input, Reads
 from ._model import Model, Traced
 from ._structure import Structure
 from ._trace import Constant, Schema, tables_of
@@ -41,11 +42,6 @@ def settings_of(settings: Mapping[str, Any]) -> dict[str, Any]:
     if "offload" in given:
         given["offload"] = _program.offload(given["offload"], given.get("device")) or ""
     return given
-
-
-def check(words: list[str]) -> None:
-    """Refuses words of the command line whose settings make no sense."""
-    _calls.program().ask("check", version=_program.PROTOCOL, arguments=words)
 
 
 def words_of(settings: Mapping[str, Any]) -> list[str]:
@@ -102,6 +98,14 @@ class Divided:
         self.recorded: list[Model] | None = None  # the models whose passes are recorded
         self.begun = False  # there was a model
         self.last = AS_IT_IS  # what the last call read
+        self._vertices: dict[int, Tensor] = {}  # by type, those of this process
+
+    def in_store(self, inputs: Iterable[Input]) -> list[Input]:
+        """What a pass takes of what a call gives."""
+        return [
+            self.features.in_store(one) if one.field == "features" else self.edges.in_store(one)
+            for one in inputs
+        ]
 
     def words(self) -> list[str]:
         """Those of the command line that open the graph."""
@@ -113,7 +117,7 @@ class Divided:
 
     def check(self) -> None:
         """Refuses settings that make no sense."""
-        check(self.words())
+        _calls.program().ask("check", version=_program.PROTOCOL, arguments=self.words())
 
     def lacking(self, module: nn.Module) -> set[str]:
         """The arguments of a call by which it gives what the module needs and the graph lacks."""
@@ -156,9 +160,7 @@ class Divided:
                 if not self.shared.agreed:
                     _processes.begin(found, module)
                     self.shared.agreed = True
-                self.features.give([vertex_type.vertices for vertex_type in found.types])
-                if found.processes > 1:
-                    self.edges.give(self._edges_of_process)
+                self._begin(found)
             self.begun, self.models[variant] = True, found
             self._record(found)
             self.features.keep(reads)
@@ -185,6 +187,57 @@ class Divided:
         if self.recorded is not None and not model.ended:
             model.ask("trace")
             self.recorded.append(model)
+
+    def _begin(self, model: Model) -> None:
+        """Notes of which vertices and edges a process among several has the rows."""
+        apart = model.processes > 1
+        if isinstance(self.graph, Structure):  # calls give the rows of all
+            if apart:
+                self.features.choose(self.vertices)
+                self.edges.choose(self._edges_of_process)
+            return
+        self.features.give([vertex_type.vertices for vertex_type in model.types])
+        if apart:
+            self.edges.give(self._edges_of_process)
+
+    def vertices(self, kind: int) -> Tensor:
+        """The vertices of a type whose rows this process has: ids, ascending."""
+        if kind not in self._vertices:
+            self._vertices[kind] = _processes.vertices(next(iter(self.models.values())), kind)
+        return self._vertices[kind]
+
+    def of_process(self, model: Model, outputs: list[Tensor]) -> list[Tensor]:
+        """The rows of this process, of what the module returns for the whole graph."""
+        if model.processes == 1:
+            return outputs
+        keys = list(self.schema.relations.values())
+        found = []
+        for output, block in zip(outputs, model.blocks):
+            if block["edges"]:
+                output = output[self.edges.ids()[keys[block["type"]].key].to(output.device)]
+            elif not block["whole"] and not self._are_graphs(model, block["type"]):
+                output = output[self.vertices(block["type"]).to(output.device)]
+            found.append(output)
+        return found
+
+    def outputs(self, model: Model, made: list[Tensor], inputs: list[Input]) -> list[Tensor]:
+        """The outputs of a pass that takes these inputs: those of edges in the order of the graph, and those
+        of a batch's graphs on all processes."""
+        outputs = self.edges.in_order(made, model.blocks, inputs)
+        if model.processes == 1:
+            return outputs
+        found = []
+        for output, block in zip(outputs, model.blocks):
+            kind = block["type"]
+            if not (block["whole"] or block["edges"]) and self._are_graphs(model, kind):
+                all_graphs = torch.arange(self.schema.vertices[model.types[kind].name])
+                output = _processes.fetched(model, kind, output, all_graphs)
+            found.append(output)
+        return found
+
+    def _are_graphs(self, model: Model, kind: int) -> bool:
+        """Whether the vertices of a type are the graphs of a batch."""
+        return self.schema.is_of_graphs(model.types[kind].name)
 
     def _edges_of_process(self, relation: int) -> Tensor:
         return _processes.edges(next(iter(self.models.values())), relation)

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections import OrderedDict
-from collections.abc import Mapping
-from typing import Any
+from collections.abc import Iterator, Mapping
+from typing import Any, NamedTuple
 
 from torch import nn
 
-from . import _program
-from ._divided import Divided, Shared, check, settings_of, words_of
+from . import _calls, _program
+from ._divided import Divided, Shared, settings_of, words_of
 from ._errors import Refused
 from ._forward import Call
 from ._small import Sizes
@@ -17,26 +18,42 @@ from ._structure import Structure
 
 _UNITS = {"KiB": 1 << 10, "MiB": 1 << 20, "GiB": 1 << 30, "KB": 10**3, "MB": 10**6, "GB": 10**9}
 
-#: Settings that a graph of fewer vertices than parts is without.
-_DIVIDE = ("parallel", "partitions", "offload")
+#: Settings of a net alone, which the program does not know.
+_OWN = ("graph_cache", "partition_by")
+
+
+class Place(NamedTuple):
+    """Which one a process is among those that call a net together, in which group of them."""
+
+    process: int
+    processes: int
+    group: int
+    groups: int
 
 
 class Graphs:
     """Divided graphs by their fingerprints, the least recently used first."""
 
     def __init__(self, settings: Mapping[str, Any]) -> None:
-        self.settings = settings_of({n: value for n, value in settings.items() if n != "graph_cache"})
+        self.settings = settings_of({name: value for name, value in settings.items() if name not in _OWN})
+        #: The name of the tensor of a call by which vertices are divided; "": there is none.
+        self.by = settings.get("partition_by") or ""
+        if not isinstance(self.by, str):
+            raise Refused(f"partition_by: is {self.by!r}: give the name of a tensor of the call, as 'pos'")
+        if self.by and self.settings.get("partition", "auto") != "auto":
+            raise Refused(
+                f"partition_by: and partition={self.settings['partition']!r} are both given: leave one out"
+            )
         self.room = bytes_of(settings.get("graph_cache", "64MiB"))
         axes = (axis.partition("=") for axis in str(_program.axes(settings.get("parallel"))).split(","))
         counts = {name: int(count) for name, _, count in axes if count.isdecimal()}
-        self.stages, partitions = counts.get("pipeline", 1), str(settings.get("partitions"))
-        #: Into how many parts a graph is divided.
-        self.parts = max(counts.get("graph", 1), int(partitions) if partitions.isdecimal() else 1)
+        self.stages = counts.get("pipeline", 1)
         self.sizes = Sizes()
         self.kept: OrderedDict[Any, Divided] = OrderedDict()
         self.bytes = 0  # of those that are kept
         self.shared: Shared | None = None
         self.parameters = 0  # bytes, of which each graph's model has a copy
+        self.place: Place | None = None  # of a net without a graph
 
     @property
     def last(self) -> Divided | None:
@@ -48,17 +65,37 @@ class Graphs:
         assert isinstance(divided.graph, Structure)
         return divided.graph.bytes + 2 * self.parameters
 
-    def check(self) -> None:
-        """Refuses settings that make no sense."""
-        check(words_of(self.settings))
+    def begin(self, module: nn.Module) -> None:
+        """Refuses settings that make no sense, and joins the processes that call the net."""
+        self._check_axes()
+        program = _calls.program()
+        words, call = words_of(self.settings), f"weft.compile of {type(module).__name__}"
+        answer = program.ask("join", version=_program.PROTOCOL, arguments=words, call=call)
+        self.place = Place(*(answer.get(name, 0) for name in Place._fields))
+        if self.place.processes > 1:
+            program.together.set()
+
+    def _check_axes(self) -> None:
         if self.stages > 1:
             raise Refused(
                 "parallel: a pipeline is of one graph: compile the module with it, or take the graph or the "
                 "tensor axis"
             )
 
+    @contextlib.contextmanager
+    def in_common(self) -> Iterator[None]:
+        """Drops all graphs if a call of its block is refused: other processes may have kept others."""
+        try:
+            yield
+        except Refused:
+            if _calls.program().together.is_set():
+                self.kept.clear()
+                self.bytes = 0
+            raise
+
     def divided(self, module: nn.Module, call: Call) -> Divided:
         """The graph of a call, divided. Those that were used least recently make room for it."""
+        self._check_axes()
         key = call.structure.fingerprint(), call.constants
         found = self.kept.pop(key, None)
         if found is None:
@@ -66,10 +103,7 @@ class Graphs:
                 self.shared = Shared(module)
                 self.parameters = sum(tensor.nbytes for tensor in module.parameters())
             own = call.structure.copied()  # the caller may write to its tensors
-            vertices, settings = sum(own.schema.vertices.values()), self.settings
-            if vertices < self.parts:  # one worker has them all
-                settings = {name: value for name, value in settings.items() if name not in _DIVIDE}
-            found = Divided(module, own, settings, None, call.constants, self.shared)
+            found = Divided(module, own, self.settings, None, call.constants, self.shared)
             self.bytes += self.size_of(found)
         self.kept[key] = found
         while self.bytes > self.room and len(self.kept) > 1:

@@ -21,7 +21,7 @@ class Input:
 
     field: str  # what it is in the protocol: features, edges, edge_weight or edge_features
     type: int  # the number of the vertex type, or of the relation
-    values: Tensor  # a row for each vertex, or for each edge in the order of the store
+    values: Tensor  # a row for each vertex or edge, in the order of a call, or of the store
 
 
 @dataclass(frozen=True)
@@ -99,10 +99,21 @@ class Features:
         self._types = list(schema.features)
         self._columns: dict[int, int] = {}
         self._vertices = dict(schema.vertices)  # whose rows a call gives
+        self._chosen: Callable[[int], Tensor] | None = None
 
     def give(self, vertices: Sequence[int]) -> None:
         """Has calls give the rows of so many vertices of each type: those of a process among several."""
         self._vertices = dict(zip(self._types, vertices))
+
+    def choose(self, vertices: Callable[[int], Tensor]) -> None:
+        """Has passes take these of the rows of all vertices, which calls give."""
+        self._chosen = vertices
+
+    def in_store(self, entry: Input) -> Input:
+        """The features of what a call gives that a pass takes."""
+        if self._chosen is None:
+            return entry
+        return replace(entry, values=entry.values[self._chosen(entry.type).to(entry.values.device)])
 
     def inputs(self, x: Any, samples: bool) -> list[list[Input]]:
         """What each pass of a call is given: a call has one pass, or one for each sample."""
@@ -184,6 +195,7 @@ class Edges:
         self._places: dict[int, Tensor] = {}
         self._ids: dict[int, Tensor] = {}
         self._numbers: Callable[[int], Tensor] | None = None
+        self._chosen = False
 
     def give(self, numbers: Callable[[int], Tensor]) -> None:
         """Has calls give the values of some edges of each relation: those of a process among several.
@@ -193,11 +205,26 @@ class Edges:
         self._numbers = numbers
         self._orders.clear()
 
+    def choose(self, numbers: Callable[[int], Tensor]) -> None:
+        """Has passes take these of the values of all edges, which calls give."""
+        self.give(numbers)
+        self._chosen = True
+
+    def in_store(self, entry: Input) -> Input:
+        """The values of what a call gives that a pass takes, in the order of the store."""
+        rows, order = entry.values, self._order(entry.type)
+        if self._chosen:
+            rows = rows[self._ids[entry.type].to(rows.device)]
+        return replace(entry, values=rows if order is None else rows[order.to(rows.device)])
+
     def ids(self) -> dict[tuple[str, str, str], Tensor]:
         """The edges whose values calls give, by relation: ids, ascending."""
-        for number in range(len(self._relations)):
-            self._order(number)
-        return {relation.key: self._ids[number] for number, (_, relation) in enumerate(self._relations)}
+        found = {}
+        for number, (_, relation) in enumerate(self._relations):
+            if not relation.batch:
+                self._order(number)
+                found[relation.key] = self._ids[number]
+        return found
 
     def in_order(
         self, made: Sequence[Tensor], blocks: Iterable[Mapping[str, Any]], inputs: Iterable[Input]
@@ -220,20 +247,16 @@ class Edges:
         """Where the edges of the graph stand in the store."""
         if number not in self._places:
             order = self._order(number)
-            self._places[number] = (
-                torch.arange(self._count(number)) if order is None else torch.argsort(order)
-            )
+            own = len(self._ids[number])
+            self._places[number] = torch.arange(own) if order is None else torch.argsort(order)
         return self._places[number]
 
     def inputs(self, **arguments: Any) -> list[Input]:
-        """What is given by the names of a net's arguments, with rows in the order of the store."""
+        """What is given by the names of a net's arguments."""
         found = []
         for name, value in arguments.items():
             for number, rows in self._by_relation(name, value):
-                rows = self._checked(name, rows, number)
-                order = self._order(number)
-                rows = rows if order is None else rows[order.to(rows.device)]
-                found.append(Input(_OF_EDGES[name], number, rows))
+                found.append(Input(_OF_EDGES[name], number, self._checked(name, rows, number)))
         return found
 
     def check_read(self, program: Mapping[str, Any], inputs: list[Input]) -> None:
@@ -294,7 +317,7 @@ class Edges:
 
     def _count(self, number: int) -> int:
         """Of how many edges a call gives values."""
-        if self._numbers is None:
+        if self._numbers is None or self._chosen:
             return self._relations[number][1].edges
         self._order(number)
         return len(self._ids[number])

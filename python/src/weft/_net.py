@@ -6,21 +6,24 @@ import contextlib
 import copy
 import os
 import warnings
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Set
+from dataclasses import replace
 from typing import Any
 
 import torch
 from torch import Tensor, nn
+from torch.utils._pytree import tree_flatten
 
 from . import _calls, _processes, _program
 from ._divided import Divided
 from ._errors import Refused
 from ._forward import called
 from ._graph import Data
-from ._graphs import Graphs
+from ._graphs import Graphs, Place
 from ._inputs import Reads
 from ._model import Model
 from ._module import uncompiled
+from ._partition_by import divided_by, taken
 from ._pass import NOT_EXPORTED, passed
 
 
@@ -35,13 +38,16 @@ def net_of(module: nn.Module, data: Data | None, settings: Mapping[str, Any]) ->
         divided = None if data is None else Divided(module, data, graphs.settings)
     net = Net(module, graphs, divided)
     if divided is None:
-        graphs.check()
+        graphs.begin(module)
     elif divided.lacking(module):
         divided.check()  # it is traced at the first call
     else:
         divided.model(module).tensors_of(net)  # which refuses other numbers than float32
     return net
 
+
+#: What forward may take of a graph's edges, beside edge_index.
+_OF_FORWARD = ("edge_weight", "edge_attr")
 
 _told = False  # of other processes
 
@@ -151,36 +157,74 @@ class Net(nn.Module):  # type: ignore[misc]
         """
         if not isinstance(samples, bool):
             raise Refused(f"samples: is {samples!r}: give True, with x of S × V × F, or False")
-        divided, data, sizes = self._own, False, set[tuple[str, int]]()
-        if divided is None or others or named or hasattr(x, "edge_index"):
-            of_edges = {"edge_weight": edge_weight, "edge_attr": edge_attr}
-            named |= {name: value for name, value in of_edges.items() if value is not None}
-            arguments = others if x is None else (x, *others)
-            call = called(self.module, arguments, named, samples)
-            if not any(call.structure.vertices.values()):
-                return self.module(*arguments, **named)  # there is nothing to divide
-            divided = self._graphs.divided(self.module, call)
-            if edges is None and rows is None and not samples:
-                sizes = self._graphs.sizes.new(call.structure)
-            x, edge_weight, edge_attr, data = call.x, call.edge_weight, call.edge_attr, call.data
-            edges, rows = call.structure.edges_by_relation(edges), call.structure.rows_by_type(rows)
+        of_edges = {"edges": edges, "edge_weight": edge_weight, "edge_attr": edge_attr}
+        if self._own is not None and not (others or named or hasattr(x, "edge_index")):
+            return self._returned(self._own, x, of_edges, rows, samples)
+        named |= {name: of_edges[name] for name in _OF_FORWARD if of_edges[name] is not None}
+        arguments, by = others if x is None else (x, *others), self._graphs.by
+        divides = taken(by, self.module, arguments, named) if by else None
+        call = called(self.module, arguments, named, samples)
+        if by:
+            call = replace(call, structure=divided_by(call.structure, by, divides))
+        if not any(call.structure.vertices.values()):
+            return self.module(*arguments, **named)  # there is nothing to divide
+        of_edges = {
+            "edges": call.structure.edges_by_relation(edges),
+            "edge_weight": call.edge_weight,
+            "edge_attr": call.edge_attr,
+        }
+        sizes = self._graphs.sizes.new(call.structure) if edges is rows is None and not samples else set()
+        with self._graphs.in_common():
+            return self._returned(
+                self._graphs.divided(self.module, call),
+                call.x,
+                of_edges,
+                call.structure.rows_by_type(rows),
+                samples,
+                call.data,
+                sizes,
+                lambda module: module(*arguments, **named),
+            )
+
+    def _returned(
+        self,
+        divided: Divided,
+        x: Any,
+        of_edges: Mapping[str, Any],
+        rows: Any,
+        samples: bool,
+        data: bool = False,
+        sizes: Set[tuple[str, int]] = frozenset(),
+        as_written: Callable[[nn.Module], Any] | None = None,
+    ) -> Any:
+        """What the module returns for a graph.
+
+        Args:
+            of_edges: edges, edge_weight and edge_attr.
+            data: forward takes one object, and may leave fields of it unread.
+            sizes: the small sizes of the graph, of which there was no call yet.
+            as_written: calls a module as the net is called.
+        """
         passes = divided.features.inputs(x, samples)
-        edge_inputs = divided.edges.inputs(edges=edges, edge_weight=edge_weight, edge_attr=edge_attr)
+        edge_inputs = divided.edges.inputs(**of_edges)
         model = divided.model(self.module, Reads.from_inputs(divided.schema, [*passes[0], *edge_inputs]))
         if model.processes == 1:
             _tell_of_processes()
         if not data:
             divided.edges.check_read(model.traced, edge_inputs)
+        passes = [divided.in_store(one) for one in passes]
+        edge_inputs = divided.in_store(edge_inputs)
         state = model.tensors_of(self)
-        if sizes and model.samples == 1 and not model.draws[False]:
+        if as_written is not None and sizes and model.samples == 1 and not model.draws[False]:
 
-            def inferred() -> Any:
+            def inferred() -> list[Tensor]:
                 made = passed(model, state, False, [[*passes[0], *edge_inputs]])[0]
-                return model.outputs.returned(divided.edges.in_order(made, model.blocks, edge_inputs))
+                return divided.outputs(model, made, edge_inputs)
 
-            self._graphs.sizes.compare(
-                sizes, self.module, lambda module: module(*arguments, **named), inferred
-            )
+            def of_module(module: nn.Module) -> list[Tensor]:
+                return divided.of_process(model, tree_flatten(as_written(module))[0])
+
+            self._graphs.sizes.compare(sizes, self.module, of_module, inferred, model)
         if len(passes) % model.samples:
             raise Refused(
                 f"samples: a pass takes {model.samples}, one on each group of workers, and the call has "
@@ -191,7 +235,7 @@ class Net(nn.Module):  # type: ignore[misc]
         for k in range(0, len(passes), model.samples):
             inputs = [[*one, *edge_inputs] for one in passes[k : k + model.samples]]
             made += [
-                divided.edges.in_order(one, model.blocks, edge_inputs)
+                divided.outputs(model, one, edge_inputs)
                 for one in passed(model, state, self.training, inputs, rows)
             ]
         return model.outputs.returned(list(map(torch.stack, zip(*made))) if samples else made[0])
@@ -199,23 +243,23 @@ class Net(nn.Module):  # type: ignore[misc]
     @property
     def rank(self) -> int:
         """The number of this process among those of a launcher that work together; 0 without one."""
-        return int(self._model().process)
+        return int(self._place.process)
 
     @property
     def workers(self) -> int:
         """How many processes of a launcher work together; 1 without one."""
-        return int(self._model().processes)
+        return int(self._place.processes)
 
     @property
     def group(self) -> int:
         """The number of this process's group among those that take samples of their own
         (``parallel="graph=4,samples=2"``); 0 where one process has all."""
-        return int(self._model().group)
+        return int(self._place.group)
 
     @property
     def groups(self) -> int:
         """How many groups of workers take samples of their own; 1 without ``samples`` in ``parallel``."""
-        return int(self._model().groups)
+        return int(self._place.groups)
 
     @property
     def vertices(self) -> Any:
@@ -223,7 +267,7 @@ class Net(nn.Module):  # type: ignore[misc]
         type."""
         model = self._model()
         found = {
-            vertex_type.name: _processes.vertices(model, kind)
+            vertex_type.name: self._divided.vertices(kind)
             for kind, vertex_type in enumerate(model.types)
             if not self._divided.schema.is_of_graphs(vertex_type.name)
         }
@@ -293,6 +337,10 @@ class Net(nn.Module):  # type: ignore[misc]
         for tensor, count in zip(tensors, counts.tolist()):
             if count:
                 tensor.grad = self.sum(torch.zeros_like(tensor) if tensor.grad is None else tensor.grad)
+
+    @property
+    def _place(self) -> Place | Model:
+        return self._graphs.place or self._model()
 
     def _model(self) -> Model:
         divided = self._divided

@@ -27,7 +27,7 @@ from ._errors import Failed, Interrupted, Refused, in_words_of_python
 log = logging.getLogger("weft")
 
 #: The version of the protocol between this package and the program (package calls in Go).
-PROTOCOL = 12
+PROTOCOL = 13
 
 # The exit statuses of the program.
 _REFUSED, _INTERRUPTED = 2, 130

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
@@ -28,12 +28,15 @@ class Structure:
         edges: of each relation, (source type, name, target type), 2 × E numbers of vertices.
         batch: of types of vertices, to which graph of the batch each belongs.
         size: how many graphs the batch has, of which the last may be empty; None: as batch says.
+        by: what divides the vertices, of each type: positions, floats of V × D, or partitions, V whole
+            numbers. Empty: the program decides.
     """
 
     vertices: Mapping[str, int]
     edges: Mapping[Any, Tensor]
     batch: Mapping[str, Tensor]
     size: int | None = None
+    by: Mapping[str, Tensor] = field(default_factory=dict)
 
     def check(self) -> None:
         """Refuses edges that name vertices which are not there, and numbers of graphs that are none."""
@@ -110,17 +113,25 @@ class Structure:
         """The same with edges in tensors of its own."""
         edges = {key: ends.clone() for key, ends in self.edges.items()}
         batch = {name: numbers.clone() for name, numbers in self.batch.items()}
-        return Structure(self.vertices, edges, batch, self.size)
+        by = {name: values.clone() for name, values in self.by.items()}
+        return Structure(self.vertices, edges, batch, self.size, by)
 
     def fingerprint(self) -> bytes:
-        """A number that two graphs have in common only if they are the same."""
+        """A number that two graphs have in common only if they are the same. Those that differ in positions
+        alone are."""
         found = hashlib.blake2b(digest_size=16)
-        for what in (self.vertices, self.edges, self.batch, {"": self.size or 0}):
+        parts = {} if self.positions else self.by
+        for what in (self.vertices, self.edges, self.batch, {"": self.size or 0}, parts):
             for name, value in what.items():
                 found.update(repr((name, value if isinstance(value, int) else tuple(value.shape))).encode())
                 if isinstance(value, Tensor):
                     found.update(value.contiguous().numpy().view(np.uint8).reshape(-1))
         return found.digest()
+
+    @property
+    def positions(self) -> bool:
+        """Whether positions divide the vertices."""
+        return any(values.is_floating_point() for values in self.by.values())
 
     def edge_order(self, relation: str = "") -> Array | None:
         """Where the edges by target and then by source stand in ``edge_index``; None: in the same order."""
@@ -133,7 +144,8 @@ class Structure:
     def bytes(self) -> int:
         """About how many bytes a divided graph takes while it waits for its next call."""
         edges: int = sum(ends.shape[1] for ends in self.edges.values()) + sum(map(len, self.batch.values()))
-        return _BYTES + 32 * (edges + sum(self.vertices.values()))
+        by: int = sum(values.nbytes for values in self.by.values())
+        return _BYTES + 32 * (edges + sum(self.vertices.values())) + by
 
     def request(self, program: _calls.Program) -> tuple[dict[str, Any], list[_calls.Memory]]:
         """The graph as it is in the protocol, and the memory in which its edges stand."""
@@ -144,10 +156,20 @@ class Structure:
             memories.append(memory)
             relations.append(
                 {"source": source, "name": name, "target": target, "edges": ends.shape[1]}
-                | {"memory": memory.number}
+                | {"memory": memory.number, "batch": target == self.graphs and bool(self.batch)}
             )
         types = [{"name": name, "vertices": count} for name, count in schema.vertices.items()]
-        return {"types": types, "relations": relations}, memories
+        graph: dict[str, Any] = {"types": types, "relations": relations}
+        if self.by:
+            values = torch.cat([self.by[name].reshape(-1) for name in self.vertices])
+            memory = program.memory(max(1, len(values)))
+            memories.append(memory)
+            into = memory.numbers if self.positions else memory.numbers.view(np.int32)
+            torch.from_numpy(into)[: len(values)].copy_(values)
+            graph["points" if self.positions else "parts"] = memory.number
+            if self.positions:
+                graph["dimensions"] = next(iter(self.by.values())).shape[1]
+        return graph, memories
 
     def _lists(self) -> Iterator[tuple[str, str, str, Tensor]]:
         for key, ends in self.edges.items():

@@ -30,6 +30,7 @@ NEEDS = {
     "test_endings.py": "torch_geometric torch.export",
     "test_loops_typed.py": "torch_geometric torch.export",
     "test_processes.py": "torch_geometric torch.export",
+    "test_process_graphs.py": "torch_geometric torch.export",
     "test_samples.py": "torch_geometric torch.export",
     "test_rows.py": "torch_geometric torch.export",
     "test_loop_edges.py": "torch_geometric torch.export",

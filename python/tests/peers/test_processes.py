@@ -13,10 +13,10 @@ import pytest
 
 import weft
 
-SCRIPT = Path(__file__).with_name("processes.py")
+FOLDER = Path(__file__).parent
 
 
-def started(count, *arguments, launcher="mpirun.openmpi", **variables):
+def started(count, *arguments, launcher="mpirun.openmpi", script="processes.py", **variables):
     """What so many processes of the script print, and their status."""
     options = [] if launcher == "mpirun.mpich" else ["--allow-run-as-root", "--oversubscribe"]
     command = [
@@ -27,7 +27,7 @@ def started(count, *arguments, launcher="mpirun.openmpi", **variables):
         sys.executable,
         "-W",
         "ignore",
-        SCRIPT,
+        FOLDER / script,
     ]
     environment = os.environ | {"PYTHONPATH": str(Path(weft.__file__).parents[1])} | variables
     p = subprocess.run(
@@ -111,7 +111,7 @@ def test_bytes(tmp_path):
         "-fPIC",
         "-o",
         library,
-        SCRIPT.with_name("sent.c"),
+        FOLDER / "sent.c",
     ]
     subprocess.run(command, check=True)
     for count in steps:

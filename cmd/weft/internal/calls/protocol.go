@@ -2,7 +2,7 @@
 // weft.compile makes a module of a model on a divided graph. The process starts one program, and asks it for
 // the passes of all its models.
 //
-// # Protocol, version 12
+// # Protocol, version 13
 //
 // A Unix stream socket connects the two. The process sends a request, and waits for the program's answer.
 // Each is a JSON object after its length: 4 bytes, the lowest first. A request has at most 64 MiB. The
@@ -10,6 +10,8 @@
 //
 //	ask       what the program does                    request, and → answer
 //	check     refuses settings that make no sense      version, arguments
+//	join      joins the processes of the launcher      version, call, arguments
+//	                                                   → process, processes, group, groups
 //	open      opens a graph for a model                version, model, call, arguments, divided?, lacking,
 //	                                                   graph?, like?
 //	                                                   → types, parameters, buffers, counters, edges
@@ -59,8 +61,10 @@
 //	            several, or there are outputs of edges.
 //	graph       a graph in memory, in place of one in the arguments: types (name and vertices), and
 //	            relations: source, name, target, edges (how many), memory (int32: all sources, and then all
-//	            targets). Edges are numbered by target and then by source, those alike in the order of the
-//	            memory.
+//	            targets), batch (the targets are the graphs of a batch, the last type). Edges are numbered
+//	            by target and then by source, those alike in the order of the memory. parts is memory of
+//	            the partition of each vertex (int32), or points of the positions, of so many dimensions:
+//	            of all vertices but those that are graphs. All processes give the same graph.
 //	like        an open model, whose settings and program the model has in place of those of arguments.
 //	lacking     what each pass is given, as the graph has none: of (vertices or edges), type (the number of
 //	            the vertex type or the relation), features (columns), weights (whether it has any).
@@ -118,7 +122,7 @@ import (
 )
 
 // Version is the protocol's version.
-const Version = 12
+const Version = 13
 
 // mostBytes is the largest size of a request.
 const mostBytes = 64 << 20

@@ -26,7 +26,6 @@ import (
 	"weft/cmd/weft/internal/planning"
 	"weft/cmd/weft/internal/session"
 	"weft/cmd/weft/internal/ui"
-	"weft/comm"
 	"weft/comm/launch"
 	"weft/comm/mpi"
 	"weft/graph"
@@ -128,11 +127,36 @@ func (s *server) join(o *setting.Resolved, r *openRequest) error {
 		sum := crc32.ChecksumIEEE([]byte(settings[name]))
 		call.Alike = append(call.Alike, launch.Alike{Name: called, Sum: sum})
 	}
+	if r.Graph != nil {
+		name, err := s.nameOf(r.Graph)
+		if err != nil {
+			return s.ranks.Begin(&call, err)
+		}
+		call.Says += name
+	}
 	err := s.ranks.Begin(&call, nil)
 	if err == nil {
 		s.nets++
 	}
 	return err
+}
+
+// joinOthers joins the processes with which models without a graph will be opened, and tells the number of
+// this one.
+func (s *server) joinOthers(_ context.Context, r *openRequest) (a answer, err error) {
+	resolved, _, warnings, err := resolve(&r.checkRequest, nil)
+	if err != nil {
+		return a, s.refuse(r.Call, r.Arguments, err)
+	}
+	if err := s.join(resolved, r); err != nil {
+		return a, err
+	}
+	a = answer{Warnings: warnings, Processes: 1, Groups: resolved.SampleGroups}
+	if resolved.Workers > 1 && s.ranks.Comm.Size() > 1 {
+		a.Process, a.Processes = s.ranks.Rank(), s.ranks.Comm.Size()
+		a.Group = a.Process / resolved.Mesh.Workers()
+	}
+	return a, nil
 }
 
 // refuse returns why this process does not make a call that opens a model. Processes that have joined, and
@@ -169,6 +193,7 @@ type handler func(ctx context.Context, s *server, r *request) (answer, error)
 // handlers are the handlers by ask.
 var handlers = map[string]handler{
 	"check":    done((*server).check),
+	"join":     decoded((*server).joinOthers),
 	"open":     decoded((*server).open),
 	"refuse":   done((*server).refuseReason),
 	"plan":     decoded((*server).plan),
@@ -273,13 +298,6 @@ var settings = []string{
 	"keep-halo", "halo", "aggregation-chunks", "chunks", "chunk-method", "offload", "memory-limit",
 }
 
-// divided is a graph in partitions, which several models may share.
-type divided struct {
-	*session.Session
-	number int // 0: only one model has it
-	models int // how many models have it
-}
-
 // asked is what a request asks to open.
 type asked struct {
 	settings *setting.Resolved
@@ -303,90 +321,6 @@ func (s *server) asked(r *openRequest) (a asked, err error) {
 		err = oneGraph(a.operands)
 	}
 	return a, err
-}
-
-// divide divides a graph for a model, unless it has been divided for another model.
-func (s *server) divide(ctx context.Context, r *openRequest) (d *divided, a asked, err error) {
-	if a, err = s.asked(r); err != nil {
-		return nil, a, s.refuse(r.Call, r.Arguments, err)
-	}
-	resolved := a.settings
-	if err := s.join(resolved, r); err != nil {
-		return nil, a, err
-	}
-	if d = s.divided[r.Divided]; d == nil {
-		d = &divided{number: r.Divided}
-		ranks := cli.Alone()
-		if resolved.Workers > 1 {
-			ranks = s.ranks
-		}
-		if d.Session, err = s.openGraph(ctx, ranks, r, a); err != nil {
-			return nil, a, err
-		}
-		err = session.DivideOnce(ctx, resolved, d.Job)
-		if ranks.Comm.Size() > 1 {
-			err = sameDivision(d.Session, resolved.Mesh.Partitions, err)
-		}
-		if err != nil {
-			d.Close()
-			return nil, a, err
-		}
-		if d.number > 0 {
-			s.divided[d.number] = d
-		}
-	}
-	d.models++
-	d.Job.Options = resolved.Options
-	return d, a, nil
-}
-
-// openGraph opens the graph of a request: a store, or one in memory.
-func (s *server) openGraph(ctx context.Context, ranks cli.Ranks, r *openRequest, a asked,
-) (*session.Session, error) {
-	if r.Graph == nil {
-		return session.Open(ctx, ranks, data.Source{Name: a.operands[0]}, a.settings, s.show, session.Opening{
-			Apart: r.Apart && ranks.Comm.Size() > 1,
-		})
-	}
-	if ranks.Comm.Size() > 1 {
-		return nil, refusal.Errorf("over processes a net is of one graph: compile the module with it, as " +
-			"weft.compile(module, graph), or start one process, whose workers divide each graph")
-	}
-	g, err := s.graph(r.Graph)
-	if err != nil {
-		return nil, err
-	}
-	return session.InMemory(ranks, g, a.settings), nil
-}
-
-// sameDivision refuses processes that have divided a graph differently in memory. err is why this process has
-// failed.
-func sameDivision(opened *session.Session, partitions int, err error) error {
-	if err := opened.Together(err); err != nil || opened.Job.Graph == nil || opened.Job.Parts == nil {
-		return err
-	}
-	sum := crc32.NewIEEE()
-	for p := range partitions {
-		share, err := opened.Job.Parts.Open(p)
-		if err != nil {
-			return err
-		}
-		for kind := range share.Edges.Types {
-			_, _ = sum.Write(comm.Bytes(share.Edges.Types[kind].IDs))
-		}
-	}
-	return opened.Agree(fmt.Sprint(sum.Sum32()), func(rank int, _, _ string) error {
-		return refusal.Errorf("rank %d divides the graph otherwise than rank 0, as it has other memory: give "+
-			"partition=\"stream\", or a store with its partitions", rank)
-	})
-}
-
-// closed closes a graph when its last model is closed.
-func (s *server) closed(d *divided) {
-	if d.models--; d.models == 0 {
-		delete(s.divided, d.number)
-		d.Close()
-	}
 }
 
 // resolve reads the words of a model's command line: its settings, and its operands, which name the graph,
@@ -506,7 +440,7 @@ func (s *server) open(ctx context.Context, r *openRequest) (a answer, err error)
 	if err != nil {
 		return a, err
 	}
-	passes, err := opened.Job.Passes(ctx, r.Lacking...)
+	passes, err := s.passes(ctx, opened, r)
 	if err != nil {
 		err = s.wayOut(ctx, opened, r.Lacking, err)
 		s.closed(opened)
@@ -514,6 +448,11 @@ func (s *server) open(ctx context.Context, r *openRequest) (a answer, err error)
 	}
 	m := &model{Passes: passes, opened: opened, settings: asked.settings, lacking: r.Lacking}
 	m.Net = s.nets
+	if r.Graph != nil && passes.Processes > 1 {
+		if m.Graph, err = s.nameOf(r.Graph); err != nil {
+			return a, err
+		}
+	}
 	for _, t := range opened.Counts().Types {
 		m.all = append(m.all, t.Vertices)
 	}
@@ -529,6 +468,15 @@ func (s *server) open(ctx context.Context, r *openRequest) (a answer, err error)
 	}
 	m.describe(&a)
 	return a, nil
+}
+
+// passes begins the passes of a model on a divided graph.
+func (s *server) passes(ctx context.Context, opened *divided, r *openRequest) (*train.Passes, error) {
+	if r.Graph == nil && len(r.Lacking) > 0 && opened.Comm.Size() > 1 {
+		return nil, refusal.Errorf("over processes the graph has features of all vertices and edges, in place of which " +
+			"a call gives others: give it some, as zeros, call the net with edge_index, or start one process")
+	}
+	return opened.Job.Passes(ctx, r.Lacking...)
 }
 
 // wayOut adds to the refusal of passes for which there is no room a number of partitions with which there is,

@@ -30,10 +30,10 @@ const sumOfNeighbours = `{"version": 1, "class": "Sum",
 // conversation are the requests of a session, without their ids: a model is opened, has a pass, which runs
 // backward, and is closed. Its graph has 8 vertices. Some requests are refused.
 var conversation = []string{
-	`"ask":"check","version":12,"arguments":["--halo=late","g"]`,
-	`"ask":"check","version":12,"arguments":["--program=sum.json","--threads=1","g"]`,
+	`"ask":"check","version":13,"arguments":["--halo=late","g"]`,
+	`"ask":"check","version":13,"arguments":["--program=sum.json","--threads=1","g"]`,
 	`"ask":"open","model":1,"version":11,"arguments":["--program=sum.json","g"]`,
-	`"ask":"open","model":1,"version":12,"arguments":["--program=sum.json","--threads=1","g"],"lacking":[]`,
+	`"ask":"open","model":1,"version":13,"arguments":["--program=sum.json","--threads=1","g"],"lacking":[]`,
 	`"ask":"map","memory":2,"bytes":96`,
 	`"ask":"map","memory":3,"bytes":96`,
 	`"ask":"map","memory":4,"bytes":64`,
@@ -52,19 +52,25 @@ var conversation = []string{
 	`"ask":"none","model":1`,
 	`"ask":"close","model":1`,
 	`"ask":"map","memory":5,"bytes":32`,
-	`"ask":"open","model":2,"version":12,"arguments":["--program=sum.json","--threads=1"]`,
-	`"ask":"open","model":2,"version":12,"arguments":["--program=sum.json","--threads=1"],` +
+	`"ask":"open","model":2,"version":13,"arguments":["--program=sum.json","--threads=1"]`,
+	`"ask":"open","model":2,"version":13,"arguments":["--program=sum.json","--threads=1"],` +
 		`"lacking":[{"of":"vertices","type":0,"features":2}],` +
 		`"graph":{"types":[{"name":"","vertices":3}],"relations":[{"edges":4,"memory":5}]}`,
-	`"ask":"open","model":3,"version":12,"arguments":[],"like":2,` +
+	`"ask":"open","model":3,"version":13,"arguments":[],"like":2,` +
 		`"lacking":[{"of":"vertices","type":0,"features":2}],` +
 		`"graph":{"types":[{"name":"","vertices":1}],"relations":[{"edges":2,"memory":5}]}`,
-	`"ask":"open","model":3,"version":12,"arguments":[],"like":2,"lacking":[],` +
+	`"ask":"open","model":3,"version":13,"arguments":[],"like":2,"lacking":[],` +
 		`"graph":{"types":[{"name":"a","vertices":1}],"relations":[{"source":"a","name":"to","target":"b"}]}`,
-	`"ask":"open","model":3,"version":12,"arguments":[],"like":1,"graph":{}`,
-	`"ask":"open","model":3,"version":12,"arguments":[],"like":2`,
-	`"ask":"open","model":3,"version":12,"arguments":[],"like":2,` +
+	`"ask":"open","model":3,"version":13,"arguments":[],"like":1,"graph":{}`,
+	`"ask":"open","model":3,"version":13,"arguments":[],"like":2`,
+	`"ask":"open","model":3,"version":13,"arguments":[],"like":2,` +
 		`"graph":{"types":[{"name":"","vertices":-1}],"relations":[]}`,
+	`"ask":"open","model":3,"version":13,"arguments":["--program=sum.json","--threads=1","--parallel=graph=2"],` +
+		`"graph":{"types":[{"name":"","vertices":3}],"relations":[{"edges":4,"memory":5}],"points":5}`,
+	`"ask":"open","model":3,"version":13,"arguments":["--program=sum.json","--threads=1","--parallel=graph=2"],` +
+		`"lacking":[{"of":"vertices","type":0,"features":2}],` +
+		`"graph":{"types":[{"name":"","vertices":3}],"relations":[{"edges":4,"memory":5}],"parts":5}`,
+	`"ask":"close","model":3`,
 	`"ask":"close","model":2`,
 	`"ask":"usage","model":1`,
 	`"ask":"unmap","memory":4`,

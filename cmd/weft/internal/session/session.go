@@ -52,13 +52,8 @@ func Open(
 ) (s *Session, err error) {
 	job := &train.Job{Dataset: source.Name, Options: o.Options, Comm: r.Comm}
 	s = &Session{Ranks: r, Job: job, Source: source, dry: how.Dry}
-	if r.Comm.Size() > 1 {
-		job.LocalWorkers, job.LocalRank = mpi.LocalRanks(), mpi.LocalRank()
-		n, err := r.Neighbours()
-		if err != nil {
-			return nil, err
-		}
-		job.CoreSharers, job.Machines = n.Sharers[r.Rank()], n.Machines
+	if err := s.place(); err != nil {
+		return nil, err
 	}
 	grid := o.Mesh
 	err = r.OnFirst(func() error {
@@ -115,9 +110,24 @@ func Open(
 	})
 }
 
-// InMemory is a session of a graph in memory, which this process has by itself.
-func InMemory(r cli.Ranks, g *graph.Graph, o *setting.Resolved) *Session {
-	return &Session{Ranks: r, Job: &train.Job{Options: o.Options, Comm: r.Comm, Graph: g}}
+// InMemory is a session of a graph in memory, which all processes have.
+func InMemory(r cli.Ranks, g *graph.Graph, o *setting.Resolved) (*Session, error) {
+	s := &Session{Ranks: r, Job: &train.Job{Options: o.Options, Comm: r.Comm, Graph: g}}
+	return s, s.place()
+}
+
+// place tells the job which of its workers are on which machine.
+func (s *Session) place() error {
+	if s.Comm.Size() == 1 {
+		return nil
+	}
+	n, err := s.Neighbours()
+	if err != nil {
+		return err
+	}
+	s.Job.LocalWorkers, s.Job.LocalRank = mpi.LocalRanks(), mpi.LocalRank()
+	s.Job.CoreSharers, s.Job.Machines = n.Sharers[s.Rank()], n.Machines
+	return nil
 }
 
 // DivideOnce makes, once for the plan and the run, the partitions that no store keeps.
