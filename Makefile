@@ -195,7 +195,7 @@ test-python-peers: build ## the Python package in a notebook, and beside PyTorch
 # Their graphs are small: one thread takes the least processor time. Nothing may be skipped.
 PYTEST = WEFT_MAY_SKIP= OMP_NUM_THREADS=1 WEFT_PROGRAM='$(CURDIR)/bin/weft' PYTHONPATH='$(CURDIR)/python/src' \
 	"$$environment/bin/python" -B -m pytest -q -p no:cacheprovider -W ignore $(ARGS)
-TRACED = $(patsubst %,python/tests/peers/test_%.py,trace trace_modules softmax_aggregation trace_refusals module module_typed loss loops loops_card loops_typed loop_edges loop_plans passes compile endings rows samples processes edge_states edge_outputs around chance card idioms special unread sparse convolutions forms explain explain_edges edge_labels edge_sets graphs process_graphs)
+TRACED = $(patsubst %,python/tests/peers/test_%.py,trace trace_modules softmax_aggregation trace_refusals module module_typed loss loops loops_card loops_typed loop_edges loop_plans passes compile endings rows samples processes edge_states edge_outputs around chance card idioms special unread sparse convolutions forms explain explain_edges edge_labels edge_sets graphs graph_loops process_graphs)
 TRACEDDGL = $(wildcard python/tests/peers/test_*dgl*.py)
 
 # The names of the files that test-python-traced runs, for .ci/run.

@@ -89,7 +89,7 @@ def _what(name: str) -> str | None:
 
 def _fields_of(data: Any, parameters: int) -> dict[str, Any] | None:
     """The tensors of a Data, HeteroData or Batch of PyTorch Geometric; None: it is something else."""
-    if parameters != 1 or isinstance(data, (Tensor, Mapping)) or not hasattr(data, "edge_index"):
+    if parameters != 1 or not hasattr(data, "stores"):
         return None
     dicts = "_dict" * hasattr(data, "x_dict")
     fields = {what: getattr(data, what + dicts, None) for what in _READ if what + dicts in _keys(data)}

@@ -158,7 +158,7 @@ class Net(nn.Module):  # type: ignore[misc]
         if not isinstance(samples, bool):
             raise Refused(f"samples: is {samples!r}: give True, with x of S × V × F, or False")
         of_edges = {"edges": edges, "edge_weight": edge_weight, "edge_attr": edge_attr}
-        if self._own is not None and not (others or named or hasattr(x, "edge_index")):
+        if self._own is not None and not (others or named or hasattr(x, "stores")):
             return self._returned(self._own, x, of_edges, rows, samples)
         named |= {name: of_edges[name] for name in _OF_FORWARD if of_edges[name] is not None}
         arguments, by = others if x is None else (x, *others), self._graphs.by

@@ -29,7 +29,7 @@ def taken(name: str, module: nn.Module, arguments: tuple[Any, ...], named: dict[
     first = next(iter(found.values()), None)
     if name in found:
         return found[name]
-    if hasattr(first, "edge_index"):
+    if hasattr(first, "stores"):
         for field in (f"{name}_dict", name):
             if getattr(first, field, None) is not None:
                 return getattr(first, field)

@@ -21,6 +21,7 @@ from ._values import Unlowerable
 LARGEST = 1_299_709
 
 _CALLS = 20_000  # of PyTorch, in a forward that counts the graphs of a batch
+_CHOICES = 20  # of one graph of the batch, as by batch == 3
 
 
 class Written(torch.overrides.TorchFunctionMode):  # type: ignore[misc]
@@ -34,7 +35,7 @@ class Written(torch.overrides.TorchFunctionMode):  # type: ignore[misc]
         super().__init__()
         self.module = module
         self.largest: list[Tensor] = []  # the largest numbers in batches
-        self.calls = 0  # since forward has asked for the largest
+        self.calls = self.choices = 0  # since forward has asked for the largest
         self.tensors: dict[int, tuple[dict[str, Any], str, Tensor]] = {}
         for layer in module.modules():
             for group in (layer._parameters, layer._buffers):
@@ -72,7 +73,9 @@ class Written(torch.overrides.TorchFunctionMode):  # type: ignore[misc]
             if name in ("__int__", "item") and any(args[0] is largest for largest in self.largest):
                 return LARGEST - 1 if name == "__int__" else self.module.graphs - 1
             self.calls += bool(self.largest)
-            if self.calls > _CALLS:
+            if name in ("eq", "__eq__") and self.largest and type(args[1]) is int:
+                self.choices += any(args[0] is batch for batch in batches)
+            if self.calls > _CALLS or self.choices > _CHOICES:
                 raise Unlowerable(
                     "forward goes through the graphs of the batch one by one: pool them by batch, as "
                     "global_add_pool(h, batch)"

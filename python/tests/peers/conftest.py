@@ -22,6 +22,7 @@ NEEDS = {
     "test_to_pyg_types.py": "torch_geometric",
     "test_module.py": "torch_geometric torch.export",
     "test_graphs.py": "torch_geometric torch.export",
+    "test_graph_loops.py": "torch_geometric torch.export",
     "test_loops.py": "torch_geometric torch.export",
     "test_loops_card.py": "torch_geometric torch.export",
     "test_loop_plans.py": "torch_geometric torch.export",
