@@ -82,7 +82,7 @@ def compile(module: nn.Module, data: Data | None = None, **settings: Any) -> Net
 
 
 #: What describes a graph that is not there yet to a plan of a loop.
-COUNTS = ("vertices", "edges", "features", "features_of_edges", "halo_rows")
+COUNTS = ("vertices", "edges", "features", "features_of_edges", "halo_rows", "graphs")
 
 
 def planned(

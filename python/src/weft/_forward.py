@@ -77,6 +77,26 @@ def called(module: nn.Module, arguments: tuple[Any, ...], named: Mapping[str, An
     return replace(_call(given, tuple(constants), count, 2 + samples), data=data)
 
 
+def constants_of(module: nn.Module, graphs: int | None) -> tuple[Constant, ...]:
+    """The arguments of forward that are the number of graphs in a batch. graphs: how many; None: calls give
+    no batch.
+
+    Raises:
+        Refused: forward needs a batch, or takes none, or takes dicts by type.
+    """
+    parameters = inspect.signature(forward_of(module)).parameters
+    if typed := next((name for name in parameters if name.endswith("_dict")), ""):
+        raise Refused(f"{typed}: counts are of one vertex type: plan a graph, as weft.plan(graph, model=net)")
+    batch = next((p for name, p in parameters.items() if _what(name) == "batch"), None)
+    if graphs is None:
+        if batch is not None and batch.default is batch.empty:
+            raise Refused("graphs: forward takes batch: give how many graphs it has")
+        return ()
+    if batch is None and len(parameters) > 1:
+        raise Refused("graphs: forward takes no batch: leave it out")
+    return tuple(Constant.from_value(name, GRAPHS) for name in parameters if name in _COUNTS)
+
+
 def _what(name: str) -> str | None:
     """Which of a graph's tensors an argument is by its name."""
     name = name.removesuffix("_dict")

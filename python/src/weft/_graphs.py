@@ -67,7 +67,7 @@ class Graphs:
 
     def begin(self, module: nn.Module) -> None:
         """Refuses settings that make no sense, and joins the processes that call the net."""
-        self._check_axes()
+        self.check_axes()
         program = _calls.program()
         words, call = words_of(self.settings), f"weft.compile of {type(module).__name__}"
         answer = program.ask("join", version=_program.PROTOCOL, arguments=words, call=call)
@@ -75,7 +75,8 @@ class Graphs:
         if self.place.processes > 1:
             program.together.set()
 
-    def _check_axes(self) -> None:
+    def check_axes(self) -> None:
+        """Refuses axes along which no graph of a call is divided."""
         if self.stages > 1:
             raise Refused(
                 "parallel: a pipeline is of one graph: compile the module with it, or take the graph or the "
@@ -95,7 +96,7 @@ class Graphs:
 
     def divided(self, module: nn.Module, call: Call) -> Divided:
         """The graph of a call, divided. Those that were used least recently make room for it."""
-        self._check_axes()
+        self.check_axes()
         key = call.structure.fingerprint(), call.constants
         found = self.kept.pop(key, None)
         if found is None:

@@ -94,7 +94,10 @@ def plan(
     Args:
         data: as for :func:`train`. None: a graph that is not there yet, with so many ``vertices``, ``edges``
             (each in both directions), ``features`` and ``classes``. A loop has no classes, and may have
-            ``features_of_edges`` and ``halo_rows``, as flags of ``weft plan``.
+            ``features_of_edges`` and ``halo_rows``, as flags of ``weft plan``. Of a net without a graph they
+            are those of the largest one that calls give, with as many ``graphs`` if it is a batch; its edges
+            have the direction of ``edge_index``, and columns are those of the last call unless counts say
+            other ones.
         workers: how many workers; None: 4. Of a loop ``parallel`` says it.
         passes: of a loop around ``weft.compile(model, data, …)``: how many live at a time, as two views have
             before one backward pass, or the steps of a rollout.

@@ -13,13 +13,18 @@ from torch import nn
 from . import _calls, _module, _program
 from ._divided import Divided
 from ._errors import Refused
+from ._forward import constants_of
 from ._graph import Data
+from ._graphs import Graphs
 from ._inputs import Input, Reads
 from ._model import Traced, Type, arguments, shapes_of
 from ._net import Net
 from ._scratch import Scratch
+from ._structure import Structure
+from ._trace import Constant
 
 _NAMES = ("x", "edges", "edge_weight", "edge_attr")
+_MOST, _MOST_COLUMNS = 2**31 - 1, 1 << 20  # vertices or edges of a graph, and features
 
 
 def planned(
@@ -38,18 +43,29 @@ def planned(
     differentiable = _names("gradients", gradients, [name for name in _NAMES if name != "edges"])
     names = _names("inputs", inputs, _NAMES) | differentiable
     columns: dict[tuple[str, int], int] = {}  # of what calls of the net have given, as the graph has none
-    module = _module.uncompiled(module)
+    module, net = _module.uncompiled(module), None
     if isinstance(module, Net):
-        net = module._divided
-        columns = {
-            (one.kind, one.type): one.features for variant in net.models for one in variant.reads.lacking
-        }
-        module, settings = module.module, net.settings | dict(settings)
-    divided, program, scratch = Divided(module, data, settings, counts), _calls.program(), Scratch()
+        net, last = module, module._own or module._graphs.last
+        read = [one for variant in (last.models if last else ()) for one in variant.reads.lacking]
+        columns = {(one.kind, one.type): one.features for one in read}
+        module, settings = net.module, net._graphs.settings | dict(settings)
+    if net is not None and net._own is None and counts is not None:
+        given = {("vertices", 0): counts.get("features"), ("edges", 0): counts.get("features_of_edges")}
+        columns |= {place: count for place, count in given.items() if count is not None}
+        names |= {"edge_attr"} if columns.get(("edges", 0)) else set()
+        names |= {"edge_weight"} if any(one.weights for one in read) else set()
+        divided = _drawn(module, counts, Graphs(settings), last.schema.constants if last else ())
+    elif counts is not None and "graphs" in counts:
+        raise Refused("graphs: calls of a net that was compiled without a graph have them: plan such a net")
+    else:
+        divided = Divided(module, data, settings, counts)
+    program, scratch = _calls.program(), Scratch()
     needed = divided.lacking(module)
     features, edges = [*_features(divided, names, columns)], [*_edges(divided, names | needed, columns)]
     if "x" in needed and not any(divided.schema.features.values()) and not features:
-        raise Refused("x: the graph has no features: call the net with x, and plan the net")
+        raise Refused(
+            "x: the graph has no features: call the net with x, and plan the net; counts have features"
+        )
     for one in (*features, *edges):
         one.values.requires_grad_(_argument(one) in differentiable)
     try:
@@ -59,9 +75,18 @@ def planned(
             entries = [*features, *divided.edges.those_read(made.program, edges)]
             words = arguments(module, made.program, divided.words(), scratch)
             lacking = [one.request() for one in reads.lacking]
-            loop = {"passes": passes, "inputs": [_said(one) for one in entries]}
+            fields: dict[str, Any] = {"loop": {"passes": passes, "inputs": [_said(one) for one in entries]}}
+            memories: list[_calls.Memory] = []
+            if isinstance(divided.graph, Structure):
+                fields["graph"], memories = divided.graph.request(program)
             answer = program.ask(
-                "plan", "planning", version=_program.PROTOCOL, arguments=words, lacking=lacking, loop=loop
+                "plan",
+                "planning",
+                version=_program.PROTOCOL,
+                arguments=words,
+                lacking=lacking,
+                keeps=memories,
+                **fields,
             )
     finally:
         scratch.close()
@@ -70,15 +95,40 @@ def planned(
     found: dict[str, Any] = answer["planned"]
     rows, edges_of = found.pop("rows"), found.pop("edges")
     groups = answer["groups"]
-    found["shared_bytes"] = sum(
-        map(_calls.bytes_of, _shared(module, made, types, each, passes, entries, groups))
-    )
+    shared = [memory.numbers.size for memory in memories]
+    shared += _shared(module, made, types, each, passes, entries, groups)
+    found["shared_bytes"] = sum(map(_calls.bytes_of, shared))
     if len(rows) > 1 and all(rows):
         found["process_shared_bytes"] = [
             sum(map(_calls.bytes_of, _of_process(module, made, types, list(each), passes, entries, *here)))
             for here in zip(rows, edges_of)
         ]
     return found
+
+
+def _drawn(
+    module: nn.Module, counts: Mapping[str, Any], graphs: Graphs, constants: tuple[Constant, ...]
+) -> Divided:
+    """A module on a random graph of these counts, as calls of a net may give it.
+
+    constants: the numbers and flags of the last call.
+    """
+    limits = {"vertices": (1, _MOST), "edges": (0, _MOST), "graphs": (1, counts["vertices"])}
+    limits |= {"features": (0, _MOST_COLUMNS), "features_of_edges": (0, _MOST_COLUMNS)}
+    for name, (least, most) in limits.items():
+        count = counts.get(name, least)
+        if not isinstance(count, int) or not least <= count <= most:
+            raise Refused(f"{name}: is {count}: give {least} to {most:,}")
+    if "halo_rows" in counts:
+        raise Refused(
+            "halo_rows: the graph of a net that has none is planned as a random one: leave it out, or plan a "
+            "graph, as weft.plan(graph, model=net)"
+        )
+    graphs.check_axes()
+    vertices, size = counts["vertices"], counts.get("graphs")
+    needed = constants_of(module, size)
+    structure = Structure.from_counts(vertices, counts["edges"], size)
+    return Divided(module, structure, graphs.settings, None, constants or needed)
 
 
 def _names(what: str, chosen: str | Iterable[str] | None, known: Iterable[str]) -> set[str]:
@@ -107,6 +157,8 @@ def _features(divided: Divided, names: set[str], columns: Mapping[tuple[str, int
 def _edges(divided: Divided, names: set[str], columns: Mapping[tuple[str, int], int]) -> Iterator[Input]:
     """What each pass is given of edges, without its numbers."""
     for number, relation in enumerate(divided.schema.relations.values()):
+        if relation.batch:
+            continue
         if "edges" in names:
             yield Input("edges", number, torch.empty(relation.edges, device="meta"))
         if "edge_weight" in names:
@@ -114,7 +166,10 @@ def _edges(divided: Divided, names: set[str], columns: Mapping[tuple[str, int], 
         if "edge_attr" in names:
             count = relation.features or columns.get(("edges", number), 0)
             if not count:
-                raise Refused("edge_attr: the graph has none: call the net with them, and plan the net")
+                raise Refused(
+                    "edge_attr: the graph has none: call the net with them, and plan the net; counts have "
+                    "features_of_edges"
+                )
             yield Input("edge_features", number, torch.empty(relation.edges, count, device="meta"))
 
 

@@ -38,6 +38,13 @@ class Structure:
     size: int | None = None
     by: Mapping[str, Tensor] = field(default_factory=dict)
 
+    @classmethod
+    def from_counts(cls, vertices: int, edges: int, graphs: int | None) -> Structure:
+        """A random graph, whose vertices are those of as many graphs of a batch; None: there is no batch."""
+        ends = torch.randint(vertices, (2, edges), generator=torch.Generator().manual_seed(0))
+        batch = {"": torch.arange(vertices) * graphs // vertices} if graphs else {}
+        return cls({"": vertices}, {("", EDGE, ""): ends}, batch)
+
     def check(self) -> None:
         """Refuses edges that name vertices which are not there, and numbers of graphs that are none."""
         for key, ends in self.edges.items():

@@ -29,6 +29,7 @@ from torch_geometric.data import Batch, Data
 from torch_geometric.nn import global_add_pool, global_mean_pool
 
 import weft
+from weft import _calls
 
 
 def beside(module: nn.Module, *arguments: Any, **named: Any) -> tuple[Any, Any]:
@@ -282,6 +283,83 @@ def test_properties() -> None:
         other.module.decode.bias += 1
     made, moved = (one(d.x, d.edge_index, d.edge_attr) for one in (net, other))
     assert torch.allclose(moved, made + 1, atol=1e-6)
+
+
+@pytest.mark.parametrize("mesh", ["graph=1", "tensor=2", "graph=3"])
+@pytest.mark.parametrize("kind", [Mesh, Molecules])
+def test_plans(kind: type[nn.Module], mesh: str) -> None:
+    """By the counts of a graph the plan is what passes on it take, up to 2 %, and what they share with the
+    program to the byte: before the first call and after it."""
+    program, graphs = _calls.program(), [drawn(60 + 9 * k % 40, k) for k in range(50)]
+    d = Batch.from_data_list(graphs) if kind is Molecules else drawn(4000, 1)
+    batch = {"batch": d.batch} if kind is Molecules else {}
+    net = weft.compile(kind(), parallel=mesh, **{"partition": "random"} if mesh == "graph=3" else {})
+    counts = {"vertices": d.num_nodes, "edges": d.num_edges} | ({"graphs": 50.0} if batch else {})
+    columns = {"features": WIDTH, "features_of_edges": ATTRIBUTES}
+    plan = weft.plan(**counts, **columns, model=net, passes=2, gradients="x")
+    gc.collect()
+    program.give_back()
+    before = program.most = program.mapped
+    for _ in range(3):
+        x = d.x.clone().requires_grad_()
+        first, second = (net(x, d.edge_index, d.edge_attr, **batch) for _ in range(2))
+        (first.mean() + second.square().mean()).backward()
+        del first, second
+    took = net.memory()
+    assert plan["shared_bytes"] == took["shared_bytes"] - before
+    for key in ("peak_tensor_bytes", "graph_bytes"):
+        rel = 0.02 if key == "peak_tensor_bytes" else 0.2
+        assert max(plan[key]) == pytest.approx(max(took[key]), rel=rel), key
+    assert plan == weft.plan(**counts, model=net, passes=2, gradients="x")
+
+
+def test_plans_as_called() -> None:
+    """Weights and numbers are planned as the last call gave them. One worker has a graph of fewer vertices
+    than workers."""
+    d, tiny = drawn(20, 2), {"vertices": 2, "edges": 1024, "features": WIDTH}
+    net = weft.compile(Weighted(), parallel="graph=3", graph_cache="1MiB")
+    before = weft.plan(**tiny, model=net)
+    net(d.x, d.edge_index, torch.rand(d.num_edges))
+    after = weft.plan(**tiny, model=net)
+    assert after["shared_bytes"] - before["shared_bytes"] == 4 * 1024, "of weights"
+    assert len(before["peak_tensor_bytes"]) == len(after["peak_tensor_bytes"]) == 1
+    net = weft.compile(Branches(), parallel="graph=2")
+    once = weft.plan(**tiny, model=net)
+    net(d.x, d.edge_index, depth=3)
+    assert sum(weft.plan(**tiny, model=net)["peak_tensor_bytes"]) > sum(once["peak_tensor_bytes"])
+
+
+@pytest.mark.parametrize(
+    "kind,counts,reason",
+    [
+        (Mesh, {}, "edge_attr: the graph has none: .*; counts have features_of_edges"),
+        (Plain, {"features": 0}, "x: the graph has no features: .*; counts have features"),
+        (Mesh, {"vertices": 0}, "vertices: is 0: give 1 to 2,147,483,647"),
+        (Mesh, {"edges": 0.5}, "edges: is 0.5: give 0 to"),
+        (Mesh, {"graphs": 2}, "graphs: forward takes no batch: leave it out"),
+        (Mesh, {"halo_rows": 0.1}, "halo_rows: the graph of a net that has none is planned as a random one"),
+        (Sized, {}, "graphs: forward takes batch: give how many graphs it has"),
+        (Sized, {"graphs": 100}, "graphs: is 100: give 1 to 9"),
+        (Typed, {}, "x_dict: counts are of one vertex type: plan a graph"),
+    ],
+)
+def test_refused_plans(kind: type[nn.Module], counts: dict[str, Any], reason: str) -> None:
+    net = weft.compile(kind())
+    with pytest.raises(weft.Refused, match=reason):
+        weft.plan(**{"vertices": 9, "edges": 20, "features": WIDTH} | counts, model=net)
+
+
+def test_plans_of_other_nets() -> None:
+    """A net without a graph is planned on one that is there, before any call, and a net that has a graph by
+    counts, but without a batch."""
+    d, module = GRAPHS[0], Plain()
+    graph = weft.Graph(edge_index=d.edge_index, x=d.x)
+    net = weft.compile(module, graph)
+    assert weft.plan(graph, model=weft.compile(module)) == weft.plan(graph, model=net)
+    with pytest.raises(
+        weft.Refused, match="graphs: calls of a net that was compiled without a graph have them"
+    ):
+        weft.plan(vertices=9, edges=20, features=WIDTH, graphs=2, model=net)
 
 
 def resident() -> float:

@@ -17,7 +17,8 @@
 //	                                                   → types, parameters, buffers, counters, edges
 //	refuse    tells the other processes why this one   call, arguments, reason
 //	          opens no model
-//	plan      plans passes of a loop                   version, arguments, lacking, loop → types, planned
+//	plan      plans passes of a loop                   version, arguments, lacking, graph?, loop
+//	                                                   → types, planned
 //	map       maps the file that comes with it         memory, bytes
 //	unmap     ends that                                memory
 //	forward   computes a pass                          model, pass, values, counts, inputs, output, blocks,
@@ -167,6 +168,7 @@ type refuseRequest struct {
 type planRequest struct {
 	checkRequest
 	Lacking []train.Lacking `json:"lacking"`
+	Graph   *memoryGraph    `json:"graph"` // nil: the arguments name it, or its counts
 	Loop    loop            `json:"loop"`
 }
 

@@ -376,7 +376,7 @@ func resolve(r *checkRequest, counts *planning.CountsGiven) (resolved *setting.R
 func (s *server) plan(ctx context.Context, r *planRequest) (a answer, err error) {
 	var counts planning.CountsGiven
 	resolved, operands, warnings, err := resolve(&r.checkRequest, &counts)
-	if err == nil && !counts.Given() {
+	if err == nil && r.Graph == nil && !counts.Given() {
 		err = oneGraph(operands)
 	}
 	if err != nil {
@@ -387,8 +387,7 @@ func (s *server) plan(ctx context.Context, r *planRequest) (a answer, err error)
 		err := planByCounts(ctx, &a, r, resolved, &counts)
 		return a, err
 	}
-	opened, err := session.Open(ctx, cli.Alone(), data.Source{Name: operands[0]}, resolved, s.show,
-		session.Opening{Dry: true})
+	opened, err := s.openDry(ctx, r, operands, resolved)
 	if err != nil {
 		return a, err
 	}
@@ -410,6 +409,35 @@ func (s *server) plan(ctx context.Context, r *planRequest) (a answer, err error)
 	planned := planning.LoopOf(&p)
 	a.Planned = &planned
 	return a, nil
+}
+
+// openDry opens the graph of a plan: a store, or one in memory.
+func (s *server) openDry(ctx context.Context, r *planRequest, operands []string, on *setting.Resolved,
+) (*session.Session, error) {
+	if r.Graph == nil {
+		return session.Open(ctx, cli.Alone(), data.Source{Name: operands[0]}, on, s.show,
+			session.Opening{Dry: true})
+	}
+	g, err := s.graph(r.Graph)
+	if err != nil {
+		return nil, err
+	}
+	opened, err := session.InMemory(cli.Alone(), g, on)
+	if err != nil {
+		return nil, err
+	}
+	assigned, err := s.assign(ctx, g, &openRequest{Graph: r.Graph}, on)
+	if assigned != nil {
+		opened.Job.Assignment = assigned.all
+	}
+	if err == nil {
+		err = session.DivideOnce(ctx, on, opened.Job)
+	}
+	if err != nil {
+		opened.Close()
+		return nil, err
+	}
+	return opened, nil
 }
 
 // planByCounts plans the passes of a loop on a graph that is known by counts alone.
