@@ -304,8 +304,9 @@ func (t *Team) scratch(element tensor.Element, rows, cols int) *tensor.Matrix {
 // plan it holds nothing.
 func List[T int32 | int64](t *Team, kind tensor.Kind, numbers []T) *tensor.Matrix {
 	m := t.Memory.NewElement(kind, tensor.Int32, 1, len(numbers))
-	for i := range m.WriteInt32s() {
-		m.Int32s()[i] = int32(numbers[i])
+	to := m.WriteInt32s()
+	for i, n := range numbers[:len(to)] {
+		to[i] = int32(n)
 	}
 	return m
 }

@@ -3,7 +3,6 @@ package program
 import (
 	"weft/autograd"
 	"weft/gnn"
-	"weft/kernel"
 	"weft/nn"
 	"weft/tensor"
 )
@@ -21,7 +20,6 @@ type block struct {
 	frozen       map[string]*nn.Buffer
 	norms        map[*value]*nn.BatchNorm
 	propagators  map[*value]gnn.Propagator
-	maps         map[columnKey]*kernel.ColumnMap
 	broadcasts   map[string][]int32
 	keptDense    map[*autograd.Sparse]*tensor.Matrix // the dense form of features
 	by           cutting
@@ -36,9 +34,9 @@ func (p *Program) newBlock(e gnn.Env, c *code, inputs, made []*value) *block {
 		params: map[string]*nn.Param{},
 		frozen: map[string]*nn.Buffer{}, norms: map[*value]*nn.BatchNorm{},
 		propagators: map[*value]gnn.Propagator{},
-		maps:        map[columnKey]*kernel.ColumnMap{}, broadcasts: map[string][]int32{},
-		keptDense: map[*autograd.Sparse]*tensor.Matrix{},
-		explain:   e.Explain, explained: map[*value]bool{},
+		broadcasts:  map[string][]int32{},
+		keptDense:   map[*autograd.Sparse]*tensor.Matrix{},
+		explain:     e.Explain, explained: map[*value]bool{},
 	}
 	for _, s := range b.code.steps {
 		for _, name := range parametersOf(s) {

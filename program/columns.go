@@ -3,23 +3,35 @@ package program
 import (
 	"fmt"
 	"slices"
+	"sync"
 
 	"weft/autograd"
 	"weft/kernel"
 )
 
-// columnKey identifies a map of columns, which is made once.
+// columnKey identifies a map of columns of a program.
 type columnKey struct {
 	what   string
 	number int // value.number
 }
 
+// columnMaps are a program's maps of columns, which all blocks of all workers have in common.
+type columnMaps struct {
+	mu   sync.Mutex
+	made map[columnKey]*kernel.ColumnMap
+}
+
+func newColumnMaps() *columnMaps { return &columnMaps{made: map[columnKey]*kernel.ColumnMap{}} }
+
 // mapOf returns the map of columns for a key. It makes the map at the first call.
 func (b *block) mapOf(key columnKey, make func() *kernel.ColumnMap) *kernel.ColumnMap {
-	if b.maps[key] == nil {
-		b.maps[key] = make()
+	maps := b.program.maps
+	maps.mu.Lock()
+	defer maps.mu.Unlock()
+	if maps.made[key] == nil {
+		maps.made[key] = make()
 	}
-	return b.maps[key]
+	return maps.made[key]
 }
 
 // broadcast lists, for each element of the shape to, the element of the shape from that is broadcast to it;

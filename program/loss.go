@@ -74,7 +74,7 @@ func (l *Loss) check() error {
 	if len(p.Others)+len(p.EdgeOutputs) > 0 {
 		return errors.New("output: a loss has one")
 	}
-	p.built = p.build(allStates, p.Output)
+	p.built, p.maps = p.build(allStates, p.Output), newColumnMaps()
 	isInput := func(v *value) bool { return v.op == opLogits || v.op == opLabels }
 	if !slices.ContainsFunc(reachable(p.built...), func(v *value) bool { return v.op == opLogits }) {
 		return errors.New("output: does not depend on the logits")

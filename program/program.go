@@ -64,6 +64,7 @@ type Program struct {
 	paths     map[*value]string            // module paths of the values that aggregate
 	weights   map[string]bool              // the parameters that only products read, as their weights
 	every     int                          // the number of Keeping
+	maps      *columnMaps                  // of the values that are built
 	sparse    func(vertexType string) bool // reports whether a vertex type has sparse features; nil: none has
 }
 
@@ -282,7 +283,7 @@ func (p *Program) checkOutputs() error {
 
 // rebuild builds the program, which keeps states of edges as Keeping says.
 func (p *Program) rebuild(every int) {
-	p.every = every
+	p.every, p.maps = every, newColumnMaps()
 	p.built = p.build(every, slices.Concat(p.outputs(), p.EdgeOutputs)...)
 	p.weights, p.paths = p.onlyWeights(), pathsOf(p.built)
 	if p.undecoded {

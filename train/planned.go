@@ -37,7 +37,7 @@ func (s *session) checkLimit(ctx context.Context, p *plan.Plan) (savings worker.
 	ranks := s.job.ranks()
 	limit, err := ranks.Largest(int64(s.MemoryLimit))
 	if limit == 0 && s.Offload == "" && s.Cards == nil || err != nil {
-		s.set(func(o *setting.Options) { o.KeepEdgeStates = s.EdgeStates()[0] })
+		s.set(func(o *setting.Options) { o.KeepEdgeStates = s.MostEdgeStates() })
 		return worker.Savings{Recompute: s.Recomputes()[0]}, err
 	}
 	if p == nil {

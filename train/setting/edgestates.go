@@ -63,18 +63,22 @@ func (e EdgeStates) Every() int {
 	return int(e)
 }
 
+// MostEdgeStates returns the first of EdgeStates, without the work for the others.
+func (r *Resolved) MostEdgeStates() EdgeStates {
+	if model := r.Program.Program; r.KeepEdgeStates != AutoEdgeStates || model == nil || model.States() == 0 {
+		return r.KeepEdgeStates
+	}
+	return AllEdgeStates
+}
+
 // EdgeStates lists which states of edges a run may keep. It takes the first that meets its memory limit. A
 // pipeline keeps all: layers that compute states again read parameters of earlier layers, which other stages
 // have.
 func (r *Resolved) EdgeStates() (list []EdgeStates) {
-	model := r.Program.Program
-	switch {
-	case r.KeepEdgeStates != AutoEdgeStates || model == nil || model.States() == 0:
-		return []EdgeStates{r.KeepEdgeStates}
-	case r.Mesh.Stages > 1:
-		return []EdgeStates{AllEdgeStates}
+	if most := r.MostEdgeStates(); most != AllEdgeStates || r.KeepEdgeStates == most || r.Mesh.Stages > 1 {
+		return []EdgeStates{most}
 	}
-	for _, every := range model.Keepings() {
+	for _, every := range r.Program.Keepings() {
 		kept := EdgeStates(every)
 		if every == 0 {
 			kept = NoEdgeStates
