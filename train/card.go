@@ -147,6 +147,7 @@ func ChooseDevice(o setting.Options) (d setting.Device, why string) {
 // seat is where a worker computes.
 type seat struct {
 	memory *tensor.Meter
+	shared bool           // the memory is that of a PassMemory
 	card   *device.Device // nil: the CPU
 }
 
@@ -159,7 +160,12 @@ func (s *session) seats(first, n int) (seats []*seat, end func() error, err erro
 		return failed
 	}
 	for k := range n {
-		at := &seat{memory: tensor.NewMeter()}
+		at := &seat{}
+		if m := s.passMemory(); m != nil {
+			at.memory, at.shared = m.meter(k), true
+		} else {
+			at.memory = tensor.NewMeter()
+		}
 		if seats = append(seats, at); s.Cards == nil {
 			continue
 		}
@@ -188,6 +194,10 @@ func CheckMessages(c *comm.Comm) error {
 
 // close gives the memory back.
 func (at *seat) close() error {
+	if at.shared {
+		at.memory.Retire()
+		return nil
+	}
 	at.memory.Close()
 	if at.card == nil {
 		return nil

@@ -80,6 +80,8 @@ type Job struct {
 	// Cards describes the card of each worker for a plan. The cards need not be there. nil: the plan takes
 	// the cards that Options name.
 	Cards *worker.Cards
+	// Memory is where passes on several graphs have their memory. nil: these have their own.
+	Memory *PassMemory
 	// Started is when the run began. MaxTime counts from there. Zero: from the call of Run.
 	Started time.Time
 	// Checkpoints say where the run keeps its state. nil: nowhere.

@@ -19,6 +19,7 @@ import (
 type model struct {
 	*train.Passes
 	opened   *divided
+	memory   *netMemory
 	settings *setting.Resolved
 	all      []int // vertices of each type, with those of other processes
 	lacking  []train.Lacking
@@ -227,7 +228,7 @@ func (s *server) forward(m *model, r *forwardRequest) (a answer, err error) {
 		return a, m.Refuse(err)
 	}
 	if s.last != nil && s.last != m {
-		_ = s.last.Trim() // if it fails, the model's next request says so
+		_ = s.last.trim(m) // if it fails, the model's next request says so
 	}
 	s.last = m
 	return answer{Counts: r.Counts}, m.Forward(each...)
@@ -303,5 +304,35 @@ func (s *server) close(m *model, r *modelRequest) (a answer, err error) {
 		s.last = nil
 	}
 	defer s.closed(m.opened)
-	return a, m.Close()
+	return a, m.close()
+}
+
+// netMemory is memory that models alike share.
+type netMemory struct {
+	train.PassMemory
+	models int // how many models have it
+}
+
+// trim gives memory back that no pass of the model needs, when passes of another model follow, unless they
+// share it.
+func (m *model) trim(next *model) error {
+	if m.memory == next.memory {
+		return nil
+	}
+	return m.Trim()
+}
+
+// close ends the model's workers.
+func (m *model) close() error {
+	err := m.Close()
+	m.memory.models--
+	m.memory.end()
+	return err
+}
+
+// end gives the memory back if no model has it.
+func (n *netMemory) end() {
+	if n.models == 0 {
+		n.Close()
+	}
 }

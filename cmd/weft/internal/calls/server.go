@@ -173,7 +173,7 @@ func (s *server) refuse(call string, arguments []string, err error) error {
 // refuses their calls.
 func (s *server) leave(*struct{}) (err error) {
 	for number, m := range s.models {
-		err = errors.Join(err, m.Close())
+		err = errors.Join(err, m.close())
 		delete(s.models, number)
 	}
 	s.ranks.Comm.SetTimeout(0)
@@ -301,6 +301,7 @@ var settings = []string{
 // asked is what a request asks to open.
 type asked struct {
 	settings *setting.Resolved
+	memory   *netMemory
 	operands []string // the graph, where none stands in memory
 	warnings []string // about settings
 }
@@ -314,8 +315,9 @@ func (s *server) asked(r *openRequest) (a asked, err error) {
 		}
 		alike := *m.settings
 		alike.Init = "" // its file may be gone, and passes bring their values
-		return asked{settings: &alike}, nil
+		return asked{settings: &alike, memory: m.memory}, nil
 	}
+	a.memory = &netMemory{}
 	a.settings, a.operands, a.warnings, err = resolve(&r.checkRequest, nil)
 	if err == nil && r.Graph == nil {
 		err = oneGraph(a.operands)
@@ -468,24 +470,27 @@ func (s *server) open(ctx context.Context, r *openRequest) (a answer, err error)
 	if err != nil {
 		return a, err
 	}
+	opened.Job.Memory = &asked.memory.PassMemory
 	passes, err := s.passes(ctx, opened, r)
 	if err != nil {
 		err = s.wayOut(ctx, opened, r.Lacking, err)
+		asked.memory.end()
 		s.closed(opened)
 		return a, err
 	}
-	m := &model{Passes: passes, opened: opened, settings: asked.settings, lacking: r.Lacking}
-	m.Net = s.nets
-	if r.Graph != nil && passes.Processes > 1 {
-		if m.Graph, err = s.nameOf(r.Graph); err != nil {
-			return a, err
-		}
+	m := &model{
+		Passes: passes, opened: opened, memory: asked.memory, settings: asked.settings, lacking: r.Lacking,
 	}
+	m.memory.models++
+	m.Net = s.nets
 	for _, t := range opened.Counts().Types {
 		m.all = append(m.all, t.Vertices)
 	}
-	if err := m.readRelations(); err != nil {
-		err = errors.Join(err, m.Close())
+	if r.Graph != nil && passes.Processes > 1 {
+		m.Graph, err = s.nameOf(r.Graph)
+	}
+	if err := errors.Join(err, m.readRelations()); err != nil {
+		err = errors.Join(err, m.close())
 		s.closed(opened)
 		return a, err
 	}
