@@ -20,7 +20,7 @@ import threading
 import time
 import weakref
 from collections import deque
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from typing import IO, TYPE_CHECKING, Any
 
 import numpy as np
@@ -204,8 +204,12 @@ class Program:
 
     def memory(self, count: int) -> Memory:
         """So many float32 numbers in shared memory, with any values."""
-        memory: Memory = self.do(lambda: self._memory(count))
-        return memory
+        return self.pieces([count])[0]
+
+    def pieces(self, counts: Iterable[int]) -> list[Memory]:
+        """Memory for each of several counts, as in memory."""
+        found: list[Memory] = self.do(lambda: [self._memory(count) for count in counts])
+        return found
 
     def _memory(self, count: int) -> Memory:
         size = bytes_of(count)

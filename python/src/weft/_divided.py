@@ -53,7 +53,8 @@ class Shared:
     """What a module's models on all graphs of a net have in common."""
 
     def __init__(self, module: nn.Module) -> None:
-        self.layers, self.constants = layers_of(module), constants_of(module)
+        layers = list(module.named_modules())
+        self.layers, self.constants = layers_of(layers), constants_of(layers)
         self.lock = threading.RLock()
         self.traced: dict[Any, Traced] = {}  # the last few
         self.models: weakref.WeakValueDictionary[Any, Model] = weakref.WeakValueDictionary()
@@ -142,16 +143,15 @@ class Divided:
             return self._model(module, reads)
 
     def _model(self, module: nn.Module, reads: Reads) -> Model:
-        self._check(module)
-        frozen = frozenset(
-            path for path, layer in module.named_modules() if layer.training != module.training
-        )
+        layers = list(module.named_modules())
+        self._check(layers)
+        frozen = frozenset(path for path, layer in layers if layer.training != module.training)
         if frozen and not module.training:
             raise Refused(
                 f"module: {min(frozen)} is in training, and the module in evaluation: call net.train(), and "
                 "eval() of the layers that do not train"
             )
-        variant = Variant(frozen, momenta_of(module), reads)
+        variant = Variant(frozen, momenta_of(layers), reads)
         found = self.models.get(variant)
         if found is None:
             with _module.as_written():
@@ -242,15 +242,15 @@ class Divided:
     def _edges_of_process(self, relation: int) -> Tensor:
         return _processes.edges(next(iter(self.models.values())), relation)
 
-    def _check(self, module: nn.Module) -> None:
-        """Refuses a module that is not what it was when it was compiled."""
-        if layers_of(module) != self.shared.layers:
+    def _check(self, layers: list[tuple[str, nn.Module]]) -> None:
+        """Refuses layers of a module that is not what it was when it was compiled."""
+        if layers_of(layers) != self.shared.layers:
             raise Refused(
                 "module: its layers, or hooks on them, have changed since it was compiled: compile it again; "
                 "a hook on the compiled module itself is called"
             )
         if changed := [
-            name for name, value in constants_of(module).items() if self.shared.constants.get(name) != value
+            name for name, value in constants_of(layers).items() if self.shared.constants.get(name) != value
         ]:
             raise Refused(
                 f"module: {changed[0]} has changed since it was compiled, and its numbers were read then: "

@@ -129,7 +129,6 @@ class Model:
         like: Model | None = None,
     ) -> None:
         self.traced, self.outputs, self.learned = traced.program, traced.outputs, traced.learned
-        self.draws = {training: _draws(self.traced, training) for training in (False, True)}
         self.program = _calls.program()
         self.number = next(self.program.numbers)
         self.begun = False  # it has had a pass
@@ -172,8 +171,15 @@ class Model:
         }
         self.buffers = {buffer["name"]: tuple(buffer["shape"]) for buffer in opened.get("buffers", ())}
         self.counters = opened.get("counters", [])
-        self.blocks = [asdict(block) for block in blocks_of(self.outputs, self.types)]
         self.edges = dict(zip(self.outputs.relations, opened.get("edges", ())))
+        self.draws: dict[bool, bool]  # by training
+        self.blocks: list[dict[str, Any]]
+        self.reached: list[_Reached]
+        if like is not None:
+            self.draws, self.blocks, self.reached = like.draws, like.blocks, like.reached
+            return
+        self.draws = {training: _draws(self.traced, training) for training in (False, True)}
+        self.blocks = [asdict(block) for block in blocks_of(self.outputs, self.types)]
         numbers = numbers_of(self.types)
         values = _values_of(self.traced, self.outputs)
         self.reached = [_Reached.from_program(self.traced, value, numbers) for value in values]

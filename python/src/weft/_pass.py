@@ -90,12 +90,10 @@ def _tensors(memory: _calls.Memory, shapes: Iterable[Sequence[int]]) -> list[Ten
     return found
 
 
-def _filled(program: _calls.Program, tensors: Sequence[Tensor]) -> _calls.Memory:
-    """Memory in which the numbers of tensors stand one behind the other."""
-    memory = program.memory(sum(tensor.numel() for tensor in tensors))
+def _fill(memory: _calls.Memory, tensors: Sequence[Tensor]) -> None:
+    """Writes the numbers of tensors into memory, one behind the other."""
     for to, tensor in zip(_tensors(memory, [tensor.shape for tensor in tensors]), tensors):
         to.copy_(tensor.detach())
-    return memory
 
 
 class _Call:
@@ -139,10 +137,13 @@ class _Call:
     def forward(self, state: Mapping[str, Tensor], inputs: Sequence[Tensor]) -> list[Tensor]:
         """The outputs. In training the buffers of the state change."""
         model, program = self.model, self.model.program
-        values = _filled(program, [state[name] for name in (*model.parameters, *model.buffers)])
-        memories = [_filled(program, [tensor]) for tensor in inputs]
+        floats = [state[name] for name in (*model.parameters, *model.buffers)]
+        sizes = sum(tensor.numel() for tensor in floats), sum(map(math.prod, self.shapes))
+        values, output, *memories = program.pieces([*sizes, *(tensor.numel() for tensor in inputs)])
+        _fill(values, floats)
+        for memory, tensor in zip(memories, inputs):
+            _fill(memory, [tensor])
         self.memories += [memory for memory, (field, _) in zip(memories, self.inputs) if field != "features"]
-        output = program.memory(sum(map(math.prod, self.shapes)))
         seeds = [0] * model.groups
         if model.draws[self.training]:
             seeds = [int(torch.empty((), dtype=torch.int64, device="cpu").random_()) for _ in seeds]
@@ -183,14 +184,17 @@ class _Call:
                 learned |= model.reached[number].parameters & model.learned
         zero = torch.zeros(())
         filled = [zero.expand(shape) if grad is None else grad for shape, grad in zip(self.shapes, grads)]
-        output = _filled(program, filled)
-        values = program.memory(sum(map(math.prod, model.parameters.values())))
-        memories = [
-            program.memory(tensor.numel()) if differentiable and (sample, *what) in reached else None
-            for tensor, differentiable, sample, what in zip(
-                tensors, self.differentiable, self.sample, self.inputs
-            )
+        asked = [
+            differentiable and (sample, *what) in reached
+            for differentiable, sample, what in zip(self.differentiable, self.sample, self.inputs)
         ]
+        sizes = sum(map(math.prod, self.shapes)), sum(map(math.prod, model.parameters.values()))
+        output, values, *rest = program.pieces(
+            [*sizes, *(tensor.numel() for tensor, is_asked in zip(tensors, asked) if is_asked)]
+        )
+        of_inputs = iter(rest)
+        memories = [next(of_inputs) if is_asked else None for is_asked in asked]
+        _fill(output, filled)
         self.ask("backward", values, memories, output, again=again)
         if not again:
             self.ended = True

@@ -6,7 +6,7 @@ from __future__ import annotations
 import threading
 import weakref
 import zlib
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 import torch
@@ -43,13 +43,14 @@ def traced(module: nn.Module, schema: Schema, frozen: frozenset[str]) -> Traced:
         for name, tensor in module.state_dict(keep_vars=True).items()
         if isinstance(tensor, Tensor)
     }
+    layers = list(module.named_modules())
     key = (
         schema,
         _watch.without_tensors(_watch.kept(module)),
         shapes,
-        layers_of(module),
-        momenta_of(module),
-        constants_of(module),
+        layers_of(layers),
+        momenta_of(layers),
+        constants_of(layers),
         frozen,
     )
     known = _known.setdefault(module, [])
@@ -96,8 +97,8 @@ def _refuse_repeated(program: Mapping[str, Any]) -> None:
             )
 
 
-def layers_of(module: nn.Module) -> list[Any]:
-    """The layers of a module by their paths: their classes, attributes that are numbers and words but for
+def layers_of(layers: Iterable[tuple[str, nn.Module]]) -> list[Any]:
+    """The layers of a module, by their paths: their classes, attributes that are numbers and words but for
     momenta of batch norms, and hooks, which are called when the module is traced."""
     return [
         (
@@ -112,25 +113,25 @@ def layers_of(module: nn.Module) -> list[Any]:
             },
             [_watch.name_of(hook) for kind in _HOOKS for hook in vars(layer).get(kind, {}).values()],
         )
-        for path, layer in module.named_modules()
+        for path, layer in layers
     ]
 
 
-def momenta_of(module: nn.Module) -> tuple[float | None, ...]:
-    """The momenta of the batch norms of a module, None for a mean of all batches: ``update_bn`` sets
+def momenta_of(layers: Iterable[tuple[str, nn.Module]]) -> tuple[float | None, ...]:
+    """The momenta of the batch norms among layers, None for a mean of all batches: ``update_bn`` sets
     these."""
-    return tuple(layer.momentum for layer in module.modules() if _is_norm(layer))
+    return tuple(layer.momentum for _, layer in layers if _is_norm(layer))
 
 
 def _is_norm(layer: nn.Module) -> bool:
     return isinstance(layer, nn.modules.batchnorm._BatchNorm)
 
 
-def constants_of(module: nn.Module) -> dict[str, int]:
-    """Checksums of the tensors of a module whose numbers are read when it is traced: whole numbers and truth
+def constants_of(layers: Iterable[tuple[str, nn.Module]]) -> dict[str, int]:
+    """Checksums of the tensors of layers whose numbers are read when it is traced: whole numbers and truth
     values, buffers that are not saved, and tensors that are attributes."""
     found = {}
-    for path, layer in module.named_modules():
+    for path, layer in layers:
         tensors = {name: value for name, value in vars(layer).items() if isinstance(value, Tensor)}
         for name, buffer in layer.named_buffers(recurse=False):
             if not buffer.is_floating_point() or name in layer._non_persistent_buffers_set:
