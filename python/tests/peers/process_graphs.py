@@ -14,7 +14,7 @@ from typing import Any
 
 import torch
 import torch.nn.functional as F
-from test_graphs import GRAPHS, WIDTH, Mesh, Molecules, Plain, Typed, drawn, typed
+from graph_models import GRAPHS, WIDTH, Mesh, Molecules, Plain, Typed, drawn, typed
 from torch import Tensor, nn
 from torch_geometric.data import Batch
 

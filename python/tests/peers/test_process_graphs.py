@@ -4,7 +4,8 @@ import os
 
 import pytest
 import torch
-from test_graphs import GRAPHS, WIDTH, Mesh, Molecules, Plain, Typed, assert_close, drawn, typed
+from graph_models import GRAPHS, WIDTH, Mesh, Molecules, Plain, Typed, drawn, typed
+from test_graphs import assert_close
 from test_processes import started
 from torch_geometric.data import Batch, Data
 
