@@ -203,8 +203,19 @@ traced-files:
 	@echo $(notdir $(TRACED) $(TRACEDDGL))
 
 test-python-traced: build bin/libcuda-on-cpu.so ## own modules beside the newest PyTorch with PyG, and beside DGL: what every change passes; fetches 5 GB of Python packages, those of bench-peers
-	@environment=$$(scripts/peers/environment pyg '$(PEERS)') && $(PYTEST) $(TRACED) python/tests/test_docs.py
+	@scripts/peers/environment pyg '$(PEERS)' > /dev/null
+	@$(MAKE) --no-print-directory -j 2 --output-sync=line traced-dgl traced-first traced-second
+
+# Two at a time: DGL is fetched meanwhile.
+.PHONY: traced-dgl traced-first traced-second
+SECOND = $(wordlist 19,$(words $(TRACED)),$(TRACED))
+traced-dgl:
 	@environment=$$(scripts/peers/environment dgl '$(PEERS)') && $(PYTEST) $(TRACEDDGL)
+traced-first:
+	@environment=$$(scripts/peers/environment pyg '$(PEERS)') && $(PYTEST) $(filter-out $(SECOND),$(TRACED))
+traced-second:
+	@environment=$$(scripts/peers/environment pyg '$(PEERS)') && \
+		$(PYTEST) $(SECOND) python/tests/test_docs.py
 
 test-python-versions: build bin/libcuda-on-cpu.so ## own modules beside the oldest PyTorch, PyG and NumPy, the newest, and versions between; fetches 8 GB of Python packages; ARGS="-k GCNConv"
 	@for name in pyg-oldest pyg-between pyg; do \
