@@ -160,6 +160,10 @@ bench-loop: build ## a pass of weft.compile beside an epoch of weft.train; fetch
 	@environment=$$(scripts/peers/environment pyg '$(PEERS)') && WEFT_PROGRAM='$(CURDIR)/bin/weft' PYTHONPATH='$(CURDIR)/python/src' \
 		"$$environment/bin/python" -B -W ignore scripts/peers/loop.py $(ARGS)
 
+flows: build ## docs/graph-sets.svg anew: losses of a flow on 60 meshes with weft and with PyTorch (minutes; fetches 5 GB of Python packages, those of bench-peers)
+	@environment=$$(scripts/peers/environment pyg '$(PEERS)') && WEFT_PROGRAM='$(CURDIR)/bin/weft' PYTHONPATH='$(CURDIR)/python/src' \
+		"$$environment/bin/python" -B -W ignore examples/flows/flows.py docs/graph-sets.svg $(ARGS)
+
 bench-loops-of-processes: build ## a loop of weft.compile over virtual hosts beside weft.train there, and PyTorch with gloo: 10 minutes; needs root; fetches 5 GB of Python packages, those of bench-peers; ARGS="--rates 1gbit --hosts 2"
 	@environment=$$(scripts/peers/environment pyg '$(PEERS)') && WEFT_PROGRAM='$(CURDIR)/bin/weft' PYTHONPATH='$(CURDIR)/python/src' \
 		"$$environment/bin/python" -B -W ignore scripts/hosts/loops.py $(ARGS)

@@ -109,6 +109,40 @@ def test_picture():
     assert (DOCUMENTS / "speed.svg").read_text() == picture.picture(groups), "make picture"
 
 
+@OF_MODULES
+def test_flows(capsys, tmp_path, monkeypatch):
+    """The flow of the example enters no cylinder, and neither ends nor turns; weft's losses are PyTorch's. In
+    the picture of the page they fall together."""
+    torch = importlib.import_module("torch")
+    monkeypatch.syspath_prepend(DOCUMENTS.parent / "examples" / "flows")
+    flows = importlib.import_module("flows")
+    centre, inflow = torch.tensor([0.4, 0.6]).double(), torch.tensor([1.2, -0.3]).double()
+
+    def at(point):
+        return flows.velocity(point[None], centre, 0.2, inflow)[0]
+
+    for turn in torch.arange(0, 6, 0.7).double():
+        outward = torch.stack([turn.cos(), turn.sin()])
+        assert abs(float(at(centre + 0.2 * outward) @ outward)) < 1e-12, "along the circle"
+        assert torch.allclose(at(centre + 1e6 * outward), inflow)
+        (a, b), (c, d) = torch.autograd.functional.jacobian(at, centre + 0.3 * outward)
+        assert abs(float(a + d)) < 1e-12 and abs(float(b - c)) < 1e-12
+    before = torch.get_num_threads()
+    monkeypatch.setattr(sys, "argv", ["flows", str(tmp_path / "losses.svg"), "--epochs=2", "--graphs=3"])
+    flows.main()
+    torch.set_num_threads(before)
+    losses = [float(found) for found in re.findall(r"\d\.\d+", capsys.readouterr().out)]
+    assert len(losses) == 8 and losses[4:] == pytest.approx(losses[:4], abs=2e-5)
+    for picture, epochs in ((tmp_path / "losses.svg", 2), (DOCUMENTS / "graph-sets.svg", 25)):
+        lines = re.findall(r'points="([^"]*)"', picture.read_text())
+        lines = [[tuple(map(float, point.split(","))) for point in line.split()] for line in lines]
+        assert [len(line) for line in lines] == [epochs] * 4, "make flows"
+        for theirs, ours in zip(lines[::2], lines[1::2]):
+            apart = [abs(a - b) for (_, a), (_, b) in zip(theirs, ours)]
+            assert max(apart) < 8 and apart[-1] < 4, "of 226 points, make flows"
+            assert ours[-1][1] > ours[0][1], "down the page"
+
+
 def calls(column):
     """The code spans of a column of the tables of coming-from.md, as (row, span), after its block of
     Python."""
