@@ -97,7 +97,8 @@ def plan(
             ``features_of_edges`` and ``halo_rows``, as flags of ``weft plan``. Of a net without a graph they
             are those of the largest one that calls give, with as many ``graphs`` if it is a batch; its edges
             have the direction of ``edge_index``, and columns are those of the last call unless counts say
-            other ones.
+            other ones. ``shared_bytes`` are of calls with that graph alone: memory for graphs of other sizes
+            stays for some calls.
         workers: how many workers; None: 4. Of a loop ``parallel`` says it.
         passes: of a loop around ``weft.compile(model, data, …)``: how many live at a time, as two views have
             before one backward pass, or the steps of a rollout.
