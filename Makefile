@@ -156,7 +156,7 @@ bench-peers: build ## epoch time and memory beside DGL's and PyG's; fetches 5 GB
 picture: ## docs/speed.svg anew, of the figures of bench-peers in docs/performance.md
 	@python3 -B scripts/peers/picture.py
 
-bench-loop: build ## a pass of weft.compile beside an epoch of weft.train; fetches 5 GB of Python packages, those of bench-peers; ARGS="--vertices 200000"
+bench-loop: build ## a pass of weft.compile beside an epoch of weft.train, or with --new-graphs passes with a new graph each time beside those with one, and PyTorch: 5 minutes; fetches 5 GB of Python packages, those of bench-peers; ARGS="--vertices 200000", ARGS="--new-graphs --only small"
 	@environment=$$(scripts/peers/environment pyg '$(PEERS)') && WEFT_PROGRAM='$(CURDIR)/bin/weft' PYTHONPATH='$(CURDIR)/python/src' \
 		"$$environment/bin/python" -B -W ignore scripts/peers/loop.py $(ARGS)
 

@@ -8,10 +8,12 @@ are without their own loss and step, and evaluate nothing. What PyTorch's loss t
 import argparse
 import json
 import statistics
+import sys
 import time
 
 import torch
 import torch.nn.functional as F
+import new_graphs
 import weft
 from torch import nn
 from torch_geometric.nn import SAGEConv
@@ -30,7 +32,11 @@ class Net(nn.Module):
 
 
 def main() -> None:
+    if "--new-graphs" in sys.argv:
+        new_graphs.main()
+        return
     parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--new-graphs", action="store_true", help=new_graphs.__doc__)
     parser.add_argument("--vertices", type=int, default=60_000)
     parser.add_argument("--degree", type=int, default=15)
     parser.add_argument("--hidden", type=int, default=256)
