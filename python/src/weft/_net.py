@@ -363,7 +363,8 @@ class Net(nn.Module):  # type: ignore[misc]
         return names.index(name)
 
     def memory(self) -> dict[str, Any]:
-        """The memory of the passes so far, in bytes. Lists have an entry for each worker.
+        """The memory of the passes so far, in bytes: of a net without a graph, on all its graphs. Lists have
+        an entry for each worker.
 
         Returns:
             ``peak_tensor_bytes`` and ``graph_bytes``, as in a run's summary; ``kinds``, and in ``peaks`` for
