@@ -460,7 +460,7 @@ func (e *Edges) Reversed() *Edges {
 		In: b.Out, Out: b.In, IDs: r.SourceIDs, Owned: b.ownedOut, ownedOut: b.Owned,
 	}}
 	r.own, r.ownSources = e.ownSources, e.own
-	r.loopFeatures = nil
+	r.loopFeatures, r.numbers = nil, nil
 	r.reset()
 	return &r
 }
