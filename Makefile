@@ -20,7 +20,7 @@ ARGS ?=
 # The version is stamped below; Go's own stamp fails where git does not trust the owner of the folder.
 export GOFLAGS := -buildvcs=false $(filter-out -buildvcs=%,$(GOFLAGS))
 
-.PHONY: help packages traced-files build install deb wheel container arm64 demo test test-python test-python-torch test-python-loggers test-python-traced test-python-versions site check race levels guard bench bench-peers picture bench-loop bench-loops-of-processes endings bench-sampling test-python-peers programs programs-on-card bench-axes bench-serve bench-import papers convolutions loops-of-processes kills-of-processes reproduce movielens lint fuzz mutants faults random-runs hosts slurm clean check-cuda test-device guard-device mutants-device device-kit check-device
+.PHONY: help packages traced-files build install deb wheel container arm64 demo test test-python test-python-torch test-python-loggers test-python-traced test-python-versions site check race levels guard bench bench-peers picture bench-loop bench-loops-of-processes endings bench-sampling test-python-peers programs programs-on-card bench-axes bench-serve bench-import papers convolutions loops-of-processes kills-of-processes random-graphs reproduce movielens lint fuzz mutants faults random-runs hosts slurm clean check-cuda test-device guard-device mutants-device device-kit check-device
 .DEFAULT_GOAL := help
 
 help: ## list the targets
@@ -244,6 +244,10 @@ loops-of-processes: build ## loops of several processes on four meshes beside Py
 kills-of-processes: build ## a program, a Python or mpirun of a loop over processes is killed at 50 random moments: ten minutes; fetches 5 GB of Python packages, those of bench-peers; ARGS="--trials 10 --launcher mpirun.mpich"
 	@environment=$$(scripts/peers/environment pyg '$(PEERS)') && WEFT_PROGRAM='$(CURDIR)/bin/weft' PYTHONPATH='$(CURDIR)/python/src' \
 		"$$environment/bin/python" -B -W ignore python/tests/peers/kills.py $(ARGS)
+
+random-graphs: build ## nets without a graph on 10,000 random ones in one process beside PyTorch in float64, and 51 random endings of such loops: half an hour; fetches 5 GB of Python packages, those of bench-peers; ARGS="--count 1000 --trials 5"
+	@environment=$$(scripts/peers/environment pyg '$(PEERS)') && OMP_NUM_THREADS=1 WEFT_PROGRAM='$(CURDIR)/bin/weft' PYTHONPATH='$(CURDIR)/python/src' \
+		"$$environment/bin/python" -B -W ignore python/tests/peers/random_graphs.py $(ARGS)
 
 convolutions: build ## docs/convolutions.md anew: PyG's and DGL's convolutions beside PyTorch on meshes; fetches 10 GB of Python packages, those of bench-peers: an hour
 	@for name in pyg dgl; do \

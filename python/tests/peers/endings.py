@@ -17,6 +17,7 @@ import os
 import random
 import signal
 import sys
+import tempfile
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -45,6 +46,8 @@ class Layers(nn.Module):  # type: ignore[misc]
 class Loop:
     """A loop, which compiles one module again and again, on one mesh after the other."""
 
+    meshes: tuple[str, ...] = ("graph=2", "pipeline=2", "tensor=2")
+
     def __init__(self) -> None:
         torch.manual_seed(1)
         self.x, self.graph = torch.randn(V, WIDTH), torch.randint(0, V, (2, 1000))
@@ -66,7 +69,7 @@ class Loop:
         return [*found, samples.detach(), self.module.norm.running_var.clone()]
 
     def all(self) -> list[Tensor]:
-        return [result for mesh in ("graph=2", "pipeline=2", "tensor=2") for result in self.results(mesh)]
+        return [result for mesh in self.meshes for result in self.results(mesh)]
 
     def check(self, expected: list[Tensor]) -> None:
         """The results are as before, and what is left is what the program has."""
@@ -115,6 +118,10 @@ def shared(pid: int) -> dict[str, int]:
             if "memfd:weft " in os.readlink(file):
                 found[str(file.stat().st_ino)] = file.stat().st_size
     return found
+
+
+def folders() -> set[Path]:
+    return {path for root in ("/dev/shm", tempfile.gettempdir()) for path in Path(root).iterdir()}
 
 
 def is_left(folder: Path) -> bool:
@@ -180,14 +187,15 @@ def program(loop: Loop, expected: list[Tensor], takes: float, draw: random.Rando
 
 
 def python(loop: Loop, _: list[Tensor], takes: float, draw: random.Random) -> None:
-    """Python is killed at a random moment. Its children become those of this process, which waits for
-    them."""
+    """Python is killed, or ended by SIGTERM, at a random moment. Its children become those of this process,
+    which waits for them."""
     child = os.fork()
     if child == 0:
+        torch.set_num_threads(1)  # makes PyTorch's pool anew, which its threads would do at the same time
         while True:
             loop.all()
     time.sleep(draw.uniform(0, takes))
-    os.kill(child, signal.SIGKILL)
+    os.kill(child, draw.choice((signal.SIGKILL, signal.SIGTERM)))
     end = time.monotonic() + DEADLINE
     with contextlib.suppress(ChildProcessError):
         while time.monotonic() < end:
@@ -196,31 +204,38 @@ def python(loop: Loop, _: list[Tensor], takes: float, draw: random.Random) -> No
         raise SystemExit(f"the processes {children(os.getpid())} are left")
 
 
-def run(kind: str, trials: int, seed: int) -> None:
+def adopt_orphans(on: bool) -> None:
+    """Has the processes whose parents end become children of this one, or of the system's first."""
+    ctypes.CDLL(None, use_errno=True).prctl(36, int(on), 0, 0, 0)  # PR_SET_CHILD_SUBREAPER
+
+
+KINDS = {"python": python, "interrupts": interrupts, "program": program}
+
+
+def run(kind: str, trials: int, seed: int, make: Callable[[], Loop] = Loop) -> None:
     """Runs trials of a kind, in this process. Those of python come before any other call of the program."""
     signal.signal(signal.SIGINT, signal.default_int_handler)  # in the background of a shell it is ignored
     torch.set_num_threads(1)
-    loop, draw, shm = Loop(), random.Random(seed), set(os.listdir("/dev/shm"))
+    loop, draw, before = make(), random.Random(seed), folders()
     expected = list[Tensor]()
     if kind == "python":
-        adopt = 36  # PR_SET_CHILD_SUBREAPER
-        ctypes.CDLL(None, use_errno=True).prctl(adopt, 1, 0, 0, 0)
+        adopt_orphans(True)
         takes = 4.0
     else:
         expected = loop.all()
         began = time.monotonic()
         loop.all()
         takes = 1.2 * (time.monotonic() - began)
-    one = {"interrupts": interrupts, "program": program, "python": python}[kind]
     for trial in range(trials):
         try:
-            one(loop, expected, takes, draw)
+            KINDS[kind](loop, expected, takes, draw)
         except SystemExit as error:
             raise SystemExit(f"{kind}, seed {seed}, trial {trial}: {error}") from None
     if kind == "python":
+        adopt_orphans(False)
         loop.check(loop.all())
-        if left := {name for name in set(os.listdir("/dev/shm")) - shm if is_left(Path("/dev/shm", name))}:
-            raise SystemExit(f"/dev/shm has {left}")
+        if left := {str(folder) for folder in folders() - before if is_left(folder)}:
+            raise SystemExit(f"the folders {left} are left")
     print(f"{kind}: {trials} trials, nothing is left", flush=True)
 
 
@@ -230,7 +245,7 @@ if __name__ == "__main__":
     )
     parser.add_argument("--trials", type=int, default=100)
     parser.add_argument("--seed", type=int, default=0)
-    parser.add_argument("--only", choices=("python", "interrupts", "program"))
+    parser.add_argument("--only", choices=KINDS)
     options = parser.parse_args()
-    for each in ("python", "interrupts", "program") if options.only is None else (options.only,):
+    for each in KINDS if options.only is None else (options.only,):
         run(each, options.trials, options.seed)
