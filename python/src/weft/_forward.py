@@ -12,8 +12,9 @@ import torch
 from torch import Tensor, nn
 
 from ._errors import Refused
+from ._of_dgl import given_of
 from ._structure import EDGE, Structure
-from ._trace import GRAPHS, TYPES_OF_EDGES, Constant, forward_of
+from ._trace import EDGES_OF_DGL, GRAPHS, TYPES_OF_EDGES, Constant, forward_of
 
 _READ = ("x", "edge_index", "edge_attr", "edge_weight", "batch")
 _COUNTS = ("batch_size", "num_graphs")  # arguments that are the number of graphs in a batch
@@ -41,23 +42,20 @@ def called(module: nn.Module, arguments: tuple[Any, ...], named: Mapping[str, An
         TypeError: forward takes other arguments.
         Refused: an argument is none that weft can divide.
     """
-    if any(type(value).__name__ == "DGLGraph" for value in (*arguments, *named.values())):
-        raise Refused(
-            "graph: a module over DGL is of one graph: compile it with the graph, as weft.compile(module, "
-            "graph)"
-        )
     signature = inspect.signature(forward_of(module))
-    found = signature.bind(*arguments, **named).arguments
-    given = _fields_of(next(iter(found.values()), None), len(signature.parameters))
-    data, count = given is not None, None
+    found = dict(signature.bind(*arguments, **named).arguments)
+    first = next(iter(found), "")
+    given = _fields_of(found.get(first), len(signature.parameters))
+    over_dgl = given is None and hasattr(found.get(first), "canonical_etypes")
+    data, count = given is not None or over_dgl, None
     if given is not None and "batch" in given:  # of which the last graphs may be empty
-        count = getattr(next(iter(found.values())), "num_graphs", None)
+        count = getattr(found[first], "num_graphs", None)
     constants: list[Constant] = []
     if given is None:
-        given = {}
-        order = [what for what in ("x", "edge_index") if what not in map(_what, found)]
-        for name, value in found.items():
-            what = _what(name)
+        given, count = given_of(found.pop(first)) if over_dgl else ({}, None)
+        names = [_what(name, over_dgl) for name in found]
+        order = [what for what in (("x",) if over_dgl else ("x", "edge_index")) if what not in names]
+        for (name, value), what in zip(found.items(), names):
             if what is None and order and not isinstance(value, _CONSTANTS):
                 what = order.pop(0)
             if isinstance(value, Tensor) and value.dim() == 0 and not value.is_floating_point():
@@ -87,7 +85,7 @@ def constants_of(module: nn.Module, graphs: int | None) -> tuple[Constant, ...]:
     parameters = inspect.signature(forward_of(module)).parameters
     if typed := next((name for name in parameters if name.endswith("_dict")), ""):
         raise Refused(f"{typed}: counts are of one vertex type: plan a graph, as weft.plan(graph, model=net)")
-    batch = next((p for name, p in parameters.items() if _what(name) == "batch"), None)
+    batch = next((p for name, p in parameters.items() if _what(name, False) == "batch"), None)
     if graphs is None:
         if batch is not None and batch.default is batch.empty:
             raise Refused("graphs: forward takes batch: give how many graphs it has")
@@ -97,9 +95,12 @@ def constants_of(module: nn.Module, graphs: int | None) -> tuple[Constant, ...]:
     return tuple(Constant.from_value(name, GRAPHS) for name in parameters if name in _COUNTS)
 
 
-def _what(name: str) -> str | None:
+def _what(name: str, over_dgl: bool) -> str | None:
     """Which of a graph's tensors an argument is by its name."""
     name = name.removesuffix("_dict")
+    for what, names in EDGES_OF_DGL.items():
+        if over_dgl and name in names:
+            return what
     if name in _READ:
         return name
     if name in TYPES_OF_EDGES:
@@ -133,19 +134,20 @@ def _call(given: dict[str, Any], constants: tuple[Constant, ...], count: int | N
     x = _by(given["x"], "")
     if typed != isinstance(given["x"], Mapping):
         raise Refused("x: give x and edge_index both as tensors, or both as dicts by type")
-    for name in (end for key in ends for end in (key[0], key[2])):
-        if name not in x:
-            raise Refused(f"x: there is none of vertex type {name!r}, which edges have: give x[{name!r}]")
     for value in x.values():
         if not isinstance(value, Tensor) or value.dim() != dims:
             raise Refused(f"x: is {_kind(value)}: give a tensor of vertices × features")
+    vertices = given.get("vertices") or {name: value.shape[-2] for name, value in x.items()}
+    for name in (end for key in ends for end in (key[0], key[2])):
+        if name not in vertices:
+            raise Refused(f"x: there is none of vertex type {name!r}, which edges have: give x[{name!r}]")
     batch = {
-        name: _batch(value, x[name].shape[-2])
+        name: _batch(value, vertices[name])
         for name, value in _by(given.get("batch"), "").items()
-        if name in x
+        if name in vertices
     }
     structure = Structure(
-        {name: value.shape[-2] for name, value in x.items()},
+        vertices,
         {key: value for key, (value, _) in ends.items()},
         batch,
         count,

@@ -1,4 +1,4 @@
-"""A DGLGraph as the arguments of Graph."""
+"""A DGLGraph as the arguments of Graph, or as what a call of a net gives."""
 
 from __future__ import annotations
 
@@ -80,6 +80,42 @@ def of_dgl(graph: Any, target: Target, overrides: Collection[str]) -> dict[str, 
     if len(types) == 1 and len(relations) == 1:
         return {key: next(iter(by_type.values())) for key, by_type in made.items()}
     return first_labelled(made, types)
+
+
+#: The fields of a graph that a forward is given, by what they are.
+FIELDS = {"x": "feat", "edge_attr": "feat", "edge_weight": "weight"}
+
+
+def given_of(graph: Any) -> tuple[dict[str, Any], int | None]:
+    """What a call gives a forward by a DGLGraph: numbers of vertices, edges, the graph of each vertex in a
+    batch, and fields. And how many graphs a batch has."""
+    import torch
+
+    if graph.is_block:
+        raise Refused(
+            "graph: is a block, whose targets are others than its sources: call the net with a graph"
+        )
+    one, types, relations = graph.is_homogeneous, list(graph.ntypes), list(graph.canonical_etypes)
+    made: dict[str, dict[Any, Any]] = {
+        "edge_index": {
+            key: torch.from_numpy(np.stack(_ends(graph, key)).astype(np.int64)) for key in relations
+        }
+    }
+    if graph.batch_size > 1:
+        numbers = torch.arange(graph.batch_size)
+        made["batch"] = {
+            name: numbers.repeat_interleave(graph.batch_num_nodes(name).cpu().long()) for name in types
+        }
+    for what, field in FIELDS.items():
+        frames = graph.nodes if what == "x" else graph.edges
+        rows = {key: frames[key].data.get(field) for key in (types if what == "x" else relations)}
+        dims = 1 if what == "edge_weight" else 2
+        rows = {key: value for key, value in rows.items() if is_float(value) and value.dim() == dims}
+        if rows:
+            made[what] = rows
+    vertices = {"" if one else name: graph.num_nodes(name) for name in types}
+    given = {what: next(iter(rows.values())) for what, rows in made.items()} if one else made
+    return {**given, "vertices": vertices}, graph.batch_size if "batch" in given else None
 
 
 class _Edges:

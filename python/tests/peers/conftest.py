@@ -41,6 +41,7 @@ NEEDS = {
     "test_explain.py": "torch_geometric torch.export",
     "test_explain_edges.py": "torch_geometric torch.export",
     "test_dgl.py": "dgl",
+    "test_dgl_graphs.py": "dgl",
     "test_convolutions.py": "torch_geometric torch.export",
     "test_trace.py": "torch_geometric torch.export",
     "test_trace_modules.py": "torch_geometric torch.export",

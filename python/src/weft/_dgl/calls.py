@@ -10,14 +10,19 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from .graph import Graph, Key, paired
+from .._of_dgl import FIELDS
+from .graph import Graph, Key, Segments, paired
 
 
 @contextlib.contextmanager
-def graph_of(whole: Mapping[str, Any], own: bool, graphs: int = 1) -> Iterator[Any]:
+def graph_of(whole: Mapping[str, Any], own: bool, graphs: int, size: Any) -> Iterator[Any]:
     """The graph of what is given by type: DGL's own, or one that stands for it in a trace.
 
     It has features where modules that take a graph alone look for them.
+
+    Args:
+        graphs: how many graphs are stored as one.
+        size: how many a batch has, where whole says to which each vertex belongs.
     """
     import dgl
 
@@ -26,9 +31,12 @@ def graph_of(whole: Mapping[str, Any], own: bool, graphs: int = 1) -> Iterator[A
         counts = {name: len(ids) for name, ids in whole["n_id"].items()}
         graph = dgl.heterograph({key: tuple(pair) for key, pair in ends.items()}, counts)
         graph = graph if graph.canonical_etypes == list(ends) else dgl.edge_type_subgraph(graph, list(ends))
+        if "batch" in whole:  # whose numbers ascend
+            counts = {name: torch.bincount(b, minlength=size) for name, b in whole["batch"].items()}
+            graph.set_batch_num_nodes(counts)
     else:
-        graph = Graph(ends, whole["n_id"], graphs)
-    for what, field in (("x", "feat"), ("edge_attr", "feat"), ("edge_weight", "weight")):
+        graph = Graph(ends, whole["n_id"], graphs, whole.get("batch"), size)
+    for what, field in FIELDS.items():
         for key, value in whole.get(what, {}).items():
             (graph.nodes if what == "x" else graph.edges)[key].data[field] = value
     with contextlib.nullcontext() if own else _stood_in():
@@ -60,8 +68,15 @@ def _stood_in() -> Iterator[None]:
         by_type = [(idx_b == k).view(-1, 1) * (values @ weights[k]) for k in range(weights.shape[0])]
         return torch.stack(by_type).sum(0)
 
-    def spread(graph: Graph, values: Any, **_: Any) -> Tensor:
-        return values.expand(graph.num_nodes(), *values.shape[1:])
+    def spread(graph: Graph, values: Any, *, ntype: str | None = None) -> Tensor:
+        return graph.batch_num_nodes(ntype).spread(values)
+
+    def pooled(segments: Segments, values: Tensor, reducer: str = "sum") -> Tensor:
+        return segments.reduced(values, reducer)
+
+    def shares(segments: Segments, values: Tensor) -> Tensor:
+        apart = (values - segments.spread(segments.reduced(values.detach(), "max"))).exp()
+        return apart / segments.spread(segments.reduced(apart, "sum"))
 
     replaced: list[tuple[Any, str, Any]] = [(softmax, "edge_softmax_internal", normalised)]
     replaced += [
@@ -75,9 +90,15 @@ def _stood_in() -> Iterator[None]:
         (namespace, "gather_mm", typed) for namespace in (sys.modules["dgl.nn.pytorch.linear"], dgl.ops)
     ]
     replaced += [
-        (sys.modules["dgl.nn.pytorch.conv.chebconv"], "broadcast_nodes", spread),
-        (dgl, "broadcast_nodes", spread),
+        (namespace, "broadcast_nodes", spread)
+        for namespace in (
+            sys.modules["dgl.nn.pytorch.conv.chebconv"],
+            sys.modules["dgl.nn.pytorch.glob"],
+            dgl,
+        )
     ]
+    segment = sys.modules["dgl.ops.segment"]
+    replaced += [(segment, "segment_reduce", pooled), (segment, "segment_softmax", shares)]
     kept = [(module, name, getattr(module, name)) for module, name, _ in replaced]
     for module, name, function in replaced:
         setattr(module, name, function)

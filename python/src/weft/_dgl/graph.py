@@ -31,15 +31,24 @@ class Graph:
     Args:
         ends: of each relation, 2 × E, sources above targets.
         numbers: those of the vertices, from 0, by type.
-        graphs: how many graphs it is of.
+        graphs: how many graphs are stored as one.
+        batch: the graph of each vertex, by type; None: it is one graph.
+        size: how many graphs the batch has.
     """
 
     is_block, is_multigraph = False, True
     __class__ = property(lambda self: sys.modules["dgl"].DGLGraph)  # what modules ask by isinstance
     idtype = torch.int64
 
-    def __init__(self, ends: Mapping[Key, Tensor], numbers: Mapping[str, Tensor], graphs: int = 1) -> None:
-        self.graphs = graphs
+    def __init__(
+        self,
+        ends: Mapping[Key, Tensor],
+        numbers: Mapping[str, Tensor],
+        graphs: int = 1,
+        batch: Mapping[str, Tensor] | None = None,
+        size: Any = 0,
+    ) -> None:
+        self.graphs, self.batch, self.size = graphs, batch, size
         self.ends, self.numbers = dict(ends), dict(sorted(numbers.items()))
         self.of_vertices = {name: Fields() for name in self.numbers}
         self.of_edges: dict[Any, Fields] = {key: OfEdges() for key in self.ends}
@@ -72,7 +81,8 @@ class Graph:
         return View(lambda name: self.of_vertices[one(name)], lambda name=None: self.numbers[one(name)])
 
     def over(self, ends: Mapping[Key, Tensor], copied: bool = True) -> Graph:
-        """A graph of these edges between the same vertices, with a copy of the fields."""
+        """A graph of these edges between the same vertices, with a copy of the fields. As DGL's, it is no
+        batch."""
         other = Graph(ends, self.numbers, self.graphs)
         if copied:
             other.of_vertices = copies(self.of_vertices)
@@ -90,7 +100,12 @@ class Graph:
             self.of_vertices, self.of_edges = kept
 
     def local_var(self) -> Graph:
-        return self.over(self.ends)
+        return self.over(self.ends).as_batch(self)
+
+    def as_batch(self, other: Graph) -> Graph:
+        """The graph with the vertices of another one's batch."""
+        self.batch, self.size = other.batch, other.size
+        return self
 
     # -- types
 
@@ -145,13 +160,15 @@ class Graph:
     number_of_edges = num_edges
 
     @property
-    def batch_size(self) -> int:
+    def batch_size(self) -> Any:
         if self.graphs > 1:
             raise Refused(SEVERAL.format("forward reads the graphs of the batch"))
-        return 1
+        return 1 if self.batch is None else self.size
 
-    def batch_num_nodes(self, ntype: str | None = None) -> list[Any]:
-        return [self.num_nodes(ntype)] * self.batch_size
+    def batch_num_nodes(self, ntype: str | None = None) -> Segments:
+        name = self.ntypes[0] if ntype is None else ntype
+        number = torch.zeros_like(self.numbers[name]) if self.batch is None else self.batch[name]
+        return Segments(number, self.batch_size)
 
     def all_edges(self, form: str = "uv", order: str = "eid", etype: Any = None) -> tuple[Tensor, Tensor]:
         if form != "uv":
@@ -185,7 +202,7 @@ class Graph:
     def remove_self_loop(self, etype: Any = None) -> Graph:
         key = self.to_canonical_etype(etype)
         ends = self.ends[key]
-        return self.over(self.ends | {key: ends[:, ends[0] != ends[1]]})
+        return self.over(self.ends | {key: ends[:, ends[0] != ends[1]]}).as_batch(self)
 
     def __getattr__(self, name: str) -> Any:
         raise NotImplementedError(
@@ -201,8 +218,7 @@ class Graph:
         return self.numbers[self.to_canonical_etype()[2 * end]].shape[0]
 
     def counted(self, end: int) -> Tensor:
-        ones = torch.ones(self.edge_index.shape[1])
-        return torch.zeros(self.rows(end)).index_add(0, self.edge_index[end], ones)
+        return Segments(self.edge_index[end], self.rows(end)).counted()
 
     def frame(self, name: str) -> Fields:
         """The fields of sources (u), targets (v) or edges (e)."""
@@ -248,15 +264,7 @@ class Graph:
         return torch.where(expanded(self.counted(1) > 0, values), values, none)
 
     def reduced(self, values: Tensor, name: str) -> Tensor:
-        index = self.edge_index[1]
-        zeros = torch.zeros((self.rows(1), *values.shape[1:]), dtype=values.dtype)
-        if name in ("sum", "mean"):
-            out = zeros.index_add(0, index, values)
-            return out if name == "sum" else out / expanded(self.counted(1).clamp(min=1), values)
-        index = expanded(index, values).expand_as(values)
-        kind = {"max": "amax", "min": "amin", "prod": "prod", "mul": "prod"}[name]
-        start = torch.ones_like(zeros) if kind == "prod" else zeros
-        return start.scatter_reduce(0, index, values, kind, include_self=kind == "prod")
+        return Segments(self.edge_index[1], self.rows(1)).reduced(values, name)
 
     def softmax(self, values: Tensor, end: int) -> Tensor:
         """DGL's edge_softmax, over the edges of each target (1) or source (0)."""
@@ -310,6 +318,43 @@ class Graph:
                 self.of_vertices[target][field] = value
             if apply_node_func is not None:
                 self.apply_nodes(apply_node_func, ntype=target)
+
+
+class Segments:
+    """Rows that belong to others: edges to vertices, or vertices to the graphs of a batch.
+
+    Args:
+        index: to which each row belongs.
+        count: how many there are to which rows belong.
+    """
+
+    def __init__(self, index: Tensor, count: Any) -> None:
+        self.index, self.count = index, count
+
+    def __iter__(self) -> Iterator[Any]:
+        """The number of vertices of each graph, of which there is one."""
+        if not isinstance(self.count, int):
+            raise NotImplementedError(
+                "the graphs of a batch are gone through one by one: pool by dgl.readout_nodes, and give "
+                "vertices what their graph has by dgl.broadcast_nodes"
+            )
+        yield self.index.shape[0]
+
+    def counted(self) -> Tensor:
+        return torch.zeros(self.count).index_add(0, self.index, torch.ones(self.index.shape[0]))
+
+    def spread(self, values: Tensor) -> Tensor:
+        return values[self.index]
+
+    def reduced(self, values: Tensor, name: str) -> Tensor:
+        zeros = torch.zeros((self.count, *values.shape[1:]), dtype=values.dtype)
+        if name in ("sum", "mean"):
+            out = zeros.index_add(0, self.index, values)
+            return out if name == "sum" else out / expanded(self.counted().clamp(min=1), values)
+        index = expanded(self.index, values).expand_as(values)
+        kind = {"max": "amax", "min": "amin", "prod": "prod", "mul": "prod"}[name]
+        start = torch.ones_like(zeros) if kind == "prod" else zeros
+        return start.scatter_reduce(0, index, values, kind, include_self=kind == "prod")
 
 
 def _crossed(reducer: Any, values: list[Tensor]) -> Tensor:

@@ -10,7 +10,7 @@ lies between two gathers and scatters along edge_index is an operation on rows. 
 their order.
 """
 
-from .called import TYPES_OF_EDGES, Called, forward_of
+from .called import EDGES_OF_DGL, TYPES_OF_EDGES, Called, forward_of
 from .checks import SMALL
 from .layers import as_traced
 from .lowered import lower
@@ -22,6 +22,7 @@ from .tensors import tables_of
 from .tracing import trace
 
 __all__ = [
+    "EDGES_OF_DGL",
     "GRAPHS",
     "SMALL",
     "TYPES_OF_EDGES",

@@ -115,14 +115,14 @@ class Called(nn.Module):  # type: ignore[misc]
             self.names |= {
                 p.name: weft
                 for p in free[2:]
-                for weft, names in _EDGES_OF_DGL.items()
+                for weft, names in EDGES_OF_DGL.items()
                 if p.name in names and weft in there
             }
         for p in free:
             if p.default is not p.empty or p.name in self.names or p.name in self.constants:
                 continue
             if lacks := next(
-                (weft for weft, names in _EDGES_OF_DGL.items() if self.dgl and p.name in names), ""
+                (weft for weft, names in EDGES_OF_DGL.items() if self.dgl and p.name in names), ""
             ):
                 raise Refused(
                     f"model: forward takes {p.name}, and the graph has none: give {lacks}, as "
@@ -241,7 +241,9 @@ class Called(nn.Module):  # type: ignore[misc]
         if not self.by_types:
             keys = {what: ("_N", "_E", "_N") if what.startswith("edge") else "_N" for what in whole}
             whole = {what: {keys[what]: value} for what, value in whole.items()}
-        return _dgl.graph_of(whole, own=self.compared, graphs=self.schema.graphs)
+        if not any(self.schema.vertices.values()):  # each call has a graph, whose fields may be others
+            whole = {what: rows for what, rows in whole.items() if what not in self.names.values()}
+        return _dgl.graph_of(whole, self.compared, self.schema.graphs, self.graphs)
 
     @contextlib.contextmanager
     def weighted(self, adjacencies: Iterable[Any], whole: Mapping[str, Any]) -> Iterator[None]:
@@ -366,7 +368,7 @@ def forward_of(module: nn.Module) -> Any:
 _AROUND = ("OptimizedModule", "DataParallel", "DistributedDataParallel")
 TYPES_OF_EDGES = ("edge_type", "edge_types", "etype", "etypes")
 _GRAPHS = ("graph", "g", "hg", "heterograph", "block", "blocks", "bg")
-_EDGES_OF_DGL = {
+EDGES_OF_DGL = {
     "edge_weight": ("edge_weight", "eweight", "weight"),
     "edge_attr": ("edge_feat", "edge_feats", "edge_attr", "efeat", "efeats", "pseudo"),
 }
