@@ -136,7 +136,7 @@ func TestUnseenAssign(t *testing.T) {
 		t.Error("an assignment is kept that cuts 1.3 times the edges")
 	}
 	u.Cut = 1
-	u.Graph = chain(t, 1999)
+	u.Graph = renumbered(t, chain(t, 1999), func(v int32) int32 { return v * stride % 1999 })
 	if assigned(u, Options{K: 2}) == a {
 		t.Error("an assignment of more vertices is kept")
 	}

@@ -38,8 +38,8 @@ func placesOf(listed []int32, output *autograd.Var) []int32 {
 	return places
 }
 
-// placesIn are the places of this worker's rows of an output in blocks that are not Whole. If routed is not
-// nil, the blocks are of the held edges, whose route leads to the callers' blocks.
+// placesIn are the places of this worker's rows of an output in blocks that are neither Whole nor Everywhere.
+// If routed is not nil, the blocks are of the held edges, whose route leads to the callers' blocks.
 func (p *Passes) placesIn(f *Forward, pass engine.Pass, output int) (places []int32, routed *heldEdges) {
 	if !f.ofEdges(output) {
 		return p.placesAmong(placesOf(f.rows(p.typeOf(output)), pass.Outputs()[output])), nil
@@ -60,9 +60,9 @@ func (p *Passes) placesIn(f *Forward, pass engine.Pass, output int) (places []in
 func (f *Forward) ofEdges(output int) bool { return f.Relations != nil && f.Relations[output] != nil }
 
 // places are the places of the output's rows in a block. A block that is Whole has only the first vertex's
-// row.
+// row, and one that is Everywhere those of all vertices.
 func (b *ColumnBlock) places(places []int32, output *autograd.Var) []int32 {
-	if b.Whole {
+	if b.Whole || b.Everywhere {
 		return output.RowSet().List()
 	}
 	return places

@@ -90,8 +90,10 @@ type InputValues struct {
 // ColumnBlock is some of the columns of an output.
 type ColumnBlock struct {
 	Columns int
-	Whole   bool      // all vertices have the same row, which Values has once
-	Values  []float32 // of all vertices, in the order of their ids, or of Rows; or of all edges
+	Whole   bool // all vertices have the same row, which Values has once
+	// Everywhere says that each of several processes has the rows of all vertices, not of its own alone.
+	Everywhere bool
+	Values     []float32 // of all vertices, in the order of their ids, or of Rows; or of all edges
 }
 
 // Backward is what a backward pass is given, and where its results go.
@@ -188,7 +190,7 @@ func (p *Passes) Forward(f Forward) error {
 	outputs, places := pass.Outputs(), make([][]int32, len(pass.Outputs()))
 	routed := make([]*heldEdges, len(outputs))
 	for k, blocks := range f.Outputs {
-		p.clearWhole(blocks)
+		p.clearShared(blocks)
 		places[k], routed[k] = p.placesIn(&f, pass, k)
 		from := 0
 		for _, b := range blocks {
@@ -197,7 +199,7 @@ func (p *Passes) Forward(f Forward) error {
 			routed[k].reduce(b.Columns, here.Values, b.Values)
 			from += b.Columns
 		}
-		p.sumWhole(blocks)
+		p.sumShared(blocks)
 	}
 	if f.Training {
 		p.commit()
@@ -278,7 +280,7 @@ func (p *Passes) Backward(b Backward) error {
 	for k, output := range live.Outputs() {
 		grad, from := p.Team.Memory.New(tensor.Gradients, output.Rows(), output.Cols()), 0
 		if b.Outputs != nil {
-			p.sumWhole(b.Outputs[k])
+			p.sumShared(b.Outputs[k])
 			for _, block := range b.Outputs[k] {
 				block.Values = live.routed[k].fetched(block.Columns, block.Values)
 				p.fill(grad, from, block, block.places(live.places[k], output))

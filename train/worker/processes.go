@@ -111,23 +111,26 @@ func (p *Passes) commit() {
 	}
 }
 
-// clearWhole sets blocks that are Whole to zero before sumWhole, as only one worker has the row of each.
-func (p *Passes) clearWhole(blocks []ColumnBlock) {
+// clearShared sets blocks that all processes have to zero before sumShared, as only one worker has each row.
+func (p *Passes) clearShared(blocks []ColumnBlock) {
 	for _, b := range blocks {
-		if b.Whole && p.Processes {
+		if p.shared(&b) {
 			clear(b.Values)
 		}
 	}
 }
 
-// sumWhole adds up the blocks that are Whole over the processes. All then have the sum.
-func (p *Passes) sumWhole(blocks []ColumnBlock) {
+// sumShared adds up, over the processes, the blocks that all have. All then have the sum.
+func (p *Passes) sumShared(blocks []ColumnBlock) {
 	for _, b := range blocks {
-		if b.Whole && p.Processes {
+		if p.shared(&b) {
 			exchange.Must(p.Groups.World.SumFloats(comm.Statistics, b.Values))
 		}
 	}
 }
+
+// shared reports whether all of several processes have a block.
+func (p *Passes) shared(b *ColumnBlock) bool { return (b.Whole || b.Everywhere) && p.Processes }
 
 // takeGradients copies the gradients of the parameters to the caller's. Of an embedding, each worker has the
 // rows of its own vertices.

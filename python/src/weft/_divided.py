@@ -10,7 +10,6 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
 from typing import Any, NamedTuple
 
-import torch
 from torch import Tensor, nn
 
 from . import _calls, _module, _processes, _program
@@ -23,6 +22,9 @@ from ._trace import Constant, Schema, tables_of
 from ._tracings import constants_of, layers_of, momenta_of, traced
 
 _TRACED = 16  # programs that are kept, of sets of numbers and flags
+
+#: Settings of a net alone, which the program does not know.
+_OWN = ("graph_cache", "partition_by")
 
 #: What passes read that are given nothing which the graph lacks.
 AS_IT_IS = Reads()
@@ -38,7 +40,7 @@ class Variant(NamedTuple):
 
 def settings_of(settings: Mapping[str, Any]) -> dict[str, Any]:
     """The settings that are given, as the program takes them."""
-    given = {name: value for name, value in settings.items() if value is not None}
+    given = {name: value for name, value in settings.items() if value is not None and name not in _OWN}
     if "offload" in given:
         given["offload"] = _program.offload(given["offload"], given.get("device")) or ""
     return given
@@ -191,14 +193,14 @@ class Divided:
     def _begin(self, model: Model) -> None:
         """Notes of which vertices and edges a process among several has the rows."""
         apart = model.processes > 1
-        if isinstance(self.graph, Structure):  # calls give the rows of all
+        if not isinstance(self.graph, Structure):
+            self.features.give([vertex_type.vertices for vertex_type in model.types])
             if apart:
-                self.features.choose(self.vertices)
-                self.edges.choose(self._edges_of_process)
-            return
-        self.features.give([vertex_type.vertices for vertex_type in model.types])
-        if apart:
-            self.edges.give(self._edges_of_process)
+                self.edges.give(self._edges_of_process)
+        elif apart:  # calls give the rows of all
+            self.features.choose([_processes.vertices(model, kind) for kind in range(len(model.types))])
+            of_edges = [n for n, one in enumerate(self.schema.relations.values()) if not one.batch]
+            self.edges.choose({number: _processes.edges(model, number) for number in of_edges})
 
     def vertices(self, kind: int) -> Tensor:
         """The vertices of a type whose rows this process has: ids, ascending."""
@@ -208,36 +210,17 @@ class Divided:
 
     def of_process(self, model: Model, outputs: list[Tensor]) -> list[Tensor]:
         """The rows of this process, of what the module returns for the whole graph."""
-        if model.processes == 1:
+        if model.processes == 1 or len(outputs) != model.outputs.tree.num_leaves:
             return outputs
         keys = list(self.schema.relations.values())
         found = []
         for output, block in zip(outputs, model.blocks):
             if block["edges"]:
                 output = output[self.edges.ids()[keys[block["type"]].key].to(output.device)]
-            elif not block["whole"] and not self._are_graphs(model, block["type"]):
+            elif not (block["whole"] or block["everywhere"]):
                 output = output[self.vertices(block["type"]).to(output.device)]
             found.append(output)
         return found
-
-    def outputs(self, model: Model, made: list[Tensor], inputs: list[Input]) -> list[Tensor]:
-        """The outputs of a pass that takes these inputs: those of edges in the order of the graph, and those
-        of a batch's graphs on all processes."""
-        outputs = self.edges.in_order(made, model.blocks, inputs)
-        if model.processes == 1:
-            return outputs
-        found = []
-        for output, block in zip(outputs, model.blocks):
-            kind = block["type"]
-            if not (block["whole"] or block["edges"]) and self._are_graphs(model, kind):
-                all_graphs = torch.arange(self.schema.vertices[model.types[kind].name])
-                output = _processes.fetched(model, kind, output, all_graphs)
-            found.append(output)
-        return found
-
-    def _are_graphs(self, model: Model, kind: int) -> bool:
-        """Whether the vertices of a type are the graphs of a batch."""
-        return self.schema.is_of_graphs(model.types[kind].name)
 
     def _edges_of_process(self, relation: int) -> Tensor:
         return _processes.edges(next(iter(self.models.values())), relation)

@@ -18,9 +18,6 @@ from ._structure import Structure
 
 _UNITS = {"KiB": 1 << 10, "MiB": 1 << 20, "GiB": 1 << 30, "KB": 10**3, "MB": 10**6, "GB": 10**9}
 
-#: Settings of a net alone, which the program does not know.
-_OWN = ("graph_cache", "partition_by")
-
 
 class Place(NamedTuple):
     """Which one a process is among those that call a net together, in which group of them."""
@@ -35,15 +32,16 @@ class Graphs:
     """Divided graphs by their fingerprints, the least recently used first."""
 
     def __init__(self, settings: Mapping[str, Any]) -> None:
-        self.settings = settings_of({name: value for name, value in settings.items() if name not in _OWN})
+        self.settings = settings_of(settings)
         #: The name of the tensor of a call by which vertices are divided; "": there is none.
         self.by = settings.get("partition_by") or ""
         if not isinstance(self.by, str):
             raise Refused(f"partition_by: is {self.by!r}: give the name of a tensor of the call, as 'pos'")
-        if self.by and self.settings.get("partition", "auto") != "auto":
-            raise Refused(
-                f"partition_by: and partition={self.settings['partition']!r} are both given: leave one out"
-            )
+        for name in ("partition", "balance"):
+            if self.by and self.settings.get(name, "auto") != "auto":
+                raise Refused(
+                    f"partition_by: and {name}={self.settings[name]!r} are both given: leave one out"
+                )
         self.room = bytes_of(settings.get("graph_cache", "64MiB"))
         axes = (axis.partition("=") for axis in str(_program.axes(settings.get("parallel"))).split(","))
         counts = {name: int(count) for name, _, count in axes if count.isdecimal()}
@@ -54,11 +52,7 @@ class Graphs:
         self.shared: Shared | None = None
         self.parameters = 0  # bytes, of which each graph's model has a copy
         self.place: Place | None = None  # of a net without a graph
-
-    @property
-    def last(self) -> Divided | None:
-        """The graph of the last call."""
-        return next(reversed(self.kept.values()), None)
+        self.last: Divided | None = None  # the graph of the last call that was computed
 
     def size_of(self, divided: Divided) -> int:
         """About how many bytes a divided graph takes while it waits for its next call."""
@@ -67,7 +61,6 @@ class Graphs:
 
     def begin(self, module: nn.Module) -> None:
         """Refuses settings that make no sense, and joins the processes that call the net."""
-        self.check_axes()
         program = _calls.program()
         words, call = words_of(self.settings), f"weft.compile of {type(module).__name__}"
         answer = program.ask("join", version=_program.PROTOCOL, arguments=words, call=call)
@@ -85,10 +78,10 @@ class Graphs:
 
     @contextlib.contextmanager
     def in_common(self) -> Iterator[None]:
-        """Drops all graphs if a call of its block is refused: other processes may have kept others."""
+        """Drops all graphs if a call of its block fails: other processes may have kept others."""
         try:
             yield
-        except Refused:
+        except Exception:
             if _calls.program().together.is_set():
                 self.kept.clear()
                 self.bytes = 0

@@ -99,21 +99,21 @@ class Features:
         self._types = list(schema.features)
         self._columns: dict[int, int] = {}
         self._vertices = dict(schema.vertices)  # whose rows a call gives
-        self._chosen: Callable[[int], Tensor] | None = None
+        self._chosen: Sequence[Tensor] | None = None
 
     def give(self, vertices: Sequence[int]) -> None:
         """Has calls give the rows of so many vertices of each type: those of a process among several."""
         self._vertices = dict(zip(self._types, vertices))
 
-    def choose(self, vertices: Callable[[int], Tensor]) -> None:
-        """Has passes take these of the rows of all vertices, which calls give."""
+    def choose(self, vertices: Sequence[Tensor]) -> None:
+        """Has passes take these of the rows of all vertices of each type, which calls give."""
         self._chosen = vertices
 
     def in_store(self, entry: Input) -> Input:
         """The features of what a call gives that a pass takes."""
         if self._chosen is None:
             return entry
-        return replace(entry, values=entry.values[self._chosen(entry.type).to(entry.values.device)])
+        return replace(entry, values=entry.values[self._chosen[entry.type].to(entry.values.device)])
 
     def inputs(self, x: Any, samples: bool) -> list[list[Input]]:
         """What each pass of a call is given: a call has one pass, or one for each sample."""
@@ -205,9 +205,9 @@ class Edges:
         self._numbers = numbers
         self._orders.clear()
 
-    def choose(self, numbers: Callable[[int], Tensor]) -> None:
-        """Has passes take these of the values of all edges, which calls give."""
-        self.give(numbers)
+    def choose(self, numbers: Mapping[int, Tensor]) -> None:
+        """Has passes take these of the values of all edges of each relation, which calls give."""
+        self.give(numbers.__getitem__)
         self._chosen = True
 
     def in_store(self, entry: Input) -> Input:

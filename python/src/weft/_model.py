@@ -6,7 +6,7 @@ import json
 import math
 import weakref
 from collections.abc import Iterable, Mapping, Sequence, Set
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from types import MappingProxyType
 from typing import Any
 
@@ -47,6 +47,7 @@ class Block:
     columns: int
     whole: bool  # it has no rows of vertices or edges
     edges: bool  # it has rows of edges, in the order of the store
+    everywhere: bool = False  # each of several processes has the rows of all vertices of its type
 
 
 def blocks_of(outputs: Outputs, types: Sequence[Type]) -> list[Block]:
@@ -172,6 +173,11 @@ class Model:
         self.buffers = {buffer["name"]: tuple(buffer["shape"]) for buffer in opened.get("buffers", ())}
         self.counters = opened.get("counters", [])
         self.edges = dict(zip(self.outputs.relations, opened.get("edges", ())))
+        #: The vertex types whose rows all processes have, the graphs of a batch, with how many there are.
+        self.everywhere: dict[int, int] = {}
+        if self.processes > 1 and structure is not None and structure.batch:
+            names = [vertex_type.name for vertex_type in self.types]
+            self.everywhere = {names.index(structure.graphs): structure.count}
         self.draws: dict[bool, bool]  # by training
         self.blocks: list[dict[str, Any]]
         self.reached: list[_Reached]
@@ -179,7 +185,9 @@ class Model:
             self.draws, self.blocks, self.reached = like.draws, like.blocks, like.reached
             return
         self.draws = {training: _draws(self.traced, training) for training in (False, True)}
-        self.blocks = [asdict(block) for block in blocks_of(self.outputs, self.types)]
+        blocks = blocks_of(self.outputs, self.types)
+        alone = [not (block.whole or block.edges) and block.type in self.everywhere for block in blocks]
+        self.blocks = [asdict(replace(block, everywhere=one)) for block, one in zip(blocks, alone)]
         numbers = numbers_of(self.types)
         values = _values_of(self.traced, self.outputs)
         self.reached = [_Reached.from_program(self.traced, value, numbers) for value in values]
@@ -199,7 +207,7 @@ class Model:
 
     def shapes(self, rows: Mapping[int, int]) -> list[tuple[int, ...]]:
         """The shapes of the outputs, with so many rows of some types."""
-        return shapes_of(self.outputs, self.types, self.edges, rows)
+        return shapes_of(self.outputs, self.types, self.edges, {**self.everywhere, **rows})
 
     def tensors_of(self, net: nn.Module) -> dict[str, Tensor]:
         """The tensors of the module, or of what calls it, by all their names."""

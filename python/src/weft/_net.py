@@ -17,7 +17,7 @@ from torch.utils._pytree import tree_flatten
 from . import _calls, _processes, _program
 from ._divided import Divided
 from ._errors import Refused
-from ._forward import called
+from ._forward import Call, called
 from ._graph import Data
 from ._graphs import Graphs, Place
 from ._inputs import Reads
@@ -35,6 +35,10 @@ def net_of(module: nn.Module, data: Data | None, settings: Mapping[str, Any]) ->
         if isinstance(module, Net) or not isinstance(module, nn.Module):
             raise Refused(f"module: {type(module).__name__} is no module to compile: give a torch.nn.Module")
         graphs = Graphs(settings)
+        if data is None:
+            graphs.check_axes()
+        elif graphs.by:
+            raise Refused("partition_by: names a tensor of calls that give their graphs: compile without one")
         divided = None if data is None else Divided(module, data, graphs.settings)
     net = Net(module, graphs, divided)
     if divided is None:
@@ -161,30 +165,43 @@ class Net(nn.Module):  # type: ignore[misc]
         if self._own is not None and not (others or named or hasattr(x, "stores")):
             return self._returned(self._own, x, of_edges, rows, samples)
         named |= {name: of_edges[name] for name in _OF_FORWARD if of_edges[name] is not None}
-        arguments, by = others if x is None else (x, *others), self._graphs.by
-        divides = taken(by, self.module, arguments, named) if by else None
-        call = called(self.module, arguments, named, samples)
-        if by:
-            call = replace(call, structure=divided_by(call.structure, by, divides))
-        if not any(call.structure.vertices.values()):
-            return self.module(*arguments, **named)  # there is nothing to divide
-        of_edges = {
-            "edges": call.structure.edges_by_relation(edges),
-            "edge_weight": call.edge_weight,
-            "edge_attr": call.edge_attr,
-        }
-        sizes = self._graphs.sizes.new(call.structure) if edges is rows is None and not samples else set()
+        arguments = others if x is None else (x, *others)
         with self._graphs.in_common():
-            return self._returned(
-                self._graphs.divided(self.module, call),
+            with self._told_of_refusals():
+                call = self._bound(arguments, named, samples)
+            structure = call.structure
+            if not any(structure.vertices.values()):
+                return self.module(*arguments, **named)  # there is nothing to divide
+            divided = self._graphs.divided(self.module, call)
+            of_edges = {
+                "edges": structure.edges_by_relation(edges),
+                "edge_weight": call.edge_weight,
+                "edge_attr": call.edge_attr,
+            }
+            made = self._returned(
+                divided,
                 call.x,
                 of_edges,
-                call.structure.rows_by_type(rows),
+                structure.rows_by_type(rows),
                 samples,
                 call.data,
-                sizes,
+                self._graphs.sizes.new(structure) if edges is rows is None and not samples else set(),
                 lambda module: module(*arguments, **named),
             )
+            self._graphs.last = divided
+            return made
+
+    def _told_of_refusals(self) -> contextlib.AbstractContextManager[None]:
+        """Other processes refuse a call that this one refuses before any other has part in it."""
+        call = f"a call of {type(self.module).__name__}"
+        return _calls.told_of_refusals(call, self._graphs.settings.get("parallel"))
+
+    def _bound(self, arguments: tuple[Any, ...], named: dict[str, Any], samples: bool) -> Call:
+        """What a call gives forward. named loses what forward does not take."""
+        by = self._graphs.by
+        divides = taken(by, self.module, arguments, named) if by else None
+        call = called(self.module, arguments, named, samples)
+        return replace(call, structure=divided_by(call.structure, by, divides)) if by else call
 
     def _returned(
         self,
@@ -205,8 +222,9 @@ class Net(nn.Module):  # type: ignore[misc]
             sizes: the small sizes of the graph, of which there was no call yet.
             as_written: calls a module as the net is called.
         """
-        passes = divided.features.inputs(x, samples)
-        edge_inputs = divided.edges.inputs(**of_edges)
+        with self._told_of_refusals():
+            passes = divided.features.inputs(x, samples)
+            edge_inputs = divided.edges.inputs(**of_edges)
         model = divided.model(self.module, Reads.from_inputs(divided.schema, [*passes[0], *edge_inputs]))
         if model.processes == 1:
             _tell_of_processes()
@@ -219,7 +237,7 @@ class Net(nn.Module):  # type: ignore[misc]
 
             def inferred() -> list[Tensor]:
                 made = passed(model, state, False, [[*passes[0], *edge_inputs]])[0]
-                return divided.outputs(model, made, edge_inputs)
+                return divided.edges.in_order(made, model.blocks, edge_inputs)
 
             def of_module(module: nn.Module) -> list[Tensor]:
                 return divided.of_process(model, tree_flatten(as_written(module))[0])
@@ -235,7 +253,7 @@ class Net(nn.Module):  # type: ignore[misc]
         for k in range(0, len(passes), model.samples):
             inputs = [[*one, *edge_inputs] for one in passes[k : k + model.samples]]
             made += [
-                divided.outputs(model, one, edge_inputs)
+                divided.edges.in_order(one, model.blocks, edge_inputs)
                 for one in passed(model, state, self.training, inputs, rows)
             ]
         return model.outputs.returned(list(map(torch.stack, zip(*made))) if samples else made[0])

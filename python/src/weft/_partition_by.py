@@ -61,7 +61,7 @@ def divided_by(structure: Structure, name: str, value: Any) -> Structure:
         rows = rows.detach().cpu()
         if not torch.isfinite(rows).all():
             raise Refused(f"partition_by: {name} has numbers that are not finite")
-        found[kind] = rows.float() if dims == 2 else rows.int()
+        found[kind] = rows.float() if dims == 2 else rows.long().clamp(-1, 2**31 - 1).int()
         widths.add(rows.shape[1:])
     if len(widths) > 1 or 0 in (width[0] for width in widths if width):
         raise Refused(f"partition_by: {name} has positions of different dimensions, or of none")

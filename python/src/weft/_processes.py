@@ -35,12 +35,18 @@ def begin(model: Model, module: nn.Module) -> None:
         for tensor, first in zip(
             floats, _of_first(model, [tensor.detach().reshape(-1).cpu() for tensor in floats])
         ):
-            tensor.copy_(first.view_as(tensor))
+            _set(tensor, first)
         doubles = [tensor.detach().reshape(-1).cpu().double() for tensor in counts]
         for tensor, first in zip(
             counts, _of_first(model, [tensor.view(torch.float32) for tensor in doubles])
         ):
-            tensor.copy_(first.clone().view(torch.float64).view_as(tensor))
+            _set(tensor, first.clone().view(torch.float64))
+
+
+def _set(tensor: Tensor, values: Tensor) -> None:
+    """Writes values that a tensor does not have: others may wait for a backward pass."""
+    if not torch.equal(tensor.reshape(-1).cpu().to(values.dtype), values):
+        tensor.copy_(values.view_as(tensor))
 
 
 def _of_first(model: Model, tensors: Sequence[Tensor]) -> Sequence[Tensor]:

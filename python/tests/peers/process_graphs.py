@@ -17,6 +17,7 @@ import torch.nn.functional as F
 from graph_models import GRAPHS, WIDTH, Mesh, Molecules, Plain, Typed, drawn, typed
 from torch import Tensor, nn
 from torch_geometric.data import Batch
+from torch_geometric.nn import global_add_pool, global_mean_pool
 
 import weft
 
@@ -31,6 +32,18 @@ class Edges(nn.Module):
     def forward(self, x: Tensor, edge_index: Tensor, edge_attr: Tensor) -> tuple[Tensor, Tensor]:
         h = self.mesh(x, edge_index, edge_attr)
         return self.last(torch.cat([h[edge_index[0]], h[edge_index[1]]], 1)), h.mean(0)
+
+
+class Heads(nn.Module):
+    """Two values of each graph, one of each vertex, and one of the batch."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.mesh, self.first, self.last = Mesh(), nn.Linear(2, 1), nn.Linear(2, 3)
+
+    def forward(self, x: Tensor, edge_index: Tensor, edge_attr: Tensor, batch: Tensor) -> tuple[Tensor, ...]:
+        h = self.mesh(x, edge_index, edge_attr)
+        return self.first(global_mean_pool(h, batch)), self.last(global_add_pool(h, batch) / 20), h, h.mean(0)
 
 
 class Alone:
@@ -69,7 +82,11 @@ def meshes(net: Any, to: Callable[[Tensor], Tensor]) -> Iterator[Any]:
         out = net(x, d.edge_index, attr, pos=d.pos)
         loss = (out - to(d.y)[net.vertices]).square().sum() / d.y.numel()
         loss.backward()
-        yield net.sum(loss.detach()), net.sum(x.grad).norm(), net.sum(attr.grad).norm()
+        rows, edges = (net.sum(one.grad).double() for one in (x, attr))
+        yield (
+            net.sum(loss.detach()),
+            *(torch.cos(torch.arange(len(one))).double() @ one[:, 0] for one in (rows, edges)),
+        )
 
 
 def molecules(net: Any, to: Callable[[Tensor], Tensor]) -> Iterator[Any]:
@@ -80,6 +97,20 @@ def molecules(net: Any, to: Callable[[Tensor], Tensor]) -> Iterator[Any]:
         loss = F.mse_loss(out, to(d.target)) / net.workers
         loss.backward()
         yield loss.detach() * net.workers, out.detach().sum()
+
+
+def heads(net: Any, to: Callable[[Tensor], Tensor]) -> Iterator[Any]:
+    """Outputs of the graphs, of vertices and of the whole, of which the loss of each process reads others."""
+    for k in range(3):
+        d = Batch.from_data_list(GRAPHS[k : k + 3])
+        first, last, h, whole = net(to(d.x), d.edge_index, to(d.edge_attr), d.batch)
+        parts = [first.square().mean(), last.sin().mean() + whole.square().sum()]
+        loss = h.square().sum() * (k > 0) / d.num_nodes
+        for number, part in enumerate(parts):
+            if net.workers == 1 or net.rank == number:
+                loss = loss + part
+        loss.backward()
+        yield net.sum(loss.detach()), first.detach().sum()
 
 
 def rollout(net: Any, to: Callable[[Tensor], Tensor]) -> Iterator[Any]:
@@ -129,6 +160,7 @@ def edges(net: Any, to: Callable[[Tensor], Tensor]) -> Iterator[Any]:
 LOOPS: dict[str, tuple[Callable[..., Any], type[nn.Module]]] = {
     "meshes": (meshes, Mesh),
     "molecules": (molecules, Molecules),
+    "heads": (heads, Heads),
     "rollout": (rollout, Plain),
     "kinds": (kinds, Typed),
     "edges": (edges, Edges),
@@ -200,6 +232,17 @@ def unlike() -> None:
         without(torch.zeros(other.num_nodes - 1, WIDTH))
     except weft.Refused as err:
         print(f"rank {net.rank}: {err}", flush=True)
+    wrong = first.clone()
+    wrong.edge_index[0, 3] = 9  # which is not there
+    says(wrong if net.rank else first)  # one rank refuses it by itself
+    try:
+        net(first.x) if net.rank else net(first.x, first.edge_index)
+    except (weft.Refused, TypeError) as err:
+        print(f"rank {net.rank}: {str(err).replace('a call of', '')}", flush=True)
+    says(first)
+    own = weft.compile(net.module, weft.Graph(x=first.x, edge_index=first.edge_index), parallel="graph=2")
+    (own().sum() + own(other.x, other.edge_index).sum()).backward()
+    assert net.sum(torch.ones(())) == 2 and len(net.vertices) in (4, 5), net.vertices
     out = net(first.x, first.edge_index)
     (out.sum() + net(other.x, other.edge_index).sum()).backward()
     if net.rank == 0:

@@ -452,6 +452,25 @@ def test_refused_settings() -> None:
         weft.compile(Mesh(), halo="late")
 
 
+def test_refused_counts() -> None:
+    """Fewer outputs on a small graph than on larger ones, or more."""
+
+    class Some(Plain):
+        def __init__(self, few: int, many: int) -> None:
+            super().__init__()
+            self.few, self.many = few, many
+
+        def forward(self, x: Tensor, edge_index: Tensor) -> Any:  # type: ignore[override]
+            h = super().forward(x, edge_index)
+            return tuple(h * (k + 1) for k in range(self.few if x.size(0) == 1 else self.many))
+
+    for few, many in ((1, 2), (2, 1)):
+        net = weft.compile(Some(few, many))
+        with pytest.raises(weft.Refused, match="on a graph of this size .* forward takes another course"):
+            net(torch.randn(1, WIDTH), torch.tensor([[0], [0]]))
+        assert len(net(GRAPHS[0].x, GRAPHS[0].edge_index)) == many
+
+
 def test_refused_tensors() -> None:
     """Tensors that weft cannot tell rows of."""
 

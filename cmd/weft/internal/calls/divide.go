@@ -21,8 +21,6 @@ type divided struct {
 	*session.Session
 	number int // 0: only one model has it
 	models int // how many models have it
-	// assigned is the assignment of a graph in memory; nil: it is in one partition, or in a store.
-	assigned *assignment
 }
 
 // divide divides a graph for a model, unless it has been divided for another model.
@@ -40,7 +38,7 @@ func (s *server) divide(ctx context.Context, r *openRequest) (d *divided, a aske
 		if resolved.Workers > 1 {
 			ranks = s.ranks
 		}
-		if d.Session, d.assigned, err = s.openGraph(ctx, ranks, r, a); err != nil {
+		if d.Session, err = s.openGraph(ctx, ranks, r, a); err != nil {
 			return nil, a, err
 		}
 		err = session.DivideOnce(ctx, resolved, d.Job)
@@ -62,24 +60,26 @@ func (s *server) divide(ctx context.Context, r *openRequest) (d *divided, a aske
 
 // openGraph opens the graph of a request: a store, or one in memory, of which it assigns the vertices.
 func (s *server) openGraph(ctx context.Context, ranks cli.Ranks, r *openRequest, a asked,
-) (opened *session.Session, assigned *assignment, err error) {
+) (opened *session.Session, err error) {
 	if r.Graph == nil {
 		how := session.Opening{Apart: r.Apart && ranks.Comm.Size() > 1}
-		opened, err = session.Open(ctx, ranks, data.Source{Name: a.operands[0]}, a.settings, s.show, how)
-		return opened, nil, err
+		return session.Open(ctx, ranks, data.Source{Name: a.operands[0]}, a.settings, s.show, how)
 	}
 	g, err := s.graph(r.Graph)
+	var assigned *assignment
 	if err == nil {
-		assigned, err = s.assign(ctx, g, r, a.settings)
+		assigned, err = s.assign(ctx, g, r.Graph, a.settings)
 	}
 	if err := ranks.Together(err); err != nil {
-		return nil, nil, err
+		return nil, err
 	}
-	opened, err = session.InMemory(ranks, g, a.settings)
-	if err == nil && assigned != nil {
-		opened.Job.Assignment = assigned.all
+	if opened, err = session.InMemory(ranks, g, a.settings); err != nil {
+		return nil, err
 	}
-	return opened, assigned, err
+	if assigned != nil {
+		opened.Job.Assignment, s.before[a.settings.Mesh.Partitions] = assigned.all, assigned
+	}
+	return opened, nil
 }
 
 // assignment is an assignment of a graph in memory.
@@ -90,25 +90,27 @@ type assignment struct {
 }
 
 // assign assigns the vertices of a graph in memory.
-func (s *server) assign(ctx context.Context, g *graph.Graph, r *openRequest, o *setting.Resolved,
+func (s *server) assign(ctx context.Context, g *graph.Graph, m *memoryGraph, o *setting.Resolved,
 ) (*assignment, error) {
 	k := o.Mesh.Partitions
-	if k == 1 {
-		return nil, nil
-	}
-	u, err := s.unseen(g, r.Graph)
+	u, err := s.unseen(g, m)
 	if err != nil {
 		return nil, err
 	}
-	if m := s.models[r.Like]; m != nil && m.opened.assigned != nil {
-		u.Before, u.Cut = m.opened.assigned.bare, m.opened.assigned.cut
+	if before := s.before[k]; before != nil {
+		u.Before, u.Cut = before.bare, before.cut
 	}
 	a := &assignment{}
-	if r.Graph.Parts != 0 {
-		a.bare, err = s.parts(r.Graph.Parts, u, k)
-	} else {
-		options := o.Assignment(g, k)
-		options.Method = session.PartitionMethod(&o.Options)
+	switch {
+	case m.Parts != 0:
+		a.bare, err = s.parts(m.Parts, u, k)
+	case k == 1:
+		return nil, nil
+	default:
+		options := o.Assignment(u.Graph, k)
+		if o.Balance == setting.Defaults().Balance {
+			options.Method = session.PartitionMethod(&o.Options)
+		}
 		a.bare, err = u.Assign(ctx, options)
 	}
 	if err != nil {

@@ -135,7 +135,9 @@ func (s *server) blocks(m *model, r *passRequest) (samples [][][]worker.ColumnBl
 		blocks := make([][]worker.ColumnBlock, len(m.Outputs))
 		for _, b := range r.Blocks {
 			k, n := m.outputOf(b), m.size(b, r)
-			block := worker.ColumnBlock{Columns: b.Columns, Whole: b.Whole, Values: values[:n]}
+			block := worker.ColumnBlock{
+				Columns: b.Columns, Whole: b.Whole, Everywhere: b.Everywhere, Values: values[:n],
+			}
 			blocks[k], values = append(blocks[k], block), values[n:]
 		}
 		samples = append(samples, blocks)
@@ -157,6 +159,8 @@ func (m *model) size(b block, r *passRequest) int {
 		return b.Columns
 	case b.Edges:
 		return m.EdgeCounts[b.Type] * b.Columns
+	case b.Everywhere:
+		return m.all[b.Type] * b.Columns
 	}
 	for _, sub := range r.Rows {
 		if sub.Type == b.Type {

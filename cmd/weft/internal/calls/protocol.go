@@ -82,8 +82,10 @@
 //	            sample is the number of the sample among those that a pass of the process takes.
 //	output      memory of the outputs' blocks, in backward of their gradients: those of the samples stand
 //	            one behind the other.
-//	blocks      columns of the program's output of a vertex type, in their order: type, columns, whole.
+//	blocks      columns of the program's output of a vertex type, in their order: type, columns, whole,
+//	            everywhere.
 //	            A block has a row for each vertex of the type; one that is whole has one row, of the graph.
+//	            One that is everywhere has the rows of all vertices of the type on each process.
 //	            With edges, type is a relation, of which the output is: a block has a row for each edge, and
 //	            those of edges that the pass does not have are not written.
 //	rows        the vertices of a type whose rows its blocks have in place of all: type, memory (int32,
@@ -263,6 +265,8 @@ type block struct {
 	Edges   bool `json:"edges"` // the output is a relation's, not a vertex type's
 	Columns int  `json:"columns"`
 	Whole   bool `json:"whole"` // all vertices have the same row
+	// Everywhere: of several processes each has the rows of all vertices of the type.
+	Everywhere bool `json:"everywhere"`
 }
 
 // answer is what the program says. Fields that an answer does not have are left out.

@@ -48,6 +48,7 @@ type server struct {
 	last    *model // the model of the last forward pass, if it is open
 	memory  map[int][]byte
 	divided map[int]*divided
+	before  map[int]*assignment // the last one of a graph in memory, by the number of parts
 }
 
 // serve answers requests until the process closes its end. The program then ends, whatever it is doing: what
@@ -56,6 +57,7 @@ func serve(cmd *cobra.Command, c *net.UnixConn) error {
 	s := &server{
 		cmd: cmd, ranks: cli.Alone(), show: cmd.ErrOrStderr(),
 		models: map[int]*model{}, memory: map[int][]byte{}, divided: map[int]*divided{},
+		before: map[int]*assignment{},
 	}
 	requests := make(chan request)
 	go func() {
@@ -428,7 +430,7 @@ func (s *server) openDry(ctx context.Context, r *planRequest, operands []string,
 	if err != nil {
 		return nil, err
 	}
-	assigned, err := s.assign(ctx, g, &openRequest{Graph: r.Graph}, on)
+	assigned, err := s.assign(ctx, g, r.Graph, on)
 	if assigned != nil {
 		opened.Job.Assignment = assigned.all
 	}
@@ -517,6 +519,7 @@ func (s *server) passes(ctx context.Context, opened *divided, r *openRequest) (*
 func (s *server) wayOut(ctx context.Context, opened *divided, lacking []train.Lacking, refused error) error {
 	const mostEdges, mostTurns = 20_000_000, 16
 	job, err := *opened.Job, error(nil)
+	job.Assignment = nil // which has as many parts as do not fit
 	if job.Graph == nil {
 		job.Graph, err = opened.Graph()
 	}
