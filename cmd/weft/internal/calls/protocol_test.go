@@ -241,6 +241,11 @@ func TestBlocks(t *testing.T) {
 	assert.Equal(t, []worker.ColumnBlock{{Columns: 1, Values: []float32{7, 0}}}, made[0])
 	assert.Equal(t, worker.ColumnBlock{Columns: 1, Whole: true, Values: []float32{9}}, made[1][1])
 	assert.Len(t, made[1][0].Values, 8)
+	m.all = []int{2, 7} // vertices of the second type are of several processes
+	everywhere := []block{{Type: 1, Columns: 3, Everywhere: true}, blocks[1]}
+	both, err = s.blocks(m, &passRequest{Blocks: everywhere, Output: 5})
+	require.NoError(t, err)
+	assert.Equal(t, []worker.ColumnBlock{{Columns: 3, Everywhere: true, Values: numbers[:21]}}, both[0][1])
 	for text, wrong := range map[string][]block{
 		"no 2 columns of an output of type 0":       {{Columns: 2}},
 		"no -1 columns of an output of type 1":      {{Type: 1, Columns: -1}},

@@ -93,6 +93,7 @@ func TestTranscript(t *testing.T) {
 	s := &server{
 		ranks: cli.Alone(), show: io.Discard,
 		models: map[int]*model{}, memory: map[int][]byte{}, divided: map[int]*divided{},
+		before: map[int]*assignment{},
 	}
 	var transcript strings.Builder
 	for id, asked := range conversation {
