@@ -208,7 +208,7 @@ traced-files:
 
 test-python-traced: build bin/libcuda-on-cpu.so ## own modules beside the newest PyTorch with PyG, and beside DGL: what every change passes; fetches 5 GB of Python packages, those of bench-peers
 	@scripts/peers/environment pyg '$(PEERS)' > /dev/null
-	@$(MAKE) --no-print-directory -j 2 --output-sync=line traced-dgl traced-first traced-second
+	@$(MAKE) --no-print-directory -j 2 traced-dgl traced-first traced-second
 
 # Two at a time: DGL is fetched meanwhile.
 .PHONY: traced-dgl traced-first traced-second

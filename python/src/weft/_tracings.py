@@ -6,7 +6,7 @@ from __future__ import annotations
 import threading
 import weakref
 import zlib
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 import torch
@@ -108,10 +108,10 @@ def layers_of(layers: Iterable[tuple[str, nn.Module]]) -> list[Any]:
             else type(layer),  # whose copies have classes of their own
             {
                 name: value
-                for name, value in vars(layer).items()
-                if isinstance(value, _SIMPLE) and _says(name) and not (_is_norm(layer) and name == "momentum")
+                for name, value in _attributes(layer)
+                if isinstance(value, _SIMPLE) and _says(name) and not (name == "momentum" and _is_norm(layer))
             },
-            [_watch.name_of(hook) for kind in _HOOKS for hook in vars(layer).get(kind, {}).values()],
+            [_watch.name_of(hook) for kind in _HOOKS for hook in (vars(layer).get(kind) or {}).values()],
         )
         for path, layer in layers
     ]
@@ -132,8 +132,8 @@ def constants_of(layers: Iterable[tuple[str, nn.Module]]) -> dict[str, int]:
     values, buffers that are not saved, and tensors that are attributes."""
     found = {}
     for path, layer in layers:
-        tensors = {name: value for name, value in vars(layer).items() if isinstance(value, Tensor)}
-        for name, buffer in layer.named_buffers(recurse=False):
+        tensors = {name: value for name, value in _attributes(layer) if isinstance(value, Tensor)}
+        for name, buffer in layer.named_buffers(recurse=False) if layer._buffers else ():
             if not buffer.is_floating_point() or name in layer._non_persistent_buffers_set:
                 tensors[name] = buffer
         for name, buffer in tensors.items():
@@ -141,6 +141,15 @@ def constants_of(layers: Iterable[tuple[str, nn.Module]]) -> dict[str, int]:
                 numbers = buffer.detach().cpu().contiguous()
                 found[f"{path}.{name}"] = zlib.crc32(numbers.reshape(-1).view(torch.uint8).numpy())
     return found
+
+
+#: The attributes of each layer, which say nothing of what it computes.
+_OF_MODULES = frozenset(vars(nn.Module()))
+
+
+def _attributes(layer: nn.Module) -> Iterator[tuple[str, Any]]:
+    """The attributes of a layer that not each one has."""
+    return (pair for pair in vars(layer).items() if pair[0] not in _OF_MODULES)
 
 
 def _says(name: str) -> bool:
