@@ -198,7 +198,8 @@ class Divided:
             if apart:
                 self.edges.give(self._edges_of_process)
         elif apart:  # calls give the rows of all
-            self.features.choose([_processes.vertices(model, kind) for kind in range(len(model.types))])
+            self._vertices = {kind: _processes.vertices(model, kind) for kind in range(len(model.types))}
+            self.features.choose(self._vertices)
             of_edges = [n for n, one in enumerate(self.schema.relations.values()) if not one.batch]
             self.edges.choose({number: _processes.edges(model, number) for number in of_edges})
 

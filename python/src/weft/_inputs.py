@@ -99,13 +99,13 @@ class Features:
         self._types = list(schema.features)
         self._columns: dict[int, int] = {}
         self._vertices = dict(schema.vertices)  # whose rows a call gives
-        self._chosen: Sequence[Tensor] | None = None
+        self._chosen: Mapping[int, Tensor] | None = None
 
     def give(self, vertices: Sequence[int]) -> None:
         """Has calls give the rows of so many vertices of each type: those of a process among several."""
         self._vertices = dict(zip(self._types, vertices))
 
-    def choose(self, vertices: Sequence[Tensor]) -> None:
+    def choose(self, vertices: Mapping[int, Tensor]) -> None:
         """Has passes take these of the rows of all vertices of each type, which calls give."""
         self._chosen = vertices
 

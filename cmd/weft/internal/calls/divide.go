@@ -65,21 +65,30 @@ func (s *server) openGraph(ctx context.Context, ranks cli.Ranks, r *openRequest,
 		how := session.Opening{Apart: r.Apart && ranks.Comm.Size() > 1}
 		return session.Open(ctx, ranks, data.Source{Name: a.operands[0]}, a.settings, s.show, how)
 	}
-	g, err := s.graph(r.Graph)
-	var assigned *assignment
+	opened, assigned, err := s.inMemory(ctx, ranks, r.Graph, a.settings)
+	if assigned != nil {
+		s.before[a.settings.Mesh.Partitions] = assigned
+	}
+	return opened, err
+}
+
+// inMemory opens a graph in memory, of which it assigns the vertices; nil: there is one partition.
+func (s *server) inMemory(ctx context.Context, ranks cli.Ranks, m *memoryGraph, o *setting.Resolved,
+) (opened *session.Session, assigned *assignment, err error) {
+	g, err := s.graph(m)
 	if err == nil {
-		assigned, err = s.assign(ctx, g, r.Graph, a.settings)
+		assigned, err = s.assign(ctx, g, m, o)
 	}
 	if err := ranks.Together(err); err != nil {
-		return nil, err
+		return nil, nil, err
 	}
-	if opened, err = session.InMemory(ranks, g, a.settings); err != nil {
-		return nil, err
+	if opened, err = session.InMemory(ranks, g, o); err != nil {
+		return nil, nil, err
 	}
 	if assigned != nil {
-		opened.Job.Assignment, s.before[a.settings.Mesh.Partitions] = assigned.all, assigned
+		opened.Job.Assignment = assigned.all
 	}
-	return opened, nil
+	return opened, assigned, nil
 }
 
 // assignment is an assignment of a graph in memory.

@@ -49,7 +49,7 @@ func (s *server) nameOf(m *memoryGraph) (string, error) {
 	vertices, edges, sum := 0, 0, uint32(0)
 	for _, t := range m.Types {
 		vertices += t.Vertices
-		sum = crc32.Update(sum, castagnoli, fmt.Appendf(nil, "%s %d ", t.Name, t.Vertices))
+		sum = crc32.Update(sum, crc32.IEEETable, fmt.Appendf(nil, "%s %d ", t.Name, t.Vertices))
 	}
 	for _, r := range m.Relations {
 		ends, err := s.integers(r.Memory, 2*r.Edges)
@@ -57,21 +57,18 @@ func (s *server) nameOf(m *memoryGraph) (string, error) {
 			return "", err
 		}
 		edges += r.Edges
-		sum = crc32.Update(sum, castagnoli, fmt.Appendf(nil, "%s %s %s ", r.Source, r.Name, r.Target))
-		sum = crc32.Update(sum, castagnoli, comm.Bytes(ends))
+		sum = crc32.Update(sum, crc32.IEEETable, fmt.Appendf(nil, "%s %s %s ", r.Source, r.Name, r.Target))
+		sum = crc32.Update(sum, crc32.IEEETable, comm.Bytes(ends))
 	}
 	if m.Parts != 0 || m.Points != 0 {
 		values, err := s.integers(m.Parts+m.Points, m.vertices()*max(1, m.Dimensions))
 		if err != nil {
 			return "", err
 		}
-		sum = crc32.Update(sum, castagnoli, comm.Bytes(values))
+		sum = crc32.Update(sum, crc32.IEEETable, comm.Bytes(values))
 	}
 	return fmt.Sprintf(" on graph %08x (%d vertices, %d edges)", sum, vertices, edges), nil
 }
-
-// castagnoli is the polynomial of checksums that processors compute.
-var castagnoli = crc32.MakeTable(crc32.Castagnoli)
 
 // unseen is a graph in memory as it is divided: without the graphs of a batch.
 func (s *server) unseen(g *graph.Graph, m *memoryGraph) (*partition.Unseen, error) {

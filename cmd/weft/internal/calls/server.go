@@ -422,22 +422,11 @@ func (s *server) openDry(ctx context.Context, r *planRequest, operands []string,
 		return session.Open(ctx, cli.Alone(), data.Source{Name: operands[0]}, on, s.show,
 			session.Opening{Dry: true})
 	}
-	g, err := s.graph(r.Graph)
+	opened, _, err := s.inMemory(ctx, cli.Alone(), r.Graph, on)
 	if err != nil {
 		return nil, err
 	}
-	opened, err := session.InMemory(cli.Alone(), g, on)
-	if err != nil {
-		return nil, err
-	}
-	assigned, err := s.assign(ctx, g, r.Graph, on)
-	if assigned != nil {
-		opened.Job.Assignment = assigned.all
-	}
-	if err == nil {
-		err = session.DivideOnce(ctx, on, opened.Job)
-	}
-	if err != nil {
+	if err := session.DivideOnce(ctx, on, opened.Job); err != nil {
 		opened.Close()
 		return nil, err
 	}
